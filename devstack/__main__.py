@@ -1,11 +1,10 @@
-"""The supervisor's process, which replaces the process of `pressroom up`."""
+"""Runs the supervisor in the process that `pressroom up` started."""
 
 import sys
 
 
 def main() -> int:
-    # Import the commands in this function, so that Ctrl-C during the slow import causes no
-    # traceback.
+    # Import the commands in ``main``, so that Ctrl-C during the slow import causes no traceback.
     from devstack.supervisor import commands
 
     return commands.run_supervisor(as_json="--json" in sys.argv[1:])

@@ -1,1 +1,1 @@
-"""Isolated stacks for tests and benchmarks, with services and Pressroom's programs."""
+"""Runs isolated stacks of services and Pressroom's programs for tests and benchmarks."""

@@ -1,4 +1,4 @@
-"""Runs the embedded services without the supervisor's other programs."""
+"""Runs the embedded services Postgres, Valkey and S3 without Pressroom's programs."""
 
 import signal
 import time
@@ -19,18 +19,18 @@ from devstack.supervisor.home_folder import Home, Secrets, StackError, load_or_c
 from devstack.supervisor.ports import PortPicker
 from devstack.supervisor.supervision import Group
 
-# The prefix of the names of all buckets that stacks may use.
+# All buckets of isolated stacks have names with this prefix.
 BUCKET_PREFIX = "pressroom-"
 _MAX_START_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Services:
-    """The embedded services that are running.
+    """The embedded services that are running, which are Postgres, Valkey and S3.
 
     Attributes:
-        environment: the PRESSROOM_ settings with which programs reach the services.
-        secrets: all passwords and keys, including the passwords of the administrators.
+        environment: the PRESSROOM_ settings with which programs connect to the embedded services.
+        secrets: the passwords and keys of the services, including the administrators' passwords.
     """
 
     environment: dict[str, str]
@@ -55,7 +55,10 @@ def kill_and_await(group: Group, name: str) -> None:
 
 
 def await_ready(group: Group) -> None:
-    """Wait until every child is ready. Raises ``StackError`` if a child can't start."""
+    """Wait until all programs of a group are ready.
+
+    Raises ``StackError`` if a program of the group doesn't become ready.
+    """
     deadline = time.monotonic() + _MAX_START_SECONDS
     while True:
         group.tick()
@@ -67,7 +70,7 @@ def await_ready(group: Group) -> None:
         time.sleep(0.02)
 
 
-# Programs, and the settings with which clients reach the programs.
+# The service programs to run, and the settings with which clients connect to the services.
 Plan = tuple[list[Program], dict[str, str]]
 
 
@@ -79,11 +82,12 @@ def _keep_location(programs: list[Program], environment: dict[str, str]) -> Plan
 def embedded_services(
     home: Path, relocate: Callable[[list[Program], dict[str, str]], Plan] = _keep_location
 ) -> Iterator[Services]:
-    """Run Postgres, Valkey and S3 in a directory. The user's own settings have no effect.
+    """Run Postgres, Valkey and S3 during the block, with their data in the folder ``home``.
 
-    The caller must be the main thread, because Linux kills the servers when the thread that started
-    the servers ends. ``relocate`` may change the programs and settings, so that the services run
-    elsewhere.
+    PRESSROOM_ settings in the user's environment have no effect on the services. The caller must
+    run in the main thread, because Linux kills a server when the thread that started the server
+    ends. ``relocate`` may change the services' programs and settings, for example to run the
+    services in a network namespace.
     """
     home_folder = Home(home.resolve())
     home_folder.create()

@@ -1,4 +1,4 @@
-"""Adds many ended jobs of one owner, and keeps all versions of their rows with a snapshot."""
+"""Adds many ended jobs of one owner, and opens a snapshot that keeps old row versions."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,7 +10,7 @@ from devstack.harness.stack import Stack
 
 @contextmanager
 def open_snapshot(stack: Stack) -> Iterator[None]:
-    """Keep a transaction open that sees the database as it was when the block began."""
+    """Keep a transaction open during the block, so that Postgres can't remove old row versions."""
     with closing(psycopg2.connect(stack.owner_url)) as reader:
         reader.set_session(isolation_level="REPEATABLE READ")
         reader.cursor().execute("SELECT count(*) FROM lists")
@@ -18,7 +18,7 @@ def open_snapshot(stack: Stack) -> Iterator[None]:
 
 
 def add_ended_jobs(stack: Stack, owner_id: int, jobs: int, *, kind: str) -> None:
-    """Insert jobs whose rows were updated as if the jobs had been queued, claimed and ended."""
+    """Insert ended jobs, with the row updates that queueing, claiming and ending a job cause."""
     stack.query(
         "INSERT INTO jobs (kind, queue, on_behalf_of, sends, send_after, created_at)"
         " SELECT %s, 'bulk', %s, 0, at, at FROM ("
@@ -33,8 +33,7 @@ def add_ended_jobs(stack: Stack, owner_id: int, jobs: int, *, kind: str) -> None
         "UPDATE jobs SET status = 'succeeded', lease_expires_at = NULL, finished_at = now()",
     ):
         stack.query(statement)
-    # Update the statistics, so that the planner expects the indexes of queued and of running jobs
-    # to be empty.
+    # Update the table statistics, so that the query planner knows that no job is queued or running.
     with closing(psycopg2.connect(stack.owner_url)) as session:
         session.autocommit = True
         session.cursor().execute("VACUUM ANALYZE jobs")

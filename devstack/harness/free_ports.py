@@ -5,15 +5,16 @@ from pathlib import Path
 
 from devstack.supervisor.ports import STACK_PORTS, PortPicker
 
-# A server starts to listen a second or two after its port was picked, and until then the port looks
-# free. Therefore each test process of pytest-xdist picks from a different set of ports.
+# A server needs a second or two to start, and its port looks free until the server listens. Each
+# pytest-xdist process picks from a separate set of ports, so that two processes never pick the same
+# port.
 _PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 OUR_PORTS = STACK_PORTS[_PROCESS::_PROCESSES]
 
-# A picker returns each port only once. ``os.devnull`` makes this picker forget the choices of
-# earlier runs.
+# A port picker returns each port only once. ``PICKER`` stores its choices in ``os.devnull``, so
+# that earlier test runs don't affect it.
 PICKER = PortPicker(Path(os.devnull), among=OUR_PORTS)
 
 

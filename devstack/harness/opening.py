@@ -1,4 +1,4 @@
-"""Opens isolated stacks that use the running services."""
+"""Opens isolated stacks that share the running embedded services."""
 
 import base64
 import contextlib
@@ -18,19 +18,20 @@ from storage.migrations.run import migrate
 from storage.objects import ObjectStore
 from storage.resources import open_resources
 
-# The retired key of every stack, as after a rotation of keys.
+# A retired secret key that every isolated stack has, as after a key rotation.
 RETIRED_KEY = Key("retired", b"r" * 32)
-# The domain on the operator's deny list.
+# The only domain on the deny list of each isolated stack's operator.
 DENIED_BY_OPERATOR = "denied-by-operator.example"
 RATE_LIMIT_SETTINGS = tuple(
     f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name
 )
-# The quota of the paid plan, which the owners in tests have. The quota has no limit for jobs,
-# because some tests run many jobs at the same time. The free plan keeps the product's quotas.
+# The quota of the paid plan, which is the default plan of owners in tests. The paid quota doesn't
+# limit jobs, because some tests run many jobs at the same time. In tests, the free plan has its
+# default quotas.
 PAID_QUOTA = "members=10000000"
 _PLAIN_PROGRAMS = StackPrograms()
 
-# The open stacks of this process, whose logs help to explain a failed test.
+# The isolated stacks that this process has open, whose logs help to explain a failed test.
 OPEN_STACKS: list[Stack] = []
 
 
@@ -47,17 +48,17 @@ def open_stack(
     redis_url: str | None = None,
     programs: StackPrograms = _PLAIN_PROGRAMS,
 ) -> Iterator[Stack]:
-    """Open a stack with the database and bucket ``name`` and the Redis database ``number``.
+    """Open a stack that uses the database and bucket ``name`` and the Redis database ``number``.
 
     Args:
-        like: the database from which a new database is copied.
-        redis_url: a Redis server that isn't part of the services.
+        like: the template database from which the stack's new database is copied.
+        redis_url: the URL of an external Redis server, which replaces the embedded Valkey server.
     """
     environment = _create_namespace(services.environment, name, number, like)
     owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")
     environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
-    # Disable all rate limits, because all callers share one network, and all mailboxes share one
-    # domain. Tests of limits enable the limits again.
+    # Disable all rate limits, because all test clients share one network and all test addresses
+    # share one domain. Tests of rate limits enable the rate limits that they need.
     environment |= dict.fromkeys(RATE_LIMIT_SETTINGS, "")
     environment["PRESSROOM_QUOTA_PAID"] = PAID_QUOTA
     environment["PRESSROOM_DENY_LIST"] = DENIED_BY_OPERATOR
@@ -87,7 +88,7 @@ def open_stack(
 
 
 def build_settings(environment: dict[str, str], **more: str) -> Settings:
-    """Return the settings of a program that runs with ``environment`` and ``more``."""
+    """Return the settings that the variables in ``environment`` and ``more`` define."""
     return Settings.model_validate(
         {
             key.removeprefix("PRESSROOM_").lower(): value
@@ -98,7 +99,7 @@ def build_settings(environment: dict[str, str], **more: str) -> Settings:
 
 
 def _administrator_url(services: Services, environment: dict[str, str]) -> str:
-    """Return the Redis URL of the administrator, who may read and change all keys."""
+    """Return the Redis URL with the login of the administrator, who may access all keys."""
     server = environment["PRESSROOM_REDIS_URL"].rpartition("@")[2]
     return f"redis://:{services.secrets.valkey_admin_password}@{server}"
 
@@ -106,13 +107,13 @@ def _administrator_url(services: Services, environment: dict[str, str]) -> str:
 def _create_namespace(
     environment: dict[str, str], name: str, number: int, like: str
 ) -> dict[str, str]:
-    """Create the database unless it exists, and return the stack's settings."""
+    """Create the stack's database if it doesn't exist, and return the stack's settings."""
     owner = environment["PRESSROOM_MIGRATION_DATABASE_URL"]
     connection = psycopg2.connect(owner)
     connection.autocommit = True
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
-        # A benchmark may reuse the database that an earlier run filled.
+        # A benchmark may reuse a database that an earlier benchmark run filled.
         if cursor.fetchone() is None:
             statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
             cursor.execute(statement.format(sql.Identifier(name), sql.Identifier(like)))

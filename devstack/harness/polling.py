@@ -1,4 +1,4 @@
-"""Polls a condition until it holds."""
+"""Polls a condition until the condition is true."""
 
 import time
 from collections.abc import Callable
@@ -10,9 +10,9 @@ Result = TypeVar("Result")
 def eventually(
     condition: Callable[[], Result | None], *, within: float = 60.0, what: str = "the condition"
 ) -> Result:
-    """Poll until the condition returns a true value, and return the value.
+    """Call ``condition`` repeatedly until it returns a true value, and return the value.
 
-    Raises ``AssertionError`` after ``within`` seconds.
+    Raises ``AssertionError`` if the condition isn't true within ``within`` seconds.
     """
     began = time.monotonic()
     while True:
@@ -21,5 +21,6 @@ def eventually(
             return result
         waited = time.monotonic() - began
         assert waited < within, f"{what} did not come true within {within:g} s"
-        # Poll less often during a long wait, because frequent polls would use half of a processor.
+        # Increase the pause between polls during a long wait, because frequent polls would use half
+        # of a processor.
         time.sleep(min(max(0.02, waited / 10), 0.1))

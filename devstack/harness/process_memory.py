@@ -1,14 +1,15 @@
-"""Measures the memory that a process holds."""
+"""Measures the memory that a process uses."""
 
 import re
 from pathlib import Path
 
 
 def measure_memory(pid: int) -> int:
-    """Return the number of bytes that a process holds, or 0 for an ended process.
+    """Return how many bytes of memory a process uses, or 0 if the process has ended.
 
-    Shared memory is divided between the processes that share the memory. Workers hide their memory
-    maps from all users except root. For users except root, the result includes all shared memory.
+    Memory that several processes share counts only in proportion (PSS). Workers hide their
+    memory maps from all users except root, so a worker's result for a user without root rights
+    includes all shared memory (RSS).
     """
     folder = Path(f"/proc/{pid}")
     try:

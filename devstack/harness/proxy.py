@@ -1,6 +1,6 @@
-"""A TCP proxy that misbehaves on demand.
+"""Runs a TCP proxy that simulates network faults on demand.
 
-The proxy can cut, delay or stall connections, and can answer instead of the server.
+The proxy can cut, delay or stall connections, and can answer in place of the server.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _CHUNK = 64 * 1024
 
 @dataclass(eq=False)
 class Link:
-    """A connection of a client, with the connection from the proxy to the server."""
+    """A client's connection to the proxy, and the proxy's matching connection to the server."""
 
     writers: list[asyncio.StreamWriter]
     flowing: asyncio.Event
@@ -28,16 +28,16 @@ class Link:
 
     def cut(self) -> None:
         for writer in self.writers:
-            # The connection is reset, as by a pulled cable or a killed server.
+            # Close the connection immediately, as the kernel does for a killed server.
             writer.transport.abort()
 
 
 @dataclass(frozen=True)
 class Trap:
-    """A trap that cuts the first link on which the client sends ``word`` after ``after``.
+    """A trap that cuts the first connection on which the client sends ``after`` and later ``word``.
 
     Attributes:
-        deliver: whether the server receives the word before the cut.
+        deliver: whether the server receives ``word`` before the proxy cuts the connection.
     """
 
     word: bytes
@@ -46,7 +46,10 @@ class Trap:
 
 
 class Proxy:
-    """A proxy from a local port to another. Its methods may be called from any thread."""
+    """A proxy that forwards connections from one loopback port to another.
+
+    The methods of the proxy may be called from any thread.
+    """
 
     def __init__(self, target: str) -> None:
         port = urlsplit(target).port
@@ -64,7 +67,7 @@ class Proxy:
         self._thread.start()
         self._server = self._do(asyncio.start_server(self._serve, LOOPBACK, 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
-        # The URL of the target with the port of the proxy.
+        # The URL of the target server, with the proxy's port in place of the server's port.
         self.url = target.replace(f":{port}/", f":{self.port}/", 1)
 
     def cut(self) -> None:
@@ -72,24 +75,25 @@ class Proxy:
         self._call(self._cut_all)
 
     def redirect_to(self, port: int) -> None:
-        """Forward new connections to another port, and reset the existing connections."""
+        """Forward new client connections to ``port``, and reset all existing connections."""
         self._target_port = port
         self.cut()
 
     def stall(self, *, having: bytes | None = None) -> int:
-        """Stop forwarding, but keep connections open. Return the number of stalled connections.
+        """Stop forwarding data on connections, but keep the connections open.
 
-        ``having`` selects only the connections that have sent this word.
+        Return the number of stalled connections. If ``having`` is set, stall only connections on
+        which the client has sent this word.
         """
         return self._call(lambda: self._stop_flow(having))
 
     def hang(self) -> None:
-        """Stop forwarding on all connections, and accept new connections that lead nowhere."""
+        """Stop forwarding on all connections, and forward no data on new connections."""
         self._hanging = True
         self.stall()
 
     def delay(self, seconds: float) -> None:
-        """Delay all data from clients until ``resume`` is called."""
+        """Delay all data from clients by ``seconds`` until ``resume`` is called."""
         self._delay_seconds = seconds
 
     def answer(self, reply: bytes) -> None:
@@ -98,13 +102,13 @@ class Proxy:
         self.cut()
 
     def flowing(self, *, having: bytes) -> int:
-        """Count the connections that have sent ``having`` and are not stalled."""
+        """Return the number of unstalled connections on which the client has sent ``having``."""
         return self._call(
             lambda: sum(having in link.seen and link.flowing.is_set() for link in self._links)
         )
 
     def resume(self) -> None:
-        """Accept new connections again, and resume forwarding on all connections."""
+        """End all simulated faults, so that the proxy forwards all connections."""
         self._refusing = self._hanging = False
         self._delay_seconds = 0.0
         self._reply = None
@@ -117,7 +121,7 @@ class Proxy:
 
     @contextlib.contextmanager
     def misbehaving(self, begin: Callable[["Proxy"], None]) -> Iterator[None]:
-        """Start the misbehaviour, and resume normal forwarding when the block ends."""
+        """Start a simulated fault with ``begin``, and resume forwarding when the block ends."""
         begin(self)
         try:
             yield
@@ -135,7 +139,7 @@ class Proxy:
         self._thread.join()
 
     async def _end(self) -> None:
-        """Cut all connections, and wait for the tasks, because asyncio warns about lost tasks."""
+        """Cut all connections, and wait for their tasks, because asyncio warns about lost tasks."""
         self._cut_all()
         self._resume_flow()
         if running := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -211,7 +215,8 @@ class Proxy:
             return False
         self._trap = None
         if trap.deliver:
-            # The server executes the command, but the client never gets the answer.
+            # Deliver the data before the cut, so that the server executes a command whose answer
+            # the client never gets.
             link.flowing.clear()
             server.write(data)
             await server.drain()
@@ -241,7 +246,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def open_proxy(url: str) -> Iterator[Proxy]:
-    """Run a proxy in front of the server of ``url``."""
+    """Run a proxy in front of the server at ``url`` during the block."""
     proxy = Proxy(url)
     try:
         yield proxy

@@ -1,4 +1,4 @@
-"""A Pressroom program that runs as the leader of its own process group."""
+"""Controls a Pressroom program that leads its own process group."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ class Running:
         return [int(pid) for pid in text.split()]
 
     def kill(self) -> None:
-        """Kill only the main process, as the kernel does when memory runs out."""
+        """Kill only the program's main process, as the kernel does when memory runs out."""
         self.process.kill()
         self.process.wait()
 
@@ -40,7 +40,7 @@ class Running:
         self._is_terminated = True
 
     def stop(self, within: float = 30.0) -> int:
-        """Ask the program to end, return its exit code, and kill the whole process group."""
+        """Terminate the program, kill its process group, and return the program's exit code."""
         self.terminate()
         try:
             return self.process.wait(within)
@@ -49,7 +49,7 @@ class Running:
 
     def destroy(self) -> None:
         """Kill the whole process group immediately."""
-        # Check the start time, because another process may have got the same pid.
+        # Compare the start time of the process, because the kernel may have reused its pid.
         if _read_start_time(self.pid) in ("", self._start_time):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -57,13 +57,13 @@ class Running:
 
 
 def _read_start_time(pid: int) -> str:
-    """Return when a process started, in clock ticks, or "" if the process doesn't exist.
+    """Return the start time of a process in clock ticks, or "" if the process doesn't exist.
 
     While a process group has members, no new process gets the pid of the group's leader.
     """
     try:
-        # Search for the last bracket, because the name of the process may contain blanks and
-        # brackets (proc(5)).
+        # Search for the last closing parenthesis, because a process name may contain blanks and
+        # parentheses (proc(5)).
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""

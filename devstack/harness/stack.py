@@ -32,15 +32,15 @@ from storage.resources import Resources
 
 _MAX_START_SECONDS = 90.0
 
-# A function that forks a process which runs a module with some arguments. The function returns
-# ``None`` if the program can't be forked.
+# A function that forks a process and runs a program's module with arguments in the process. A
+# ``Fork`` function returns ``None`` if the program can't be forked.
 Fork = Callable[[Program, str, tuple[str, ...]], subprocess.Popen[bytes] | None]
 
 
 def plain_client(**options: Any) -> httpx2.Client:
-    """Return a client for HTTP without TLS.
+    """Return an HTTP client for servers without TLS.
 
-    The client loads no certificates, because loading them takes longer than most tests.
+    The HTTP client loads no certificates, because loading them takes longer than most tests.
     """
     return httpx2.Client(**{"timeout": 60.0, "verify": False, **options})
 
@@ -56,7 +56,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class StackPrograms:
-    """The modules that a stack runs, and the function that forks the programs."""
+    """The modules of a stack's programs, and an optional function that forks a program."""
 
     api: str = "cli.main"
     sandbox: str = "devstack.sandbox"
@@ -68,8 +68,9 @@ class Stack:
     """An isolated stack and its running programs.
 
     Attributes:
-        resources: the caller's connections, which have an administrator's access to Redis.
-        owner_url: the URL for connecting as the owner of the tables, who is an administrator.
+        resources: the test process's connections to the services, with the administrator's login
+            for Redis.
+        owner_url: the URL for connecting to the database as the superuser who owns the tables.
     """
 
     name: str
@@ -107,9 +108,10 @@ class Stack:
         """Run ``python -m module words…`` in the stack, and wait until the program is ready.
 
         Args:
-            port: the port on which the program must listen. The check detects another program that
-                took the port first.
-            prefix: a command that runs the program elsewhere, for example in a namespace.
+            port: the port on which the program must listen. The program isn't ready if another
+                program has taken its port.
+            prefix: a command that runs the program in another environment, for example in a network
+                namespace.
             forks: whether the program may be forked from a process that has imported the module.
         """
         argv = (*prefix, sys.executable, "-m", module, *words)
@@ -162,7 +164,7 @@ class Stack:
 
     @contextlib.contextmanager
     def starting_together(self) -> Iterator[None]:
-        """Wait at the end of the block for all programs that the block starts."""
+        """Wait at the end of the block until all programs that the block started are ready."""
         self._delays_waiting = True
         try:
             yield
@@ -173,7 +175,7 @@ class Stack:
     def start_api(
         self, port: int | None = None, /, *, module: str | None = None, **environment: str
     ) -> Running:
-        """Start an API process. The stack's first API process listens at ``api_url``."""
+        """Start an API process. The first API process of a stack listens at ``api_url``."""
         api_port = port or self.api_port
         return self.start(
             "api",
@@ -191,7 +193,7 @@ class Stack:
     def run_second_api(
         self, port: int | None = None, /, *, module: str | None = None, **environment: str
     ) -> Iterator["Stack"]:
-        """Run another API process during the block, and yield a stack with its address."""
+        """Run an additional API process during the block, and yield a stack with its address."""
         second = replace(self, api_port=port or free_port())
         running = second.start_api(second.api_port, module=module, **environment)
         try:
@@ -203,7 +205,7 @@ class Stack:
     def start_worker(
         self, *queues: str, concurrency: int = 2, module: str = "cli.main", **environment: str
     ) -> Running:
-        """Start a worker for some queues, which runs ``concurrency`` jobs per queue at a time."""
+        """Start a worker for ``queues`` that runs ``concurrency`` jobs of each queue at a time."""
         name = f"worker-{'-'.join(queues)}"
         ready_file = self.home / f"{self.name}-{name}-{time.monotonic_ns()}.ready"
         return self.start(
@@ -219,7 +221,10 @@ class Stack:
         )
 
     def start_sandbox(self) -> Running:
-        """Start the sandbox. Programs that start later use the sandbox's services."""
+        """Start the sandbox.
+
+        Programs that are started after the sandbox send their mails and requests to the sandbox.
+        """
         port = free_port()
         smtp_port = free_port()
         self.sandbox_url = f"http://{LOOPBACK}:{port}"
@@ -244,7 +249,8 @@ class Stack:
         )
 
     def stop(self) -> None:
-        # Ask all programs before waiting, because each program takes some time to end.
+        # Send the stop signal to all programs before waiting, so that the programs end at the same
+        # time.
         for running in self.processes:
             running.terminate()
         for running in reversed(self.processes):
@@ -281,14 +287,14 @@ class Stack:
         return plain_client(base_url=self.api_url, headers=headers)
 
     def is_accepted(self, credential: str) -> bool:
-        """Return whether the API accepts a key or token."""
+        """Return whether the API accepts a credential, which is an API key or an access token."""
         with self.client(credential) as client:
             return client.get("/users/me").is_success
 
     def mails(self, to: str) -> list[dict[str, Any]]:
-        """Return the mails to an address from the sandbox's mailbox, newest first.
+        """Return the sandbox's mails to an e-mail address, newest first.
 
-        The method asserts that each mail has the headers that prevent automatic replies.
+        The method asserts that each returned mail has the headers that prevent automatic replies.
         """
         with plain_client() as client:
             reply = client.get(f"{self.sandbox_url}/mail/messages", params={"to": to})
@@ -306,7 +312,7 @@ class Stack:
             with connection, connection.cursor() as cursor:
                 cursor.execute(statement, parameters)
                 rows = cursor.fetchall() if cursor.description else []
-            # Reset the session, because the statement may have changed a setting.
+            # Reset the database session, because the statement may have changed a session setting.
             connection.reset()
         except BaseException:
             connection.close()
@@ -315,12 +321,12 @@ class Stack:
         return rows
 
     def stored(self, prefix: str = "") -> list[str]:
-        """Remove the objects that are due for removal, and return the keys of all other objects."""
+        """Remove the objects that are due for removal, and return the keys of remaining objects."""
         removals.process_due_removals(self.resources)
         return [each.key for each in self.resources.objects.list_objects(prefix)]
 
     def _connect(self) -> psycopg2.extensions.connection:
-        # Reuse connections, because a login takes ten times as long as a statement.
+        # Reuse database connections, because a login takes ten times as long as a statement.
         while self._idle:
             connection = self._idle.pop()
             if not _is_closed(connection):
@@ -329,20 +335,20 @@ class Stack:
         return psycopg2.connect(self.owner_url)
 
     def forget_connections(self) -> None:
-        """Close the caller's connections, for example after the database's host became silent."""
+        """Close this process's database connections, for example after the database host failed."""
         self.resources.database.engine.dispose()
         while self._idle:
             self._idle.pop().close()
 
     def close(self) -> None:
-        # Kill the programs, because an orderly end takes several seconds.
+        # Kill the programs, because a graceful shutdown takes several seconds.
         for running in self.processes:
             running.destroy()
         self.forget_connections()
 
 
 def _is_closed(connection: psycopg2.extensions.connection) -> bool:
-    """Return whether the server has closed an idle connection or sent data on it."""
+    """Return whether the server has closed an idle database connection or sent data on it."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -1,4 +1,4 @@
-"""Stand-ins for external services, which use the same protocols on the loopback address."""
+"""Replaces external services with stand-ins that use the same protocols on the loopback address."""
 
 from functools import cache
 from typing import TYPE_CHECKING
@@ -13,8 +13,8 @@ def render(template: str, **values: object) -> str:
 
 @cache
 def _environment() -> "Environment":
-    # Import Jinja with the first page, because Jinja takes megabytes and most sandboxes show no
-    # page.
+    # Import Jinja only when a page is rendered, because Jinja takes megabytes of memory and most
+    # sandboxes render no page.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("devstack.sandbox", "")

@@ -1,4 +1,4 @@
-"""Builds the sandbox, which has an overview, a status page and a router for each provider."""
+"""Builds the sandbox's web app with an overview, a status page and a router for each provider."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,14 +33,14 @@ STRIPE = StripeServer(StripeKeys())
 
 @dataclass(frozen=True)
 class SandboxProvider:
-    """A stand-in for a provider.
+    """A stand-in for an external provider, such as a mail server or Stripe.
 
     Attributes:
         name: the heading of the provider on the overview, such as "Stock photos".
-        path: the path at which the router is mounted, beginning with a slash.
-        stands_for: a sentence about the protocol and what the sandbox does instead of the provider.
-        router: the routes of the provider.
-        page: the path of a page for browsers, such as a mailbox, if the provider has one.
+        path: the path at which the provider's router is mounted, beginning with a slash.
+        stands_for: a sentence for the overview that describes what the stand-in does.
+        router: the routes that the stand-in serves.
+        page: the path of the stand-in's page for browsers, for example the mailbox, or ``None``.
     """
 
     name: str
@@ -112,7 +112,7 @@ def create_app(
     smtp_port: int | None = None,
     sources: tuple[MetricsSource, ...] = (),
 ) -> FastAPI:
-    """Return the sandbox, which also receives mail if ``smtp_port`` is set."""
+    """Return the sandbox's web app, which receives mail by SMTP if ``smtp_port`` is set."""
 
     @asynccontextmanager
     async def run_smtp(_: FastAPI) -> AsyncIterator[None]:
@@ -124,8 +124,7 @@ def create_app(
         await STRIPE.sender.close()
 
     app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=run_smtp)
-    # Refuse other host names. A foreign page could otherwise read mails by resolving its host name
-    # to the loopback address (DNS rebinding).
+    # Accept only loopback host names, so that no foreign web page can read mails by DNS rebinding.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
 
     @app.get("/", response_class=HTMLResponse)

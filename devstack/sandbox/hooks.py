@@ -1,4 +1,4 @@
-"""A receiver of webhooks for developers, which shows received webhooks and fails on request."""
+"""Receives webhooks, shows the webhooks to developers, and fails on request."""
 
 import asyncio
 from collections import Counter, deque
@@ -24,16 +24,17 @@ _MAX_SLOW_SECONDS = 120.0
 @dataclass(frozen=True)
 class StoredHook:
     id: int
-    # The last part of the URL that received the webhook.
+    # The receiver name, which is the last part of the webhook URL's path.
     name: str
     received_at: datetime
-    # The id of the message, which is the same in each attempt. Attempts are counted from 1 per
-    # message and name.
+    # The id of the webhook message, which is the same in each delivery attempt. Delivery attempts
+    # are numbered from 1 for each message and receiver name.
     message_id: str
     attempt: int
-    # The result of the signature check, which is ``right``, ``wrong: …`` or ``no secret``.
+    # The result of the webhook's signature check, which is ``right``, ``wrong: …`` or ``no
+    # secret``.
     signature: str
-    # The status of the response.
+    # The HTTP status of the response to the webhook.
     status: int
     body: str
 
@@ -46,12 +47,15 @@ class HookBox:
         self._ids = count(1)
 
     def set_secret(self, name: str, secret: str) -> None:
-        """Verify webhooks to a name with a secret. Raises ``ValueError`` for an invalid secret."""
+        """Set the secret that verifies the webhooks to a receiver name.
+
+        Raises ``ValueError`` for an invalid secret.
+        """
         Webhook(secret)
         self._secrets[name] = secret
 
     def count_attempt(self, name: str, message_id: str) -> int:
-        """Count an attempt to deliver a message to a name, and return the number of the attempt."""
+        """Count a delivery attempt for a message to a receiver, and return the attempt's number."""
         self._attempts[name, message_id] += 1
         return self._attempts[name, message_id]
 
@@ -75,7 +79,10 @@ class HookBox:
         return [each for each in reversed(self._hooks) if name in ("", each.name)]
 
     def remove(self, name: str = "") -> int:
-        """Remove the webhooks to a name, or all webhooks. Return the number of removed webhooks."""
+        """Remove the webhooks to a receiver name, or all webhooks if ``name`` is empty.
+
+        Return the number of removed webhooks.
+        """
         removed_hooks = self.list_newest_first(name)
         for hook in removed_hooks:
             self._hooks.remove(hook)
@@ -93,13 +100,14 @@ class HookBox:
 
 
 class Behaviour(BaseModel):
-    """The faults that the query string of the URL requests."""
+    """The faults that the query string of a webhook URL requests."""
 
-    # The number of attempts of each message that fail, and the status of the failed attempts.
+    # The number of delivery attempts that fail for each message, and the HTTP status of a failed
+    # attempt.
     fail: int = 0
     status: int = Field(default=500, ge=200, le=599)
     retry_after: int | None = None
-    # The number of seconds until the response.
+    # The delay of the response to a webhook, in seconds.
     slow: float = Field(default=0.0, ge=0, le=_MAX_SLOW_SECONDS)
 
 

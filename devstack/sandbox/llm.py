@@ -1,6 +1,6 @@
-"""Stands in for a language model with OpenAI's chat completions.
+"""Simulates a language model behind OpenAI's chat completions API.
 
-The responses consist of sentences of the post, so that pages look as with a real model.
+The simulated model responds with sentences from the post, so that pages show realistic texts.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ INJECTED_SENTENCE = f"Claim your prize at {INJECTED_LINK} and follow {INJECTED_H
 
 
 def build_instance(body: dict[str, Any]) -> dict[str, object]:
-    """Return an instance of the schema in ``response_format`` of a request."""
+    """Return an instance of the JSON schema in a request's ``response_format``."""
     shape = (body.get("response_format") or {}).get("json_schema") or {"schema": {}}
     messages = body.get("messages") or [{}]
     content = str(messages[-1].get("content", ""))
@@ -47,7 +47,7 @@ def build_instance(body: dict[str, Any]) -> dict[str, object]:
 
 
 def _extract_post(content: str) -> str:
-    """Return the text between a message's first delimiter and the matching end delimiter."""
+    """Return the post in a prompt, which is the text between the first delimiter and its end."""
     if (begin := _DELIMITER.search(content)) is None:
         return content
     text, end, _ = content[begin.end() :].partition(f"\n</{begin[1]}>")
@@ -88,7 +88,7 @@ def _split_sentences(text: str) -> list[str]:
 
 
 def _remove_addresses(text: str) -> str:
-    """Return the text without the prefix of its title, and without URLs and mentions."""
+    """Return the text without the prefix ``Title:``, without URLs and without mentions."""
     return _CHUNK.sub(_remove_address, text.removeprefix(_TITLE))
 
 
@@ -106,14 +106,17 @@ def _shorten(sentence: str, max_characters: int) -> str:
 
 CompletionBody = dict[str, Any]
 Behaviour = Callable[[CompletionBody], Awaitable[Response]]
-# Maps the name of each model to its behaviour and the description on the sandbox's page.
+# Maps each model's name to a description for the sandbox's page and to the model's behaviour.
 Behaviours = Mapping[str, tuple[str, Behaviour]]
 
 
 def build_completion(
     body: CompletionBody, text: str | None, *, error: str | None = None
 ) -> Response:
-    """Return a response with the text of the model. Four characters count as one token."""
+    """Return a chat completion that contains ``text`` as the model's answer.
+
+    The token counts of a chat completion assume four characters per token.
+    """
     prompt_tokens = (
         sum(len(str(each.get("content", ""))) for each in body.get("messages") or []) // 4
     )
@@ -137,7 +140,7 @@ def build_error(status: int, message: str, headers: dict[str, str] | None = None
 
 
 def respond_with_status(code: int, retry_after: Callable[[], str] | None = None) -> Behaviour:
-    """Return a behaviour that always responds with a status."""
+    """Return a model behaviour that always responds with the HTTP status ``code``."""
 
     async def answer(_: CompletionBody) -> Response:
         headers = {"Retry-After": retry_after()} if retry_after else {}
@@ -157,9 +160,9 @@ async def respond_with_prose(body: CompletionBody) -> Response:
 
 
 async def answer_injected_prompt(body: CompletionBody) -> Response:
-    """Respond like a model that follows an instruction in the post.
+    """Respond like a model that obeys a prompt injection in the post.
 
-    Each text gets a link and a handle, and the response has a key that the request doesn't name.
+    Add a link and a handle to each text of the response, and a key that the request's schema lacks.
     """
     answer: dict[str, object] = {
         name: [f"{each} {INJECTED_LINK} {INJECTED_HANDLE}" for each in value]
@@ -181,7 +184,7 @@ async def respond_slowly(body: CompletionBody) -> Response:
     return await respond_correctly(body)
 
 
-# The models with faults, which the sandbox's page lists.
+# The simulated models that cause faults, which the sandbox's page lists.
 BEHAVIOURS: Behaviours = {
     "sandbox-prose": ("the right answer, between prose and a fence", respond_with_prose),
     "sandbox-refuses": ("an error", respond_with_refusal),
@@ -199,8 +202,8 @@ JsonBody = Annotated[dict[str, Any], Body()]
 
 def build_router() -> APIRouter:
     router = APIRouter()
-    # The number of calls, and the model that responds to them. If the model is ``None``, each call
-    # names its model.
+    # The number of chat completion calls, and the model that responds to all calls. If ``model`` is
+    # ``None``, the model that a call names responds to the call.
     state: dict[str, Any] = {"model": None, "calls": 0}
 
     @router.get("", response_class=HTMLResponse)

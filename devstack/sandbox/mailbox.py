@@ -1,4 +1,4 @@
-"""The mailbox of the sandbox, which stores mails in memory and receives mails by SMTP."""
+"""Receives mails by SMTP, and stores them in the sandbox's mailbox in memory."""
 
 import asyncio
 import re
@@ -25,10 +25,11 @@ MAX_MAILS = 500
 MAX_MAILBOX_BYTES = 32 * 1024 * 1024
 MAX_MAIL_BYTES = 5 * 1024 * 1024
 _DEFERRED_ATTEMPTS = 2
-# The delay exceeds Pressroom's timeout for mail servers.
+# The delay for mails to a slow recipient, which exceeds Pressroom's timeout for mail servers.
 _SLOW_SECONDS = 60.0
-# The response headers for the HTML of a mail, which may come from anyone. The HTML can't run
-# scripts, submit forms or load anything from other servers. Links open outside of the frame.
+# The response headers that restrict the HTML of a mail, because a mail may come from anyone. The
+# headers prevent a mail's HTML from running scripts, submitting forms and loading external
+# resources. Links in a mail may open new windows outside the sandboxed frame.
 _MAIL_HEADERS = {
     "Content-Security-Policy": (
         "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
@@ -49,8 +50,7 @@ def parse_mail(raw: bytes) -> EmailMessage:
 class StoredMail:
     """A received mail.
 
-    Each access parses the mail again, because accesses are rare and a parsed mail takes much
-    memory.
+    Each property parses the raw mail again, because a parsed mail takes much memory.
     """
 
     id: int
@@ -82,14 +82,15 @@ class StoredMail:
         try:
             text = str(part.get_content())
         except LookupError:
-            # The character set is unknown, so decode only the ASCII letters.
+            # Decode only the ASCII characters, because Python doesn't know the mail's character
+            # set.
             part.set_param("charset", "ascii")
             text = str(part.get_content())
         return text.replace("\r\n", "\n")
 
 
 class Mailbox:
-    """The last ``MAX_MAILS`` mails, with at most ``MAX_MAILBOX_BYTES`` in total."""
+    """A mailbox that stores at most ``MAX_MAILS`` mails and ``MAX_MAILBOX_BYTES`` bytes of mail."""
 
     def __init__(self) -> None:
         self._mails: deque[StoredMail] = deque(maxlen=MAX_MAILS)
@@ -106,9 +107,9 @@ class Mailbox:
         return iter(self._mails)
 
     def list_newest_first(self, to: str = "") -> list[StoredMail]:
-        """Return the mails to an address in any letter case, or all mails.
+        """Return the mails to an e-mail address, or all mails if ``to`` is empty, newest first.
 
-        The newest mail is first.
+        E-mail addresses are compared case-insensitively.
         """
         address = to.strip().lower()
         newest_first = reversed(self._mails)
@@ -123,7 +124,10 @@ class Mailbox:
         return mail
 
     def remove(self, to: str = "") -> int:
-        """Remove the mails to an address, or all mails. Return the number of removed mails."""
+        """Remove the mails to an e-mail address, or all mails if ``to`` is empty.
+
+        Return the number of removed mails.
+        """
         removed_mails = self.list_newest_first(to)
         for mail in removed_mails:
             self._mails.remove(mail)
@@ -131,9 +135,9 @@ class Mailbox:
 
 
 class SmtpHandler:
-    """A handler that accepts or refuses mails.
+    """An SMTP handler that accepts, delays or refuses mails.
 
-    The library aiosmtpd requires the names of the methods.
+    The library aiosmtpd prescribes the names of the handler's methods.
     """
 
     def __init__(self, mailbox: Mailbox) -> None:
@@ -152,7 +156,7 @@ class SmtpHandler:
         self, server: SMTP, session: Session, envelope: Envelope
     ) -> str:
         content = envelope.content
-        # The content is text only with the option ``decode_data``.
+        # The library aiosmtpd passes a mail's content as text only with the option ``decode_data``.
         assert isinstance(content, bytes)
         if any(_get_local_part(each) == "slow" for each in envelope.rcpt_tos):
             await asyncio.sleep(_SLOW_SECONDS)
@@ -168,16 +172,16 @@ class SmtpHandler:
 
 
 def _get_local_part(address: str) -> str:
-    """Return the local part of an address in lower case and without its tag.
+    """Return the lower-case local part of an e-mail address without a tag such as ``+news``.
 
-    The local part decides how the mail is handled.
+    The local part of a recipient decides whether the sandbox accepts, delays or refuses the mail.
     """
     return address.rpartition("@")[0].partition("+")[0].lower()
 
 
 @asynccontextmanager
 async def run_smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
-    """Receive mails on a loopback port during the block."""
+    """Run an SMTP server on a loopback port during the block."""
     loop = asyncio.get_running_loop()
     protocol = partial(
         SMTP,
@@ -193,7 +197,8 @@ async def run_smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        # Don't wait for the end of the server, because a client may keep its connection open.
+        # Don't wait until the SMTP server has closed, because a client may keep its connection
+        # open.
         server.close()
 
 
@@ -201,7 +206,7 @@ To = Annotated[str, Query(description="Only mail to this address")]
 
 
 def build_router(mailbox: Mailbox) -> APIRouter:
-    """Return the pages of a mailbox, which are mounted at ``/mail``."""
+    """Return the routes of a mailbox, which are mounted at ``/mail``."""
     router = APIRouter()
 
     @router.get("", response_class=HTMLResponse)
@@ -239,7 +244,8 @@ def build_router(mailbox: Mailbox) -> APIRouter:
         part = mailbox.find(mail_id).html
         if part is None:
             raise HTTPException(404, "This mail has no HTML part.")
-        # Make links open in new tabs, because they can't open inside the frame.
+        # Make links in the mail open in new tabs, because links can't open inside the sandboxed
+        # frame.
         matches = list(_HEAD_TAG.finditer(part, 0, 1000))
         position = matches[-1].end() if matches else 0
         return HTMLResponse(

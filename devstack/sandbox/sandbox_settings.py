@@ -1,8 +1,8 @@
-"""The settings that send Pressroom's requests to the sandbox instead of the real providers.
+"""Builds the settings that send Pressroom's requests to the sandbox and not to real providers.
 
-If the user has set any setting of a provider, the sandbox doesn't replace the provider. A secret of
-the user must never be sent to the sandbox. The keys of the sandbox need no protection, because the
-sandbox listens on the loopback address and has no secrets.
+The sandbox doesn't replace a provider for which the user has set any setting. A provider's secret
+that the user has set must never reach the sandbox. The keys of the sandbox need no protection,
+because the sandbox listens on the loopback address and has no secrets.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ SITEVERIFY_PATHS = {
     "hcaptcha": "/hcaptcha/siteverify",
     "recaptcha": "/recaptcha/api/siteverify",
 }
-# The host name that the sandbox reports for a solved challenge. ``make run`` serves the pages under
-# this name.
+# The host name that the sandbox reports for a solved challenge. ``make run`` serves Pressroom's
+# pages under the host name ``localhost``.
 HOSTNAME = "localhost"
 
 HOOKS_PREFIX = "/hooks"
@@ -30,7 +30,7 @@ WEBHOOK_PATH = "/webhooks/stripe"
 _STRIPE_URL = "PRESSROOM_PAYMENTS_SANDBOX_URL"
 _STRIPE_SECRET_KEY = "PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY"  # noqa: S105
 _STRIPE_WEBHOOK_SECRET = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"  # noqa: S105
-# The settings that the stand-in for Stripe reads itself.
+# The names of the settings that the sandbox's Stripe stand-in reads.
 STRIPE_KEYS = frozenset({"payments_sandbox_secret_key", "payments_sandbox_webhook_secret"})
 
 UNSPLASH_PREFIX = "/unsplash"
@@ -47,7 +47,7 @@ def get_challenge_site_key(provider: str) -> str:
 
 
 def build_sandbox_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the sandbox's settings for all providers, except providers that the user has set."""
+    """Return the sandbox settings for all providers that the user hasn't configured."""
     return {
         **build_challenge_settings(sandbox_url, user_settings),
         **build_payment_settings(sandbox_url, user_settings),
@@ -66,19 +66,20 @@ def build_challenge_settings(sandbox_url: str, user_settings: Mapping[str, str])
             f"{name}_SITE_KEY": get_challenge_site_key(provider),
         }
         chosen |= settings if user_settings.keys().isdisjoint(settings) else {}
-    # If the user has set one of the providers, solved challenges come from another host.
+    # Set the expected host name only if the sandbox replaces all challenge providers, because a
+    # real provider reports a different host name.
     if len(chosen) == 3 * len(SITEVERIFY_PATHS):
         chosen["PRESSROOM_CHALLENGE_HOSTNAMES"] = HOSTNAME
     if chosen:
-        # Disable challenges on Pressroom's pages, because the sandbox has no widget for a page.
+        # Disable challenges on Pressroom's pages, because the sandbox has no challenge widget.
         chosen["PRESSROOM_ACCOUNT_CHALLENGE"] = "none"
     return chosen
 
 
 def build_llm_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings for the model of the sandbox, or none for the offline writer.
+    """Return settings for the sandbox's language model if the user chose the provider ``openai``.
 
-    The sandbox replaces only the provider ``openai`` that the user has chosen.
+    Return no settings if the user has set the base URL or API key of a language model.
     """
     names_a_server = {"PRESSROOM_LLM_BASE_URL", "PRESSROOM_LLM_API_KEY"} & user_settings.keys()
     if user_settings.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:
@@ -91,7 +92,7 @@ def build_llm_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> di
 
 
 def build_payment_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with new keys for the payment channel ``sandbox``."""
+    """Return settings with new Stripe keys for the payment channel ``sandbox``."""
     new_keys = StripeKeys()
     settings = {
         _STRIPE_URL: f"{sandbox_url}{STRIPE_PREFIX}",
@@ -104,7 +105,7 @@ def build_payment_settings(sandbox_url: str, user_settings: Mapping[str, str]) -
 def set_stripe_keys(
     keys: StripeKeys, environment: Mapping[str, str], webhook_url: str | None
 ) -> None:
-    """Set the keys that Pressroom's programs use in their calls."""
+    """Copy the Stripe keys of Pressroom's programs from the environment into ``keys``."""
     keys.secret_key = environment.get(_STRIPE_SECRET_KEY) or keys.secret_key
     keys.webhook_secret = environment.get(_STRIPE_WEBHOOK_SECRET) or keys.webhook_secret
     keys.webhook_url = webhook_url
@@ -113,7 +114,7 @@ def set_stripe_keys(
 def build_stock_photo_settings(
     sandbox_url: str, user_settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the sandbox's settings for stock photos, in which Unsplash is the default provider."""
+    """Return the sandbox settings for stock photos, with Unsplash as the default provider."""
     unsplash = {
         "PRESSROOM_UNSPLASH_BASE_URL": f"{sandbox_url}{UNSPLASH_PREFIX}",
         "PRESSROOM_UNSPLASH_ACCESS_KEY": UNSPLASH_ACCESS_KEY,

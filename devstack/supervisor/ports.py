@@ -12,17 +12,17 @@ import psutil
 from devstack import LOOPBACK
 from devstack.supervisor.home_folder import StackError, read_json_object, write_private_json
 
-# The ports that a stack may use. All ports are below the ports of outgoing connections, which start
-# at 32768 on Linux. The S3 server also uses the port that is 10,000 higher for gRPC, which must be
-# below 32768 too.
+# The loopback ports that a stack may use. All ports of a stack are below the ports of outgoing
+# connections, which start at 32768 on Linux. For gRPC, the S3 server uses its port number plus
+# 10,000, which must be below 32768 too.
 STACK_PORTS = range(15_000, 22_700)
 
 
 def is_port_free(port: int) -> bool:
-    """Return whether a server could listen on a loopback port now."""
+    """Return whether a server could listen on a loopback port."""
     with socket.socket() as probe:
-        # Servers set the same option, so that closing connections of an earlier server don't block
-        # the port.
+        # Set SO_REUSEADDR as servers do, so that closing connections of an earlier server don't
+        # block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -35,7 +35,7 @@ def is_port_free(port: int) -> bool:
 def is_listening(pid: int, port: int) -> bool:
     """Return whether a process or one of its descendants listens on a port.
 
-    Return true if the system doesn't allow the check.
+    Return true if the operating system doesn't permit this process to list the connections.
     """
     try:
         process = psutil.Process(pid)
@@ -53,7 +53,7 @@ def is_listening(pid: int, port: int) -> bool:
 class PortPicker:
     """A picker of free ports, which returns each port once and prefers the ports of the last run.
 
-    The ports are stored in a file between runs.
+    The picker stores the chosen ports in a file between runs of the stack.
     """
 
     def __init__(self, file: Path, among: Sequence[int] = STACK_PORTS) -> None:
@@ -65,7 +65,8 @@ class PortPicker:
 
     def pick(self, name: str, is_usable: Callable[[int], bool] = lambda _: True) -> int:
         """Return a free port for which ``is_usable`` returns true."""
-        # The order is random, so that two stacks that start together don't choose the same ports.
+        # Try the ports in random order, so that two stacks that start at the same time choose
+        # different ports.
         candidates = random.sample(self._among, len(self._among))
         for port in [self.last_ports.get(name, 0), *candidates]:
             if (
@@ -83,7 +84,10 @@ class PortPicker:
 
 
 def read_port_setting(name: str, default: int) -> int:
-    """Return the port in an environment variable. Raises ``StackError`` unless the port is free."""
+    """Return the port number in an environment variable, or ``default`` if it isn't set.
+
+    Raises ``StackError`` unless the chosen port is free.
+    """
     text = os.environ.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:  # noqa: PLR2004
         raise StackError(f"{name} is {text!r}, which is not a port number.", exit_code=2)
@@ -105,7 +109,7 @@ def read_port_setting(name: str, default: int) -> int:
 
 
 def _describe_holder(port: int) -> str:
-    """Return the program that listens on a port in the form " by name (pid 12)", or ""."""
+    """Return " by name (pid 12)" for the program that listens on a port, or "" if it is unknown."""
     with suppress(psutil.Error):
         for each in psutil.net_connections("tcp"):
             is_listener = (

@@ -1,7 +1,7 @@
 """Creates the tables, demo data and sample photo of a stack before the first request.
 
-The supervisor runs this module in a separate process, so that the memory is released. The option
-``--bucket`` also creates the bucket.
+The supervisor runs this module in a separate process, so that the module's memory is released when
+the process ends. With the option ``--bucket``, the module also creates the S3 bucket.
 """
 
 import sys
@@ -51,10 +51,12 @@ def create_demo_data(home: Home, resources: Resources, password: str) -> None:
             "list_slug": demo_list.slug,
         }
         owner_id = owner.id
-    # Grant the credits only once. An account that was ever used has ledger entries.
+    # Grant the demo credits only once. An account without ledger entries has never received
+    # credits.
     if not ledger_pages.list_entries(resources.database, owner_id, PageRequest(1)).rows:
         ledger.grant_credits(resources.database, owner_id, DEMO_CREDITS, source_id="demo")
-    # Store the demo login in the home, because a key can be read only when it is created.
+    # Store the demo login in the home folder, because an API key is readable only when it is
+    # created.
     write_private_json(home.demo_file, demo)
 
 
@@ -63,7 +65,8 @@ def _get_api_key(home: Home, resources: Resources, uow: UnitOfWork, owner: User)
     stored_key = str((read_json_object(home.demo_file) or {}).get("api_key", ""))
     database = resources.database
     keyring = resources.keyring
-    # The stored key is invalid if it was revoked, or if the database or signing key was replaced.
+    # The stored API key is invalid if it was revoked, or if the database or signing key was
+    # replaced.
     with suppress(DomainError):
         credential = api_keys.authenticate_key(database, api_keys.UsedKeys(), keyring, stored_key)
         if credential.user_id == owner.id:

@@ -1,4 +1,4 @@
-"""Plans Pressroom's programs, which the stack runs in addition to the services."""
+"""Plans Pressroom's programs, which the stack runs in addition to the embedded services."""
 
 import http.client
 import sys
@@ -15,15 +15,16 @@ from devstack.supervisor.child import Program
 from devstack.supervisor.environment import restrict_settings
 from devstack.supervisor.home_folder import Home
 
-# The queues of each worker process. The jobs of one process wait for other servers, and the jobs of
-# the other process use the processor.
+# The queues of each worker process. The process ``worker-waiting`` runs I/O-bound jobs, and
+# ``worker-computing`` runs CPU-bound jobs.
 _COMPUTING_QUEUES = (Queue.MEDIA, Queue.EXPORT, Queue.BULK)
 WORKERS = {
     "worker-waiting": tuple(queue for queue in Queue if queue not in _COMPUTING_QUEUES),
     "worker-computing": _COMPUTING_QUEUES,
 }
 
-# The order in which programs are stopped. Programs that accept requests are stopped first.
+# The stages in which Pressroom's programs are stopped. Programs that accept requests are stopped
+# first.
 STOP_STAGES = (("prepare", "api"), tuple(WORKERS), ("flower", "sandbox"))
 _NEEDED_PROGRAMS = frozenset({"valkey", "s3", "prepare"})
 
@@ -34,12 +35,12 @@ class Ports:
     flower: int
     sandbox: int
     smtp: int
-    # The ports for the workers' metrics, by the name of the worker.
+    # Maps the name of each worker to the port for the worker's metrics.
     workers: Mapping[str, int]
 
 
 def build_mail_settings(ports: Ports) -> dict[str, str]:
-    """Return settings that send all mail to the sandbox."""
+    """Return mail settings that send all mail to the sandbox."""
     return {
         "PRESSROOM_MAIL_URL": f"smtp://{LOOPBACK}:{ports.smtp}",
         "PRESSROOM_MAIL_FROM": "Pressroom <news@pressroom.example>",
@@ -49,10 +50,10 @@ def build_mail_settings(ports: Ports) -> dict[str, str]:
 def plan_programs(
     home: Home, environment: dict[str, str], ports: Ports, *, creates_bucket: bool
 ) -> list[Program]:
-    """Return Pressroom's programs in the order of their start.
+    """Return Pressroom's programs in the order in which they are started.
 
-    ``creates_bucket``: whether the bucket must be created, because the user has an external object
-    storage. The embedded object storage creates its bucket itself.
+    If ``creates_bucket`` is true, the program ``prepare`` creates the bucket, because the user has
+    an external object storage. The embedded object storage creates its bucket itself.
     """
     program = partial(_build_program, home, environment)
 
@@ -137,7 +138,7 @@ def _build_worker(plain: Program, directory: Path) -> Program:
 
 
 def is_responding(port: int, path: str) -> bool:
-    """Return whether a loopback server responds to a request for ``path`` with 200 in a second."""
+    """Return whether a loopback server responds to ``path`` with status 200 in a second."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=1.0)
     try:
         connection.request("GET", path)

@@ -1,9 +1,10 @@
-"""The supervisor behind ``pressroom up``, which runs all programs of a stack as its children.
+"""Supervises all programs of a stack, which ``pressroom up`` starts as child processes.
 
-The supervisor has one thread. The supervisor acquires the locks, picks the ports, and starts the
-services and then the programs that need the services. When all programs are ready, the supervisor
-writes ``run.json`` and shows the panel. The supervisor restarts programs that end. On a signal, the
-supervisor stops the programs in order and removes ``run.json``.
+The supervisor has one thread. The supervisor acquires the home folder's locks, picks ports, and
+starts the services before the programs that need the services. When all programs are ready, the
+supervisor writes ``run.json`` and shows the stack's addresses. The supervisor restarts each program
+that ends unexpectedly. On a stop signal, the supervisor stops all programs in a fixed order and
+removes ``run.json``.
 """
 
 import os
@@ -31,9 +32,9 @@ _IDLE_TICK_SECONDS = 1.0
 
 
 class StopRequests:
-    """The requests to stop that the process has received by signals.
+    """The stop requests that the process has received as signals.
 
-    Only the main thread may create an instance, and only once.
+    Only one instance may be created, and only by the main thread.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,8 @@ class StopRequests:
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for number in _STOP_SIGNALS:
             signal.signal(number, self._note_request)
-        # Without a handler, the end of a child wouldn't write to the wake-up pipe.
+        # Handle SIGCHLD, because without a handler the end of a child wouldn't wake up the
+        # supervisor.
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
     def wait(self, timeout: float) -> None:
@@ -61,10 +63,10 @@ class StopRequests:
 
 
 class Group:
-    """The children of one supervisor.
+    """The programs that one supervisor runs as child processes.
 
     ``report`` is called with a sentence when a child ends unexpectedly, and when the child is ready
-    again.
+    again after a restart.
     """
 
     def __init__(self, programs: Iterable[Program], report: Callable[[str], None]) -> None:
@@ -84,7 +86,7 @@ class Group:
         return {child.name: child.pid for child in self.children if child.pid is not None}
 
     def tick(self) -> None:
-        """Check every child once, start the children that are due, and report changes."""
+        """Check all children, start each child that is due, and report ended children."""
         for child in self.children:
             failures = child.failures
             child.check_end()
@@ -113,7 +115,10 @@ class Group:
         return ", ".join(child.name for child in self.children if not child.is_usable)
 
     def stop(self, stages: Sequence[Sequence[str]]) -> None:
-        """Stop the children stage by stage. Kill a child that doesn't end within its grace time."""
+        """Stop the children in the order of ``stages``.
+
+        Kill a child that doesn't end within its grace time.
+        """
         for names in stages:
             stopping = [self._by_name[name] for name in names if name in self._by_name]
             for child in stopping:
@@ -127,21 +132,21 @@ class Group:
 
 
 class AlreadyRunningError(Exception):
-    """Another supervisor is running on the home."""
+    """An error that is raised if another supervisor is running on the same home folder."""
 
 
 def run_stack(home: Home, display: Display) -> None:
-    """Run the stack until a signal requests its end.
+    """Run a stack until a signal asks the supervisor to stop.
 
-    Raises ``AlreadyRunningError`` if another supervisor is running on the home. Raises
-    ``StackError`` if the stack could not start, after all its programs were stopped.
+    Raises ``AlreadyRunningError`` if another supervisor is running on the same home folder. Raises
+    ``StackError`` if the stack can't start, and stops the programs before raising the error.
     """
     home.create()
     supervisor_lock = Lock(home.supervisor_lock)
     if not supervisor_lock.acquire():
         raise AlreadyRunningError
-    # The supervisor's lock is released only by the end of this process. Therefore a command that
-    # waits for this lock also waits until all services have ended.
+    # The supervisor's lock is released only when the supervisor's process ends. A command that
+    # waits for the supervisor's lock therefore waits until all services have ended.
     with stack.lock_services(home, display.report) as lock:
         supervisor_lock.write_text(str(os.getpid()))
         home.run_file.unlink(missing_ok=True)
@@ -150,7 +155,7 @@ def run_stack(home: Home, display: Display) -> None:
 
 class _Supervisor:
     def __init__(self, home: Home, lock: Lock, display: Display) -> None:
-        """Determine all ports, settings and programs before any program is started."""
+        """Determine the stack's ports, settings and programs before any program is started."""
         self._home = home
         self._display = display
         api_port = read_port_setting("PORT", 8000)
@@ -177,8 +182,8 @@ class _Supervisor:
             **sandbox_settings.build_sandbox_settings(self._sandbox_url, user_settings),
         }
         self._environment = environment.build_program_environment(chosen)
-        # Pressroom's programs come first, because programs without needs can import their modules
-        # while initdb blocks the loop.
+        # Start Pressroom's programs before the services, because programs without dependencies can
+        # import their modules while initdb blocks the loop.
         has_external_storage = "PRESSROOM_S3_ENDPOINT" in user_settings
         pressroom_programs = programs.plan_programs(
             home, self._environment, self._ports, creates_bucket=has_external_storage
@@ -204,9 +209,9 @@ class _Supervisor:
             self._group.stop([*programs.STOP_STAGES, stack.SERVICE_STAGE])
 
     def _wait_until_ready(self) -> bool:
-        """Wait until all programs are ready.
+        """Wait until all programs of the stack are ready.
 
-        Return false if a signal requests a stop earlier.
+        Return false if a signal requests a stop before all programs are ready.
         """
         deadline = time.monotonic() + _MAX_START_SECONDS
         while not self._requests.is_stopping:
@@ -261,6 +266,6 @@ class _Supervisor:
         try:
             home_folder.write_private(home.run_file, run.model_dump_json(indent=2) + "\n")
         except OSError as error:
-            # Keep running, because a full disk need not affect the programs.
+            # Keep the stack running, because a full disk may not affect the stack's programs.
             self._display.report(f"Cannot write {home.run_file}: {error.strerror}")
         return run

@@ -1,1 +1,1 @@
-"""Stands in for Stripe with checkout sessions, payments, refunds, disputes and webhooks."""
+"""Simulates Stripe with checkout sessions, payments, refunds, disputes and webhooks."""

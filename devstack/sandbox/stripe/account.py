@@ -1,4 +1,4 @@
-"""A Stripe account, which stores checkouts and sends events about changes of checkouts."""
+"""Simulates a Stripe account, which stores checkouts and sends an event when a checkout changes."""
 
 import asyncio
 import hashlib
@@ -28,13 +28,16 @@ _SHUFFLED_OVER_SECONDS = 1.0
 
 
 class ActionNotPossible(Exception):
-    """The status of a checkout doesn't allow an action. The message states the reason."""
+    """An error that is raised when the status of a checkout doesn't allow an action.
+
+    The message of the error states why the action isn't allowed.
+    """
 
 
 class Account:
-    """The checkouts of an account.
+    """A Stripe account, which stores checkout sessions.
 
-    ``send_event`` is called with an event's type, object and session id.
+    ``send_event`` is called with the type, the object and the checkout session id of each event.
     """
 
     def __init__(self, send_event: Callable[[str, Object, str], None]) -> None:
@@ -55,7 +58,10 @@ class Account:
         return next((each for each in payments if each and each.id == payment_id), None)
 
     def pay(self, session: CheckoutSession, *, later: bool = False) -> None:
-        """Pay a checkout by card. With ``later``, pay by a bank debit, which ``end_debit`` ends."""
+        """Pay a checkout by card.
+
+        With ``later``, start a bank debit, which ``end_debit`` completes.
+        """
         payment = self._start_payment(session)
         payment.status = "processing" if later else "succeeded"
         payment.amount = session.amount
@@ -65,7 +71,7 @@ class Account:
         self._send_session_event(session, "completed")
 
     def end_debit(self, session: CheckoutSession, *, succeeds: bool = True) -> None:
-        """End a bank debit, which succeeds or fails."""
+        """Let the bank debit of a checkout succeed or fail."""
         if session.payment is None or not session.is_promised:
             raise ActionNotPossible("No bank debit is under way.")
         session.payment.status = "succeeded" if succeeds else "requires_payment_method"
@@ -73,7 +79,10 @@ class Account:
         self._send_session_event(session, f"async_payment_{'succeeded' if succeeds else 'failed'}")
 
     def decline(self, session: CheckoutSession) -> None:
-        """Decline a card. The checkout stays open, because the payer may try another card."""
+        """Decline a card.
+
+        A checkout stays open after a declined card, because the payer may try another card.
+        """
         payment = objects.build_payment_object(self._start_payment(session))
         self._send_event("payment_intent.payment_failed", payment, session.id)
 
@@ -83,7 +92,7 @@ class Account:
         self._send_session_event(session, "expired")
 
     def expire_due(self, now: int) -> None:
-        """Expire every open checkout whose time is over."""
+        """Expire every open checkout whose expiry time has passed."""
         for session in self.list_newest_first():
             if session.is_open and session.expires_at <= now:
                 self.expire(session)
@@ -97,7 +106,7 @@ class Account:
         self._send_event("charge.refunded", objects.build_charge_object(payment), session.id)
 
     def fail_refund(self, session: CheckoutSession) -> None:
-        """Fail the last successful refund, as if the payer's bank had returned the money."""
+        """Mark the latest successful refund as failed, as if the payer's bank had rejected it."""
         payment = _require_payment(session)
         refund = next((each for each in payment.refunds[::-1] if each.status == "succeeded"), None)
         if refund is None:
@@ -119,7 +128,7 @@ class Account:
             self._send_dispute_event(session, dispute, "funds_withdrawn")
 
     def end_dispute(self, session: CheckoutSession, outcome: str, amount: int | None) -> None:
-        """End the oldest open dispute, or the oldest open dispute about ``amount``."""
+        """End the oldest open dispute, or the oldest open dispute about ``amount`` if it is set."""
         disputes = (
             each
             for each in _require_payment(session).open_disputes
@@ -162,7 +171,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 class DeliveryMode(BaseModel):
-    """The mode in which future events are delivered."""
+    """The options for the delivery of future webhook events."""
 
     times: int = Field(default=1, ge=1, le=20)
     delay: float = Field(default=0.0, ge=0, le=60, description="Seconds until the first attempt")
@@ -171,7 +180,7 @@ class DeliveryMode(BaseModel):
 
 
 class DeliveryVariant(BaseModel):
-    """The options of a repeated delivery of an event."""
+    """The options for the repeated delivery of a webhook event."""
 
     times: int = Field(default=1, ge=1, le=20)
     signature: Literal["good", "wrong", "missing", "old", "rolled"] = "good"
@@ -179,9 +188,9 @@ class DeliveryVariant(BaseModel):
 
 @dataclass
 class SentEvent:
-    """An event with the result of each delivery attempt.
+    """A webhook event with the result of each delivery attempt.
 
-    A result is a status or the name of an error.
+    The result of a delivery attempt is an HTTP status or the class name of an error.
     """
 
     event: Object
@@ -213,7 +222,7 @@ class WebhookSender:
             self._start_delivery(sent, self.mode)
 
     def list_events(self, session_id: str | None = None) -> list[SentEvent]:
-        """Return the events of one session or of all sessions, oldest first."""
+        """Return the webhook events of one checkout session or of all sessions, oldest first."""
         events = self._events.values()
         return [each for each in events if session_id in {None, each.session_id}]
 
@@ -223,7 +232,7 @@ class WebhookSender:
         return self._events[event_id]
 
     def release(self, mode: DeliveryMode) -> int:
-        """Send all held events in a mode, and return the number of events."""
+        """Send all held events with the options in ``mode``, and return their number."""
         held = [each for each in self._events.values() if each.is_held]
         for sent in held:
             sent.is_held = False
@@ -231,7 +240,10 @@ class WebhookSender:
         return len(held)
 
     async def deliver(self, sent: SentEvent, variant: DeliveryVariant) -> list[int | str]:
-        """Deliver an event immediately without retries. Return the result of each delivery."""
+        """Deliver an event immediately without retries.
+
+        Return the result of each delivery attempt.
+        """
         body = json.dumps(sent.event).encode()
         return await asyncio.gather(
             *(self._post(sent, body, variant.signature) for _ in range(variant.times))
@@ -274,8 +286,8 @@ class WebhookSender:
             signatures = {"wrong": [foreign_hash], "rolled": [foreign_hash, signature_hash]}.get(
                 signature, [signature_hash]
             )
-            # Add a v0 signature like Stripe's test events. A receiver must not trust this
-            # signature.
+            # Add an invalid v0 signature, as Stripe does for test events. A webhook receiver must
+            # not accept a v0 signature.
             parts = [f"t={timestamp}", *(f"v1={each}" for each in signatures), f"v0={foreign_hash}"]
             headers["Stripe-Signature"] = ",".join(parts)
         try:
@@ -288,8 +300,8 @@ class WebhookSender:
 
     @cached_property
     def _client(self) -> "httpx2.AsyncClient":
-        # Import httpx2 with the first event, because httpx2 takes megabytes and most sandboxes send
-        # no event.
+        # Import httpx2 only when an event is sent, because httpx2 takes megabytes of memory and
+        # most sandboxes send no event.
         import httpx2
 
         limits = httpx2.Limits(max_connections=_MAX_CONCURRENT_DELIVERIES)

@@ -1,6 +1,6 @@
-"""The part of Stripe's HTTP API below ``/v1`` that Pressroom uses.
+"""Simulates the part of Stripe's HTTP API below ``/v1`` that Pressroom uses.
 
-Every call checks the secret key and the idempotency key, and fails on request. Source:
+Every simulated call checks the secret key and the idempotency key, and fails on request. Source:
 docs.stripe.com/api/idempotent_requests.
 """
 
@@ -19,16 +19,17 @@ from devstack.sandbox.stripe.account import Account
 from devstack.sandbox.stripe.objects import Object, Params, StripeKeys, StripeProblem, get_timestamp
 
 Operation = Callable[[Params], Object]
-# A function that raises ``StripeProblem`` for a refused call.
+# A function that checks an API call, and raises ``StripeProblem`` to refuse the call.
 CallCheck = Callable[[Request, Params], None]
 MAX_SESSION_SECONDS = 24 * 60 * 60
 
 
 class InjectedFailure(BaseModel):
-    """The failure of the next calls of the API.
+    """A failure that the next ``count`` API calls simulate.
 
-    A failure ``before`` the call prevents any change. A failure ``after`` the call loses only the
-    response. A failure without a status only delays the response.
+    A failure ``before`` an API call prevents the changes of the call. A failure ``after`` an API
+    call keeps the changes of the call and loses only the response. A failure without an HTTP status
+    only delays the response.
     """
 
     count: int = Field(default=1, ge=0, le=10_000)
@@ -42,7 +43,7 @@ class StripeGateway:
         self.failure = InjectedFailure(count=0)
         self.check: CallCheck = lambda _request, _params: None
         self._keys = keys
-        # Maps each idempotency key to the first response.
+        # Maps each idempotency key to the response to the first call with the key.
         self._answers: dict[str, Object] = {}
 
     async def respond(self, request: Request, operation: Operation) -> JSONResponse:
@@ -73,7 +74,7 @@ class StripeGateway:
                 return reply
             body = operation(params)
         except StripeProblem as problem:
-            # A refused call doesn't use up its idempotency key.
+            # A refused API call doesn't use up its idempotency key.
             return _build_response(problem.status, problem.body)
         if key:
             self._answers[key] = body
@@ -86,7 +87,7 @@ def _build_response(status: int, body: Object) -> JSONResponse:
 
 
 class StripeOperations:
-    """The operations of the API, without HTTP."""
+    """The operations of Stripe's API, independent of HTTP."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -115,7 +116,7 @@ class StripeOperations:
         return objects.build_session_object(session)
 
     def show_session(self, session_id: str, params: Params) -> Object:
-        """Return a session. With ``expand``, the result includes the payment and its charge."""
+        """Return a session. If ``params`` has ``expand``, include the payment and its charge."""
         session = self._find_session(session_id)
         result = objects.build_session_object(session)
         if "expand" in params and session.payment is not None:

@@ -1,4 +1,4 @@
-"""Defines the records of a Stripe account, and converts them to Stripe's objects."""
+"""Defines the records of a Stripe account, and converts them to JSON objects of Stripe's API."""
 
 import re
 import secrets
@@ -20,7 +20,10 @@ _PAYMENT_FIELDS = "amount created currency description metadata"
 
 @dataclass
 class StripeKeys:
-    """The keys that Pressroom and the sandbox share. Events are sent only with a webhook URL."""
+    """The Stripe keys that Pressroom and the sandbox share.
+
+    The sandbox sends Stripe events only if ``webhook_url`` is set.
+    """
 
     secret_key: str = field(default_factory=lambda: f"sk_test_{secrets.token_hex(24)}")
     webhook_secret: str = field(default_factory=lambda: f"whsec_{secrets.token_hex(24)}")
@@ -53,7 +56,7 @@ class Refund:
 
 @dataclass
 class Payment:
-    """A payment intent of Stripe, which includes a charge when the payment is paid."""
+    """A Stripe payment intent, which has a charge after the payment has succeeded."""
 
     amount: int
     currency: str
@@ -72,18 +75,18 @@ class Payment:
 
     @property
     def refunded(self) -> int:
-        """The total amount of all refunds that didn't fail."""
+        """Return the total amount of all successful refunds."""
         return sum(each.amount for each in self.refunds if each.status == "succeeded")
 
     @property
     def open_disputes(self) -> list[Dispute]:
-        """The disputes and inquiries that are open, oldest first."""
+        """Return the open disputes and inquiries, oldest first."""
         is_open = "needs_response", "warning_needs_response"
         return [each for each in self.disputes if each.status in is_open]
 
     @property
     def undisputed(self) -> int:
-        """The amount that no open or lost dispute covers."""
+        """Return the amount of the payment that no open or lost dispute covers."""
         covering = "needs_response", "lost"
         return self.amount - sum(each.amount for each in self.disputes if each.status in covering)
 
@@ -119,7 +122,7 @@ class CheckoutSession:
 
 
 class StripeProblem(Exception):
-    """An error with the body of Stripe's error object (docs.stripe.com/api/errors)."""
+    """An error whose ``body`` is a Stripe error object (docs.stripe.com/api/errors)."""
 
     def __init__(
         self,
@@ -143,7 +146,10 @@ Params = dict[str, Any]
 
 
 def decode_form(encoded: str) -> Params:
-    """Decode a form such as ``a[0][b]=1`` into ``{"a": [{"b": "1"}]}``. All values are strings."""
+    """Decode a form such as ``a[0][b]=1`` into ``{"a": [{"b": "1"}]}``.
+
+    All values in the decoded form are strings.
+    """
     params: Params = {}
     for name, value in parse_qsl(encoded, keep_blank_values=True, max_num_fields=_MAX_FIELDS):
         match = _FIELD_NAME.match(name)
@@ -173,7 +179,7 @@ Object = dict[str, Any]
 
 
 def select_fields(record: object, names: str) -> Object:
-    """Return the attributes of a record by their names, which are separated by spaces."""
+    """Return the attributes of a record whose names ``names`` lists, separated by spaces."""
     return {name: getattr(record, name) for name in names.split()}
 
 
@@ -200,7 +206,7 @@ def build_charge_object(payment: Payment) -> Object:
         "id": payment.charge_id,
         "object": "charge",
         "amount_refunded": payment.refunded,
-        # An inquiry of a bank doesn't count as a dispute.
+        # A bank's inquiry doesn't mark a charge as disputed.
         "disputed": any(not each.status.startswith("warning_") for each in payment.disputes),
         "payment_intent": payment.id,
         "status": "succeeded",

@@ -1,4 +1,4 @@
-"""Serves the payer's page, and the operator's page for all other actions on checkouts."""
+"""Serves the page on which a payer pays, and the page on which an operator changes checkouts."""
 
 import asyncio
 from decimal import Decimal
@@ -22,14 +22,14 @@ from devstack.sandbox.stripe.account import (
 from devstack.sandbox.stripe.api import InjectedFailure, StripeGateway
 from devstack.sandbox.stripe.objects import CheckoutSession, Object, StripeKeys, select_fields
 
-# The number of seconds until a bank debit that was ordered on the page succeeds or fails.
+# The number of seconds until a bank debit that the payer has started succeeds or fails.
 DEBIT_SECONDS = 5.0
 _MAX_SHOWN_SESSIONS = 100
 _BACK_TO_OVERVIEW = RedirectResponse("/stripe", HTTPStatus.SEE_OTHER)
 
 
 class ActionAmount(BaseModel):
-    """The amount of a refund, a dispute or a change, in the minor unit of the currency."""
+    """The amount of a refund, a dispute or a change, in the minor unit of its currency."""
 
     amount: int | None = None
     currency: str | None = None
@@ -134,7 +134,7 @@ Text = Annotated[str, Form(max_length=200)]
 
 
 def build_pages_router(account: Account, sender: WebhookSender) -> APIRouter:
-    """Return the payer's pages and the operator's page, which is at the root of the router."""
+    """Return the routes of the payer's pages and of the operator's page."""
     router = APIRouter()
 
     @router.get("/pay/{session_id}", response_class=HTMLResponse)
@@ -204,7 +204,7 @@ def _perform_choice(account: Account, session: CheckoutSession, choice: str) -> 
             account.pay(session, later=True)
 
             def end() -> None:
-                # The operator may already have ended the debit.
+                # The operator may already have completed the bank debit.
                 if session.is_promised:
                     account.end_debit(session, succeeds=choice == "debit")
 
@@ -216,7 +216,7 @@ def _perform_choice(account: Account, session: CheckoutSession, choice: str) -> 
 
 
 def _parse_amount(amount: str, currency: str) -> int | None:
-    """Convert an amount such as "1.50" to the minor unit, or return ``None`` for an empty text."""
+    """Convert an amount such as "1.50" to the currency's minor unit, or "" to ``None``."""
     if not amount.strip():
         return None
     try:
@@ -271,7 +271,7 @@ class StripeServer:
         self.gateway = StripeGateway(keys)
 
     def build_router(self) -> APIRouter:
-        """Return all routes, which are mounted at ``/stripe``."""
+        """Return the routes of the Stripe stand-in, which are mounted at ``/stripe``."""
         router = build_pages_router(self.account, self.sender)
         operations = api.StripeOperations(self.account)
         router.include_router(api.build_api_router(self.gateway, operations))

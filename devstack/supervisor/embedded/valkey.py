@@ -1,4 +1,4 @@
-"""Runs an embedded Valkey server, which is the broker and the cache."""
+"""Runs an embedded Valkey server, which is Pressroom's broker and cache."""
 
 import socket
 from dataclasses import dataclass
@@ -10,10 +10,12 @@ from devstack.supervisor.environment import find_binary
 from devstack.supervisor.home_folder import Home, Secrets
 
 USER = "pressroom"
-# The number of databases. Each stack of a test run uses another database.
+# The number of Valkey databases, because each isolated stack of a test run uses a separate
+# database.
 DATABASES = 64
-# The permissions of Pressroom's programs. Commands that affect the whole server, such as FLUSHALL,
-# CONFIG or KEYS, are forbidden. The Compose file has the same permissions.
+# The Valkey permissions of Pressroom's programs. Valkey commands that affect the whole server, such
+# as FLUSHALL, CONFIG or KEYS, are forbidden. The Compose file grants Pressroom's programs the same
+# Valkey permissions.
 PERMISSIONS = (
     "~* &* -@all +@read +@write +@pubsub +@transaction +@connection"
     " -@admin -@dangerous -@scripting +info +time +eval +evalsha +script|load +script|exists"
@@ -38,15 +40,17 @@ class Valkey:
             "databases": str(DATABASES),
             "bind": LOOPBACK,
             "dir": _quote(str(self.home.valkey)),
-            # The administrator is the user `default`.
+            # The password of Valkey's user `default`, who is the administrator.
             "requirepass": _quote(self.secrets.valkey_admin_password),
             "user": f"{USER} on {_quote(f'>{password}')} {PERMISSIONS}",
             "appendonly": "yes",
-            # With ``everysec``, a killed server lost acknowledged writes under disk load.
+            # Sync every write to the disk, because with ``everysec`` a killed server lost
+            # acknowledged writes under disk load.
             "appendfsync": "always",
             "save": '""',
             "maxmemory": "256mb",
-            # Evict only keys that expire, because caches expire and queues don't.
+            # Evict only keys that have an expiry, because cached values have an expiry and queues
+            # don't.
             "maxmemory-policy": "volatile-lru",
         }
         lines = "".join(f"{name} {value}\n" for name, value in settings.items())
@@ -56,13 +60,14 @@ class Valkey:
             log=self.home.log("valkey"),
             environment=environment.clean_environment(),
             is_ready=self.is_ready,
-            # Pass the settings on standard input, because the process list shows arguments.
+            # Pass the settings on standard input, because the process list shows arguments such as
+            # passwords to other users.
             stdin=lines.encode(),
             keep_open=keep_open,
         )
 
     def is_ready(self) -> bool:
-        """Return whether the server has loaded its data and responds to a ping after a login."""
+        """Return whether the Valkey server has loaded its data and responds to a ping."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as connection:
                 login = f"AUTH {USER} {self.secrets.valkey_password}"

@@ -1,20 +1,25 @@
-"""Imports: add many members to one list. Each row is counted once, even if workers are killed.
+"""Imports members from a file or a request into one list.
 
-An import passes through these modules:
+Each row of an import is counted once, even if a worker is killed.
 
-1. ``accepting`` stores the import of an uploaded file, and enqueues the job of ``import_job``. 2.
-   ``formats`` opens the file with ``containers``, ``decoded_text``, ``line_blocks``, ``dialect``,
-   and ``csv_reader`` or ``json_lines_reader``. 3. ``column_layout``, ``consent_columns``,
-   ``field_columns`` and ``column_plan`` assign a role to each column. 4. ``row_mapper`` converts
-   each record into a row of ``rows``, with ``member_names``, ``consent_interpreter`` and
-   ``row_extras``. In files of suppressions, bounces or complaints, ``suppression_files`` adds the
-   reason to each row. 5. ``judging`` judges each row without the database. ``file_rows`` collects
-   the rows in chunks, which ``stored_chunks`` stores. 6. ``helper_jobs`` claims the chunks, and
-   ``applying`` writes each chunk in one transaction.
-7. ``endings`` records the result. ``undo`` can reverse an import later.
+An import of a file passes through these modules:
+
+- ``accepting`` stores the import of an uploaded file, and enqueues the job of ``import_job``.
+- ``formats`` opens the file with ``containers``, ``decoded_text``, ``line_blocks``, ``dialect``,
+  and ``csv_reader`` or ``json_lines_reader``.
+- ``column_layout``, ``consent_columns``, ``field_columns`` and ``column_plan`` assign a role to
+  each column of the file.
+- ``row_mapper`` converts each record of the file into a row, with ``member_names``,
+  ``consent_interpreter`` and ``row_extras``.
+- ``suppression_files`` adds the reason to each row in files of suppressions, bounces or complaints.
+- ``judging`` validates each row without the database.
+- ``file_rows`` collects the validated rows in chunks, which ``stored_chunks`` stores.
+- ``helper_jobs`` claims the chunks, and ``applying`` writes each chunk in one transaction.
+- ``endings`` records the result of the import.
+- ``undo`` can reverse an import that has ended.
 
 The file is read to its end before the first chunk is applied, so that an unreadable file changes
-nothing. If a request contains the members, ``request_rows`` replaces steps 2 to 5. A dry run
-changes nothing. The file of a dry run is stored for a day, so that ``records`` can start another
-job that reads the file with other options.
+nothing. If a request contains the members, ``request_rows`` replaces the modules that read a file.
+A dry run of an import changes nothing. The file of a dry run is stored for a day, so that
+``records`` can start a job that reads the file with different options.
 """

@@ -27,10 +27,10 @@ MAX_IMPORT_FILENAME_CHARACTERS = 255
 
 
 def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool) -> None:
-    """Check before a file is uploaded whether its import would be refused.
+    """Check whether the import of a file would be refused, before the file is uploaded.
 
-    The quota of members isn't checked, because the opt-outs in the file must be stored anyway.
-    Raises what ``check_owner`` raises, and ``quota.exceeded``.
+    The check ignores the member quota, because the opt-outs in a file must be stored even if the
+    quota is used up. Raises ``quota.exceeded``, and the errors that ``check_owner`` raises.
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
     for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
@@ -38,7 +38,7 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
 
 
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
-    """Check that the caller may import into the list.
+    """Check that the caller may import members into the list.
 
     Raises ``list.not_found``, ``list.not_owner`` and, except for a dry run, ``plan.required``.
     """
@@ -48,7 +48,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
 
 
 def create_file(resources: Resources) -> NewFile:
-    """Create the encrypted file in which a new import is stored."""
+    """Create an encrypted file in which the upload of a new import is stored."""
     return bulk_files.create_file(resources, IMPORTS)
 
 
@@ -61,9 +61,10 @@ def discard_file(resources: Resources, prefix: str) -> None:
 def accept_members(
     resources: Resources, caller: Caller, list_id: int, body: bytes, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Accept the members of one request. The caller must have validated ``body``.
+    """Accept an import whose members are in one request body.
 
-    Raises what ``check_owner`` and ``services.jobs.idempotency`` raise, and ``quota.exceeded``.
+    The caller must have validated ``body``. Raises ``quota.exceeded``, and the errors of
+    ``check_owner`` and ``services.jobs.idempotency``.
     """
     with resources.unit_of_work() as uow:
         check_owner(uow, caller, list_id)
@@ -93,10 +94,11 @@ def accept_file(
     options: ImportOptions,
     by_operator: bool = False,
 ) -> AcceptedJob:
-    """Accept a file that has been stored. The caller must have checked the user's rights.
+    """Accept an import whose uploaded file has been stored.
 
-    If a quota of the user is used up, remove the file and raise ``quota.exceeded``. Imports by
-    operators ignore the quotas.
+    The caller must have checked whether the user may import into the list. If a quota of the user
+    is used up, remove the stored file and raise ``quota.exceeded``. Imports by operators ignore the
+    quotas.
     """
     size = file.writer.size
     values = {
@@ -121,7 +123,7 @@ def _accept(
     usage: Mapping[PlanQuota, int],
     key: IdempotencyKey | None = None,
 ) -> AcceptedJob:
-    """Store the import and its job, or remove the file if the import isn't accepted."""
+    """Store an import and its job, or remove the import's file if the import isn't accepted."""
 
     def store_import(uow: UnitOfWork) -> Job:
         for quota, more in usage.items():

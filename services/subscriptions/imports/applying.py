@@ -1,12 +1,12 @@
-"""Applies one chunk of rows to a list in one transaction, by set-based statements.
+"""Applies one chunk of imported rows to a list in one transaction, with set-based SQL statements.
 
-``COPY`` puts the rows into a temporary table. A statement of ``judge_statements`` compares all rows
-with the existing people, subscriptions and opt-outs. A few statements of ``write_statements`` then
-write the changes of all rows.
+``COPY`` copies the rows of a chunk into a temporary table. A SQL statement from
+``judge_statements`` compares all rows of the chunk with the existing people, subscriptions and
+opt-outs. A few SQL statements from ``write_statements`` write the changes of all rows of the chunk.
 
-The lock on the list excludes all other changes of the list until the commit. Chunks of the same
-import may be applied at the same time, because they contain different people. People are inserted
-in the order of their addresses, so that two imports can't deadlock.
+A lock on the list prevents concurrent changes of the list until the chunk is committed. Chunks of
+one import may be applied at the same time, because no person is in two chunks. People are inserted
+in the order of their e-mail addresses, so that two imports can't deadlock.
 """
 
 from collections import Counter
@@ -58,21 +58,20 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
-# An account can change its address without locking the list. A chunk with the new address then
-# treats the member as a new person, and violates this constraint. The next attempt at the chunk
-# finds the member.
+# A member who changes their address during an import looks like a new person, whose insert violates
+# this constraint. A retry of the chunk finds the member by the new address.
 _TRANSIENT_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
-# The constraints that an insert of new people can violate. Even a random new id may already belong
-# to one of millions of people.
+# The constraints that an insert of new people can violate. Even the random id of a new person may
+# already be in use.
 _PEOPLE_CONSTRAINTS = frozenset({"uq_users_email", "pk_users"})
 
 
 class EarlierChunkPending(Exception):
-    """An earlier chunk must be applied first, because the owner's plan is nearly full."""
+    """A chunk must wait for its preceding chunks, because the owner's plan is nearly full."""
 
 
 class ChunkFailed(Exception):
-    """The database rejected the changes of a chunk, so a retry would fail too."""
+    """The database rejected the changes of a chunk, so that a retry of the chunk would fail too."""
 
     def __init__(self, lines: tuple[int, int]) -> None:
         super().__init__(f"lines {lines[0]} to {lines[1]}")
@@ -84,13 +83,14 @@ class AppliedChunk:
     """The result of applying one chunk.
 
     Attributes:
-        counts: the number of rows with each verdict. Rows with the verdict ``left`` are counted as
-            opted out.
+        counts: maps each verdict to the number of the chunk's rows with the verdict. Rows with the
+            verdict ``left`` are counted as ``opted_out``.
         updated: the number of active members whose data the rows changed.
         left_out: the number of invalid values that were omitted from imported rows.
-        dropped_expiries: maps line numbers to expiry dates that were dropped because the member has
-            no paid tier.
-        not_added: the CSV lines of rows that were added only in part or not at all.
+        dropped_expiries: maps line numbers to the expiry dates that were dropped because the member
+            has no paid tier.
+        not_added: the compressed CSV lines of rows that weren't imported, or that were imported
+            only in part.
     """
 
     counts: Counter[str]
@@ -106,11 +106,11 @@ def commit_chunk(
     chunk: PreparedChunk,
     lock_job: Callable[[UnitOfWork], Lease],
 ) -> None:
-    """Apply a chunk and count its rows in one transaction.
+    """Apply a chunk of an import and count its rows in one transaction.
 
     ``lock_job`` locks the import's job until the transaction ends, and returns the lease of the
-    job. Raises what ``lock_job`` and ``apply_chunk`` raise, ``ChunkFailed``, and ``list.not_found``
-    for an archived list.
+    job. Raises ``ChunkFailed``, the errors of ``lock_job`` and ``apply_chunk``, and
+    ``list.not_found`` for an archived list.
     """
     tag_ids: TagIds = {}
     if chunk.has_extras:
@@ -123,8 +123,8 @@ def commit_chunk(
             try:
                 lists.get_list(uow, task.list_id)
             except DomainError as error:
-                # The list existed when the import was accepted. Therefore the error means that the
-                # import is invalid.
+                # Report an archived list as an invalid import, because the list existed when the
+                # import was accepted.
                 raise DomainError(Kind.INVALID, error.code, error.message) from None
             applied = apply_chunk(uow, task, chunk, tag_ids)
             key = bulk_files.unwrap_key(resources, task)
@@ -147,17 +147,17 @@ def commit_chunk(
 def apply_chunk(
     uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
 ) -> AppliedChunk:
-    """Add and update members unless opt-outs, deny lists or the plan forbid it.
+    """Add and update the members in a chunk, unless opt-outs, deny lists or the plan forbid it.
 
-    ``tag_ids``: maps the names of tags in the rows to their ids. Raises ``EarlierChunkPending`` and
-    ``TransientError``.
+    ``tag_ids`` maps the tag names in the rows to the ids of the tags. Raises
+    ``EarlierChunkPending`` and ``TransientError``.
     """
-    # Copy the rows before locking the list, so that other changes of the list don't wait for the
-    # copy.
+    # Copy the rows before locking the list, so that concurrent changes of the list don't wait for
+    # the copy.
     staging.copy_rows(uow, chunk.lines)
     (locks.lock_list_for_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
-    # The verdicts on all rows of the chunk. The table JUDGED has only the rows that change
-    # something.
+    # The verdicts on all rows of the chunk. The temporary table JUDGED contains only the rows of a
+    # chunk that may change the list.
     verdicts = list(chunk.verdicts)
     parameters = _build_parameters(task)
     parameters["has_opt_outs"] = opt_out_checks.has_opt_outs(uow, task.list_id)
@@ -203,7 +203,7 @@ def apply_chunk(
 def _deny_rows(
     uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, verdicts: list[str]
 ) -> None:
-    """Change the verdict on each row that would be added, but is on a deny list."""
+    """Change the verdict on each row whose member would be added, but is on a deny list."""
     added = {
         chunk.rows[position].email: position
         for position, verdict in enumerate(verdicts)
@@ -219,7 +219,7 @@ def _deny_rows(
 def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: list[str]) -> None:
     """Change the verdict on each row for which the owner's plan has no room.
 
-    ``number``: the number of the chunk. Raises ``EarlierChunkPending``.
+    ``number`` is the position of the chunk in the import. Raises ``EarlierChunkPending``.
     """
     added = [position for position, verdict in enumerate(verdicts) if verdict == ADDED]
     if not added:
@@ -230,8 +230,8 @@ def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: 
         earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
         if uow.session.scalar(select(func.count()).where(*earlier)) != number:
             raise EarlierChunkPending
-    # After the plan had no room for one row, no later row is added, so that the added rows are the
-    # first rows of the file. Read ``over_quota`` after locking the quota, because another chunk may
+    # Once a row exceeds the plan, reject all rows after it, so that the added rows are the first
+    # rows of the file. Read ``over_quota`` after locking the quota, because a concurrent chunk may
     # just have filled the plan.
     over_quota = select(MemberImport.over_quota).where(MemberImport.id == task.id)
     room = 0 if uow.session.scalar(over_quota) else room
@@ -248,7 +248,7 @@ def _write_rows(
     parameters = _build_parameters(task)
     known, new, changed = uow.session.execute(text(write_statements.COUNT_WRITES)).one()
     if known and _fetch_count(uow, write_statements.LOCK_KNOWN_PEOPLE) != known:
-        # A person was erased after the rows were judged.
+        # A person was erased after the rows of the chunk were compared with the database.
         raise TransientError("a person was erased meanwhile")
     if new:
         _add_people(uow, new)
@@ -271,23 +271,27 @@ def _write_rows(
 
 
 def _add_people(uow: UnitOfWork, count: int) -> None:
-    """Insert the people of new rows. ``count``: the number of people to insert."""
+    """Insert the people in a chunk who have no account yet.
+
+    ``count`` is the number of people to insert.
+    """
     try:
-        # Insert without checking for conflicts, because the check would prolong each insert by
-        # half.
+        # Insert people without checking for conflicts, because the check would make each insert
+        # half as slow again.
         with uow.session.begin_nested():
             _execute_write(uow, write_statements.ADD_PEOPLE)
     except IntegrityError as error:
         if get_constraint(error) not in _PEOPLE_CONSTRAINTS:
             raise
-        # Another transaction has just inserted some of the new people, and may have erased some.
+        # A concurrent transaction has inserted some of the new people, and may have erased some of
+        # them.
         added = _execute_write(uow, write_statements.ADD_MISSING_PEOPLE)
         if added != count and _execute_write(uow, write_statements.FIND_PEOPLE_AGAIN) != count:
             raise TransientError("a person was made meanwhile, and erased") from None
 
 
 def _find_undelivered_rows(rows: list[JudgedRow]) -> dict[str, list[int]]:
-    """Return the positions of rows with bounced addresses, and of rows with complaints."""
+    """Return the positions of the rows whose status is a bounce or a complaint."""
     statuses = {"bounced": ("bounced", "cleaned"), "complained": ("complained",)}
     return {
         name: [position for position, row in enumerate(rows) if row.opt_out in words]
@@ -318,14 +322,15 @@ def _find_dropped_expiries(
 def _count_rows(
     uow: UnitOfWork, lease: Lease, task: MemberImport, chunk: PreparedChunk, applied: AppliedChunk
 ) -> None:
-    """Add the rows of an applied chunk to the counts of the import.
+    """Add the row counts of an applied chunk to the counts of its import.
 
     The caller must have locked the import's job.
     """
-    # Reload the counts, because another chunk may have been counted before the job was locked.
+    # Reload the import's counts, because a concurrent chunk may have been counted before the job
+    # was locked.
     uow.session.refresh(task)
-    # Lock the job before the import, in the same order as other transactions, to prevent deadlocks.
-    # If another worker has taken over the job, the chunk is rolled back.
+    # All transactions lock the job before the import, so that they can't deadlock. If another
+    # worker has taken over the job, the chunk is rolled back.
     earlier_rows = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS)
     processed_rows = earlier_rows + len(chunk.rows)
     record_progress(uow, lease, done=processed_rows, total=task.received if task.is_split else None)
@@ -345,7 +350,7 @@ def _build_parameters(task: MemberImport) -> dict[str, Any]:
 def _execute_write(
     uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None
 ) -> int:
-    """Run a statement, and return the number of rows that the statement wrote."""
+    """Run a SQL statement, and return the number of rows that the statement wrote."""
     result = uow.session.execute(text(statement), parameters)
     return int(result.rowcount)  # type: ignore[attr-defined]
 

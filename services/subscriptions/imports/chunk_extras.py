@@ -1,7 +1,7 @@
-"""The extras of a chunk's rows: fields, tags, joining dates and consent claims.
+"""Applies the extras of a chunk's rows, which are fields, tags, join dates and consent claims.
 
-Extras are copied into a separate temporary table. Only chunks whose rows have extras run the
-statements that read this table.
+The extras of a chunk are copied into a separate temporary table. Chunks without extras skip the SQL
+statements that read the table of extras.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ _UNKNOWN_PRODUCT = "file"
 
 
 def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
-    """Create the tags that the rows name, and return the ids of the tags by name.
+    """Create the tags that the rows of a chunk name, and return the tag ids by tag name.
 
-    The result omits tags for which the list has no room. Tags are created in a separate
-    transaction, because other transactions wait to create the same tags.
+    The result omits new tags for which the list has no room. Tags are created in a separate short
+    transaction, because concurrent transactions must wait to create the same tags.
     """
-    # The first row with a new tag decides how the tag is spelt.
+    # The first row that names a new tag determines the tag's spelling.
     names = dict.fromkeys(name for _, extras in _list_extras(rows) for name in extras.tags)
     if not names:
         return {}
@@ -72,10 +72,10 @@ RETURNING e.number
 def describe_omissions(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], tag_ids: TagIds
 ) -> dict[int, list[str]]:
-    """Return sentences about the omitted values of rows, by row number.
+    """Map row numbers to sentences that describe which values of the row aren't imported.
 
-    The rows must have been judged. If a member would have too many tags, remove the tags from the
-    row.
+    The table JUDGED must already contain the rows. If a row would give its member too many tags,
+    the function removes the tags from the row.
     """
     sentences: dict[int, list[str]] = {}
     for number, extras in _list_extras(rows):
@@ -102,7 +102,10 @@ _FIND_PEOPLE = f"SELECT email, user_id FROM {JUDGED} WHERE number = ANY(:numbers
 def add_claims(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], verdicts: Sequence[str]
 ) -> None:
-    """Store what the file claims about the consent of members. The members must have been added."""
+    """Store what the file claims about the consent of members.
+
+    The members must already be in the database.
+    """
     claims_by_row = {
         number: [*_list_claims(rows[number].email, extras.claim)]
         for number, extras in _list_extras(rows)
@@ -117,9 +120,9 @@ def add_claims(
 
 
 def _list_claims(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
-    """Yield claims for a person's consent and for the confirmation of the consent.
+    """Yield a claim for a person's consent, and a claim for the confirmation of the consent.
 
-    ``claim`` maps each part of the consent, such as ``ip``, to the cell of the part.
+    ``claim`` maps each part of the consent, such as ``ip``, to the text in the part's cell.
     """
     get = claim.get
     if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
@@ -136,7 +139,7 @@ def _parse_moment(cell: str | None) -> datetime | None:
 
 
 def _list_extras(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
-    """Yield the number and the extras of each row that may be applied."""
+    """Yield the row number and the extras of each row that can add or update a member."""
     for number, row in enumerate(rows):
         if row.extras is not None and row.code is None and row.opt_out is None:
             yield number, row.extras

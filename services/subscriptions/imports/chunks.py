@@ -1,4 +1,4 @@
-"""A chunk of an import: rows that are stored as one object and applied in one transaction."""
+"""Defines the chunks of an import, whose rows are stored and applied together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ MAX_CHUNK_CHARACTERS = 8_000_000
 
 
 class Chunk(NamedTuple):
-    """The next rows of a file or of a request.
+    """A chunk of the rows in an imported file or request.
 
     Attributes:
         number: the position of the chunk in the import, counted from 0.
@@ -44,7 +44,7 @@ class PendingChunk:
         return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
 
     def take_rows(self) -> list[JudgedRow]:
-        """Return the collected rows, and empty the chunk."""
+        """Return the rows that the chunk has collected, and empty the chunk."""
         rows = self.rows
         self.rows = []
         self.characters = 0
@@ -56,7 +56,8 @@ class PreparedChunk:
     """A chunk that is ready to be copied into the database.
 
     The verdict ``already`` is provisional, because the database makes the final decision about rows
-    with this verdict. ``lines`` holds the rows that the database must judge, in COPY format.
+    with this verdict. ``lines`` contains, in COPY format, the rows that the database must compare
+    with existing data.
     """
 
     number: int
@@ -67,12 +68,12 @@ class PreparedChunk:
 
     @property
     def first_and_last_line(self) -> tuple[int, int]:
-        """The lines of the file on which the first and the last row of the chunk begin."""
+        """Return the numbers of the file lines on which the first and the last row begin."""
         return self.rows[0].line, self.rows[-1].line
 
 
 def get_rows_per_batch() -> int:
-    """Return how many rows are judged together. A batch is never larger than a chunk."""
+    """Return the maximum number of rows per batch. A batch of rows is never larger than a chunk."""
     return min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
 
 

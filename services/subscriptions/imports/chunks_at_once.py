@@ -1,4 +1,4 @@
-"""Commits several chunks at the same time, each in its own thread."""
+"""Commits several chunks of an import at the same time, each in its own thread."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,10 +14,10 @@ MAX_CHUNKS_AT_ONCE = 2
 
 # Optimization: two chunks of one request applied at the same time (decision 17).
 class ChunkCommitter:
-    """Chunks that threads commit at the same time.
+    """A committer that commits several chunks of an import at the same time in threads.
 
-    If the owner's plan is nearly full, chunks must be committed in their order. A chunk that was
-    started too early is retried after the earlier chunks.
+    If the owner's plan is nearly full, the chunks of an import must be committed in ascending
+    order. A chunk that was started too early is retried after its preceding chunks.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
@@ -36,7 +36,10 @@ class ChunkCommitter:
         self._running.append((commit, self._threads.submit(copy_context().run, commit)))
 
     def end_all(self) -> bool:
-        """Wait until all started chunks are finished. Return whether any chunk had been started."""
+        """Wait until all started chunks are committed.
+
+        Return whether any chunk was still uncommitted.
+        """
         was_running = bool(self._running)
         while self._running:
             self._end_oldest()
@@ -52,7 +55,7 @@ class ChunkCommitter:
 
 @contextmanager
 def chunk_committer() -> Iterator[ChunkCommitter]:
-    """Wait for all started chunks at the end of the block, and raise the first error."""
+    """Yield a committer, and wait for all started chunks at the end of the block."""
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
         chunks = ChunkCommitter(threads)
         yield chunks

@@ -1,4 +1,4 @@
-"""Detects the notation of each column, which is its order of dates or its decimal mark."""
+"""Detects a column's notation, which is the day-month order of its dates or its decimal mark."""
 
 import re
 from collections import defaultdict
@@ -13,7 +13,7 @@ from services.subscriptions.imports.dates import NUMBERED_DATE, DateOrder, parse
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
 
 _MONTHS = 12
-# Matches spaces and apostrophes between groups of three digits.
+# Matches spaces and apostrophes that separate groups of three digits in a number.
 _GROUP_SEPARATORS = re.compile(r"(?<=\d)[ \u00a0\u202f\u2009'’](?=\d{3}(?!\d))")
 
 
@@ -30,15 +30,16 @@ _GROUP_MARKS = {DecimalMark.POINT: ",", DecimalMark.COMMA: "."}
 
 
 class ColumnForms:
-    """The order of dates and the decimal mark of each column of a file, by the column's index.
+    """The day-month order and the decimal mark of each column in a file, by the column's index.
 
-    A number over 12 reveals the order of dates such as 03/04/2025, but the first such number may
-    come late in the file. Therefore the first records determine the notation of a column
-    provisionally. If later records show another notation, the file is read a second time.
+    A number over 12 reveals whether the day or the month comes first in dates such as 03/04/2025.
+    The first records determine a column's notation provisionally, because a date that reveals the
+    notation may come late in the file. If any record contradicts the provisional notation, the file
+    is read a second time.
 
     Args:
         notations: the result of ``find_notations`` after the file was read for the first time.
-        date_order: the order that the owner chose for columns whose dates don't reveal their order.
+        date_order: the day-month order that the owner chose for columns whose dates are ambiguous.
     """
 
     def __init__(
@@ -46,22 +47,23 @@ class ColumnForms:
     ) -> None:
         self._date_order = date_order
         self._usual_order = date_order or DateOrder.DAY_FIRST
-        # The notation with which each column is parsed.
+        # Maps each column's index to the notation with which the column's cells are parsed.
         self._used_notations: dict[int, Any] = {
             int(index): DateOrder(form) if form in set(DateOrder) else DecimalMark(form)
             for index, form in (notations or {}).items()
         }
-        # The notations that the cells of each column reveal.
+        # Maps each column's index to the notations that the column's cells reveal.
         self._evident_notations: dict[int, set[DateOrder | DecimalMark]] = defaultdict(set)
         # Maps each column with dates that are valid in both orders to one of these dates.
         self._ambiguous_dates: dict[int, str] = {}
-        # Columns with numbers that are valid with both decimal marks.
+        # The columns with numbers such as 1,234, which are valid with a decimal point and with a
+        # decimal comma.
         self._ambiguous_numbers: set[int] = set()
 
     def learn(
         self, dates: Iterable[int], numbers: Iterable[int], records: Sequence[Sequence[str]]
     ) -> None:
-        """Determine the notations of columns from some records, unless the notations are known."""
+        """Determine each column's notation from sample records, unless the notation is known."""
         for indexes, record_cell in ((dates, self._record_date), (numbers, self._record_number)):
             for index in indexes:
                 for record in records:
@@ -71,7 +73,7 @@ class ColumnForms:
                     self._used_notations.setdefault(index, *self._evident_notations[index])
 
     def parse_date(self, index: int, cell: str) -> datetime | None:
-        """Return the date in a cell of a column.
+        """Return the date in a cell, parsed with the notation of the cell's column.
 
         Raises ``ValueError`` for a cell without a valid date.
         """
@@ -80,14 +82,14 @@ class ColumnForms:
         return parse_date(text, self._used_notations.get(index, self._usual_order))
 
     def normalise_number(self, index: int, text: str) -> str:
-        """Return a number of a column with a decimal point and without group separators."""
+        """Return the number in a cell with a decimal point and without group separators."""
         self._record_number(index, text)
         return normalise_number(text, self._used_notations.get(index))
 
     def find_notations(self, header: Sequence[str]) -> dict[str, str]:
-        """Return the final notation of each column. The whole file must have been read.
+        """Return the final notation of each column.
 
-        Raises ``import.date_order_needed``.
+        The whole file must have been read before the call. Raises ``import.date_order_needed``.
         """
         notations: dict[str, str] = {}
         for index in self._ambiguous_dates.keys() | self._evident_notations.keys():
@@ -104,7 +106,7 @@ class ColumnForms:
         return notations
 
     def has_misread_cells(self, notations: Mapping[str, str]) -> bool:
-        """Return whether some cells were parsed with other notations than ``notations``."""
+        """Return whether any cells were parsed with a notation that differs from ``notations``."""
         return any(
             self._find_used_notation(int(index), form) != form for index, form in notations.items()
         )
@@ -132,16 +134,16 @@ class ColumnForms:
         if index in self._used_notations or form in set(DateOrder):
             notation: str = self._used_notations.get(index, self._usual_order)
             return notation
-        # If the decimal mark was unknown, numbers with a comma were rejected, and all other numbers
-        # were parsed with a decimal point.
+        # While a column's decimal mark is unknown, numbers with a comma are rejected, and numbers
+        # without a comma are parsed with a decimal point.
         return None if index in self._ambiguous_numbers else DecimalMark.POINT
 
 
 def normalise_number(text: str, mark: DecimalMark | None) -> str:
     """Return a number with a decimal point and without group separators.
 
-    A text that isn't a number is returned unchanged. ``mark``: the decimal mark of the column, if
-    the mark is known.
+    A text that isn't a number is returned unchanged. ``mark`` is the decimal mark of the column, or
+    ``None`` if the mark is unknown.
 
     Raises ``ValueError`` if the value of the number depends on an unknown mark.
     """

@@ -1,4 +1,4 @@
-"""The layout of a file, which is the role of each column."""
+"""Defines the layout of an imported file, which is the role of each column."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from services.subscriptions.imports.known_words import normalise_word
 from services.subscriptions.imports.rows import SuppressionStatus
 
 CONSENT_PARTS = ("at", "how", "ip", "url", "wording", "confirmed_at", "confirmed_ip")
-# The prefixes of the roles for parts of the consent and for fields.
+# The prefixes of roles such as ``consent.ip`` and ``fields.city``.
 CONSENT_PREFIX = "consent."
 FIELD_PREFIX = "fields."
 # The role that the API reports for a column that isn't imported.
 IGNORED = "ignored"
-# The roles that a mapping can assign, in addition to fields.
+# The roles except fields that an owner's mapping can assign to a column.
 ROLES = (
     *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry"),
     *("status", "subscribed", "unsubscribed", "confirmed"),
@@ -27,14 +27,14 @@ MAX_COLUMN_NAMES_SHOWN = 30
 MAX_COLUMN_NAME_CHARACTERS_SHOWN = 60
 
 _NAME_PARTS = frozenset({"first_name", "middle_name", "last_name"})
-# Roles that a mapping may assign to several columns.
+# The roles that an owner's mapping may assign to several columns.
 _SHARED_ROLES = (
     *("ignore", "tags", "status", "subscribed", "unsubscribed", "confirmed"),
     *_NAME_PARTS,
 )
 _INDEXES = frozenset(map(str, range(10_000)))
 # Maps each role that only one column may have to the roles that exclude it. If the owner's mapping
-# uses an excluding role, no column gets the excluded role because of its header.
+# uses an excluding role, no header can assign the excluded role to its column.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
@@ -46,8 +46,8 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# Maps each role that any number of columns may have to its excluding role. If the owner's mapping
-# uses the excluding role, a column doesn't get the excluded role because of its header.
+# Maps each role that any number of columns may have to the role that excludes it. If the owner's
+# mapping uses the excluding role, a header can't assign the excluded role to its column.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps a role in the API to internal roles that the API reports as this role.
@@ -58,7 +58,7 @@ _INTERNAL_ROLES = {
 
 
 class ConsentSubject(StrEnum):
-    """The topic of a consent column, for example opt-outs or a status.
+    """The subject of a consent column, for example opting out or a status.
 
     Each value except ``opted_in`` is also a role that an owner's mapping can name.
     """
@@ -75,7 +75,7 @@ class ConsentSubject(StrEnum):
 
 
 class Basis(Enum):
-    """The way in which a column was recognised as a consent column.
+    """The reason why a column was recognised as a consent column.
 
     Unless the basis is ``KNOWN``, the cells of the column must confirm that it is a consent column.
     """
@@ -93,7 +93,8 @@ class ConsentColumn(NamedTuple):
         reason: the status that "yes" stands for in an opt-out column, for example "bounced".
         may_be_tier: whether an unrecognised word in the column is treated as the name of a tier.
         is_time: whether the header names a time, so that a date in the column means "yes".
-        product: the product that exported the file, if all cells are in ``product_words``.
+        product: the product that uses ``product_words`` in the column, if the column's words depend
+            on the product.
     """
 
     subject: ConsentSubject
@@ -107,20 +108,24 @@ class ConsentColumn(NamedTuple):
 
 @dataclass
 class ColumnLayout:
-    """The role of each column in a file. All attributes refer to columns by index.
+    """The role of each column in a file.
+
+    The attributes of a layout refer to columns by their index.
 
     Attributes:
         roles: maps each role in ``column_vocabulary.toml`` to its columns. In a ``paid`` column, a
-            cell means a paid tier unless the cell is empty or means "no". ``created_at`` is used if
-            ``joined_at`` has no date.
+            cell means a paid tier unless the cell is empty or means "no". The column ``created_at``
+            provides the join date of a row whose ``joined_at`` cell has no date.
         mapped: maps each column in the owner's mapping to its role.
-        consent: the consent columns.
-        ignored_consent: consent columns for which the owner's mapping has another role.
+        consent: maps the index of each consent column to the description of the column.
+        ignored_consent: consent columns to which the owner's mapping assigns a role that isn't
+            about consent.
         unclear: columns whose header is about consent, but doesn't state what "yes" means.
-        fields: columns that hold the owner's fields.
-        mapped_fields: maps columns to the fields that the owner's mapping assigned. Each value is a
-            pair of the field's key and the field's type, which is "" if the mapping names no type.
-        ignored: columns that the mapping ignores.
+        fields: maps the index of each column with field values to the owner's field.
+        mapped_fields: maps the index of each column to the field that the owner's mapping names for
+            the column. Each value is a pair of the field's key and the field's type, which is "" if
+            the mapping names no type.
+        ignored: columns that the owner's mapping excludes from the import.
     """
 
     header: Sequence[str]
@@ -135,7 +140,7 @@ class ColumnLayout:
     ignored: set[int] = field(default_factory=set)
 
     def find_columns(self, *roles: str) -> list[int]:
-        """Return the columns that have any of these roles."""
+        """Return the indexes of the columns that have any of the roles."""
         return [index for role in roles for index in self.roles.get(role, ())]
 
     def find_first_column(self, role: str) -> int | None:
@@ -145,7 +150,7 @@ class ColumnLayout:
         self.roles.setdefault(role, []).append(index)
 
     def assign(self, index: int, role: str) -> None:
-        """Assign the role that the owner's mapping names to a column."""
+        """Assign to a column the role that the owner's mapping names for the column."""
         if role == "ignore":
             self.ignored.add(index)
         elif role.startswith(FIELD_PREFIX):
@@ -155,14 +160,14 @@ class ColumnLayout:
             self.add(role, index)
 
     def find_date_columns(self) -> list[int]:
-        """Return the columns of dates and times."""
+        """Return the indexes of the columns that contain dates or times."""
         return self.find_columns(*_DATES) + self.find_fields_of_type(FieldType.DATE)
 
     def find_fields_of_type(self, type_: FieldType) -> list[int]:
         return [index for index, field in self.fields.items() if field.type == type_]
 
     def describe_roles(self) -> dict[int, str]:
-        """Return the roles of each column as text, except columns without a role."""
+        """Map the index of each column with a role to the names of its roles."""
         roles_of: dict[int, list[str]] = {}
         for role, indexes in self._columns_by_role().items():
             for index in dict.fromkeys(indexes):
@@ -170,7 +175,7 @@ class ColumnLayout:
         return {index: ", ".join(roles) for index, roles in roles_of.items()}
 
     def list_headers_by_role(self) -> dict[str, Sequence[str]]:
-        """Map each role that is used to the headers of its columns."""
+        """Map each assigned role to the headers of the columns that have the role."""
         return {
             role: [self.header[index] for index in indexes]
             for role, indexes in self._columns_by_role().items()
@@ -185,7 +190,7 @@ class ColumnLayout:
 
 
 def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> ColumnLayout:
-    """Return the layout for a header, without consent columns.
+    """Return the layout for a file's header before the consent columns are recognised.
 
     Raises ``import.mapping_column`` and ``import.mapping_role``.
     """
@@ -220,7 +225,7 @@ def find_column(header: Sequence[str], column: str) -> int:
 
 
 def describe_columns(header: Sequence[str]) -> str:
-    """Return a sentence that names the columns, for an error message."""
+    """Return a sentence for an error message that names the columns in a header."""
     if not header:
         return "There are no columns."
     names = [
@@ -231,11 +236,11 @@ def describe_columns(header: Sequence[str]) -> str:
 
 
 def _check_role(role: str, earlier_roles: Collection[str]) -> None:
-    """Raise ``import.mapping_role`` for a role that is unknown or that another column has."""
+    """Raise ``import.mapping_role`` if a role is unknown, or if another column has the role."""
     if role not in ROLES and not role.startswith(FIELD_PREFIX):
         names = ", ".join((*ROLES, "fields.<key>", "fields.<key>:<type>"))
         raise errors.IMPORT_MAPPING_ROLE(role=role[:MAX_COLUMN_NAME_CHARACTERS_SHOWN], roles=names)
-    # In a role, a colon separates the key of a field from its type.
+    # In a role such as ``fields.city:text``, a colon separates the key of the field from its type.
     name, _, _ = role.partition(":")
     if name not in _SHARED_ROLES and name in [each.partition(":")[0] for each in earlier_roles]:
         raise errors.IMPORT_MAPPING_ROLE_TWICE(role=name)
@@ -244,11 +249,11 @@ def _check_role(role: str, earlier_roles: Collection[str]) -> None:
 def _assign_by_header(
     layout: ColumnLayout, word: str, index: int, mapped_roles: frozenset[str]
 ) -> None:
-    """Assign the roles that match the header of a column.
+    """Assign to a column the roles that match the column's header.
 
-    Most roles go only to the first matching column. Several columns may hold the same part of a
-    person's name, such as the last name. ``word``: the normalised header. ``mapped_roles``: the
-    roles in the owner's mapping.
+    Most roles are assigned only to the first column whose header matches. Several columns may hold
+    the same part of a person's name, such as the last name. ``word`` is the normalised header of
+    the column. ``mapped_roles`` are the roles in the owner's mapping.
     """
     for role, excluding_roles in _SINGLE_ROLES.items():
         is_free = not layout.find_columns(role) or (

@@ -1,7 +1,7 @@
-"""The plan of a file's columns, which names the field that each column fills.
+"""Plans which field of the owner each column of a file fills.
 
-The plan is stored with the import. A process that reads the file again uses the same fields and
-doesn't create new fields.
+The column plan is stored with the import. A process that reads the file a second time uses the
+fields in the stored plan and creates no new fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ from services.subscriptions.imports.samples import ImportSamples, store_samples
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# All columns of a file are read, but the result names at most this number of columns.
+# All columns of a file are read, but an import's result names at most this number of columns.
 MAX_COLUMNS_SHOWN = 500
 MAX_COLUMN_NAME_CHARACTERS = 200
 Sample = Sequence[Sequence[str]]
 
 
 class ColumnPlan:
-    """The columns of one file, and the fields that they fill.
+    """The columns of one file, and the owner's fields that the columns fill.
 
     Attributes:
         keys: maps the id of each filled field, as text, to the key of the field.
@@ -45,8 +45,8 @@ class ColumnPlan:
     def store_header(self, header: Sequence[str], sample: Sample) -> None:
         """Store the header and some cells before the roles of the columns are known.
 
-        If no column is recognised as the column of addresses, the owner uses the cells to choose
-        this column.
+        If no address column is recognised, the stored cells help the owner to choose the address
+        column.
         """
         with self._resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, self._import_id)
@@ -66,8 +66,8 @@ class ColumnPlan:
             plan: Mapping[str, Any] = task.columns or {}
             self._assign_known_fields(uow, task, layout, plan.get("fields", {}))
             covered = plan.get("covered", 0)
-            # A dry run proposes new fields in each reading of the file, because a dry run stores no
-            # fields.
+            # A dry run proposes new fields each time that the file is read, because a dry run
+            # creates no fields.
             first = 0 if task.dry_run and sample else covered
             new_fields: dict[int, MemberField] = {}
             if first < len(layout.header):
@@ -80,9 +80,9 @@ class ColumnPlan:
     def _assign_known_fields(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, ids: Mapping[str, int]
     ) -> None:
-        """Assign the fields that an earlier reading found, even if they have been retired since.
+        """Assign the fields in the stored plan, even if the owner has retired the fields.
 
-        ``ids``: maps the index of each column to the id of its field.
+        ``ids`` maps the index of each column to the id of the column's field.
         """
         if not ids:
             return
@@ -96,9 +96,9 @@ class ColumnPlan:
     def _match_or_create(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, sample: Sample, first: int
     ) -> dict[int, MemberField]:
-        """Assign fields to column ``first`` and the columns after it. Return the new fields.
+        """Assign fields to column ``first`` and the columns after it.
 
-        A dry run returns new fields without creating them.
+        Return the new fields by column index. A dry run returns new fields without creating them.
         """
         columns = range(first, len(layout.header))
         existing = fields.list_fields(uow, task.user_id)
@@ -115,8 +115,8 @@ class ColumnPlan:
         if len(new) > room and not first:
             labels = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
             raise errors.IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(labels))
-        # Later rows may add columns for which there is no room. The result lists columns without a
-        # field as ignored.
+        # Rows of a JSON Lines file may add more columns than the owner may have fields. The
+        # import's result lists columns without a field as ignored.
         new = dict(islice(new.items(), room))
         if not task.dry_run:
             for index, field in new.items():
@@ -131,10 +131,10 @@ class ColumnPlan:
 def _describe_plan(
     layout: ColumnLayout, covered: int, creates: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Return the plan as it is stored, for the owner and for another reading of the file.
+    """Return the column plan in the format in which the import stores the plan.
 
-    ``covered``: the number of columns whose fields were determined. ``creates``: maps the index of
-    each column that gets a new field to the type of the field.
+    ``covered`` is the number of columns whose fields are determined. ``creates`` maps the index of
+    each column for which a field is created to the field's type.
     """
     meanings = layout.describe_roles()
     consent = layout.consent

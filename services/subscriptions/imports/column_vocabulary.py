@@ -1,4 +1,4 @@
-"""The words that imported files use in headers or cells, except words about consent."""
+"""Loads the known words in the headers and cells of imported files, except words about consent."""
 
 from services.subscriptions.imports.known_words import (
     MAX_WORD_CHARACTERS,
@@ -12,16 +12,16 @@ _WORDS = load_words("column_vocabulary.toml")
 NAME_OR_PART = normalise_words(_WORDS["name_or_part"])
 # Maps each role of a column to the headers that are known for the role.
 COLUMNS = {role: normalise_words(words) for role, words in _WORDS["columns"].items()}
-# Pairs of a product and the headers that identify the product's exports. An export has all headers
-# of a pair.
+# Pairs of a product and the headers that identify the product's exports. A file is the export of a
+# product if the file has all headers of a pair.
 PRODUCTS = [
     (product, normalise_words(headers))
     for product, alternatives in _WORDS["products"].items()
     for headers in alternatives
 ]
-# Columns in the exports of Pressroom itself that aren't imported.
+# The columns in Pressroom's own exports that an import ignores.
 OWN_COLUMNS = normalise_words(_WORDS["own_columns"])
-# Maps words in cells to tiers.
+# Maps words in the cells of tier columns to tiers.
 TIERS: dict[str, str] = {
     normalise_word(word): tier for tier, words in _WORDS["tiers"].items() for word in words
 }

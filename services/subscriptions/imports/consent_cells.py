@@ -1,8 +1,8 @@
 """Determines the subscription status that a cell of a consent column states.
 
-The status depends on the subject of the column and on the meaning of the cell. For example, "no" in
-a column about consent means that the person is unsubscribed. In an opt-out column, "no" states
-nothing.
+The subscription status depends on the subject of the column and on the meaning of the cell. For
+example, "no" in a column about consent means that the person is unsubscribed. In an opt-out column,
+"no" doesn't state any status.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ STATUS_UNKNOWN = "row.status_unknown"
 # The status that a cell states, or ``None`` if the cell states no status.
 Answer = SuppressionStatus | None
 
-# The errors for rows that add neither a member nor an opt-out.
+# Maps each status that adds neither a member nor an opt-out to the error for the row.
 ROW_PROBLEMS = {
     NOT_SUBSCRIBED: RowProblem(
         "row.not_subscribed", "The file says that this person is not subscribed."
@@ -50,7 +50,7 @@ STATUS_VALUES = {
     "subscribed": WANTED,
     **{each.value: each for each in (UNSUBSCRIBED, BOUNCED, COMPLAINED, NOT_SUBSCRIBED)},
 }
-# Maps each product to the words in its status columns, and each word to its status.
+# Maps each product to the words in the product's status columns, and each word to its status.
 _PRODUCT_STATUSES = {
     product: {normalise_word(word): SuppressionStatus(status) for word, status in words.items()}
     for product, words in load_words("consent.toml")["own_statuses"].items()
@@ -70,8 +70,8 @@ _CONSENT_ANSWERS: Mapping[Meaning, Answer] = {
     Meaning.NOT_SUBSCRIBED: NOT_SUBSCRIBED,
 }
 # Maps the subject of a column and the meaning of a cell to the status that the cell states. A cell
-# is unrecognised if the map of its column lacks the cell's meaning. In an opt-out column, "yes" or
-# a date stands for the status in ``reason`` of the column.
+# is unrecognised if the map for the subject of its column lacks the cell's meaning. In an opt-out
+# column, "yes" or a date stands for the status in the column's ``reason``.
 _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
     ConsentSubject.OPTING_OUT: {
         **_OPT_OUT_ANSWERS,
@@ -95,9 +95,9 @@ _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
 
 
 class StatusValues:
-    """The statuses that the owner assigned to values in the file.
+    """The statuses that the owner assigned to values in an imported file.
 
-    Differences in case, accents and extra spaces are ignored when values are compared.
+    The comparison of values ignores case, accents and extra spaces.
     """
 
     def __init__(self, statuses: Mapping[str, str] | None) -> None:
@@ -114,7 +114,8 @@ class StatusValues:
     def check(self, product: str | None) -> None:
         """Raise ``import.status_values`` if the owner assigned "subscribed" to an opt-out value.
 
-        ``product``: the product that exported the file. Some products use their own opt-out words.
+        ``product`` is the product that exported the file. Some products use their own opt-out
+        words.
         """
         product_statuses = _PRODUCT_STATUSES.get(product or "", {})
         for value, status in self._statuses.items():
@@ -141,8 +142,8 @@ def find_status(
 ) -> Answer:
     """Return the strictest status in a cell, which may hold a list of values.
 
-    ``product``: the product that exported the file, if it was recognised. ``values``: the statuses
-    that the owner assigned.
+    ``product`` is the product that exported the file, or ``None`` if the product is unknown.
+    ``values`` are the statuses that the owner assigned to values in the file.
     """
     product_statuses: Mapping[str, SuppressionStatus] = {}
     if column.subject is ConsentSubject.STATUS:
@@ -153,7 +154,7 @@ def find_status(
 
 
 def is_status(item: str) -> bool:
-    """Return whether an item of a cell is recognised as a value of a status column."""
+    """Return whether an item in a cell is a known value of status columns."""
     return interpret_item(item) in _ANSWERS[ConsentSubject.STATUS]
 
 
@@ -169,14 +170,14 @@ def find_strictest(answers: Iterable[Answer]) -> Answer:
 
 
 def name_answer(answer: Answer) -> str:
-    """Return the name of a status in the attribute ``read_as`` of an import's result."""
+    """Return the name of a status for the attribute ``read_as`` in an import's result."""
     if answer is None:
         return "nothing"
     return "subscribed" if answer is WANTED else answer.value
 
 
 def fold_value(text: str) -> str:
-    """Return the value in lower case, without accents or extra spaces."""
+    """Return a text in lower case, without accents or extra spaces."""
     return " ".join(fold_text(text).split())
 
 
@@ -204,7 +205,10 @@ def _find_item_status(
 
 
 def _find_meaning(item: str, column: ConsentColumn) -> Meaning:
-    """Return the meaning of an item in a consent column. In some columns a date means "yes"."""
+    """Return the meaning of an item in a consent column.
+
+    In opt-out columns and in columns with a time, a date means "yes".
+    """
     meaning = interpret_item(item)
     is_opting_out = column.subject is ConsentSubject.OPTING_OUT
     if meaning is Meaning.DATE and (is_opting_out or column.is_time):

@@ -29,7 +29,7 @@ from services.subscriptions.imports.known_words import (
 from services.subscriptions.imports.rows import SuppressionStatus
 
 _WORDS = load_words("consent.toml")
-# Maps each kind of opt-out column to the status that "yes" stands for.
+# Maps each kind of opt-out column to the status that "yes" in the column stands for.
 _OPT_OUT_REASONS = {
     "not_subscribed": SuppressionStatus.NOT_SUBSCRIBED,
     "unsubscribed": SuppressionStatus.UNSUBSCRIBED,
@@ -62,14 +62,14 @@ _COLUMNS_BY_HEADER = {
 # Known headers of columns that aren't about consent, although a word in the header may suggest
 # consent.
 _OTHER_HEADERS = frozenset().union(*COLUMNS.values(), OWN_COLUMNS)
-# For each list of phrases, a pattern that matches any of the phrases as whole words.
+# Maps the name of each list of phrases to a pattern that matches any phrase in the list.
 _PATTERNS = {
     name: re.compile(rf"\b(?:{'|'.join(map(fold_text, phrases))})\b")
     for name, phrases in _WORDS["phrases"].items()
 }
 _OPT_OUT_PATTERNS = {name: _PATTERNS[name] for name in ("complained", "bounced", "unsubscribed")}
-# If several patterns match, the first matching subject is used. ``status`` is last because its
-# pattern also matches headers such as "consent status".
+# If several patterns match a header, the first matching pattern determines the subject of the
+# column. ``status`` is last because its pattern also matches headers such as "consent status".
 _OTHER_PATTERNS = {
     name: _PATTERNS[name] for name in ("opted_in", "confirmed", "subscribed", "status")
 }
@@ -90,7 +90,7 @@ _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
 
 class Unclear(Enum):
-    """The result of recognising a header about consent that doesn't state what "yes" means."""
+    """The result for a header that is about consent, but doesn't state what "yes" means."""
 
     HEADER = "header"
 
@@ -108,8 +108,8 @@ def add_consent_columns(layout: ColumnLayout) -> None:
             layout.consent[index] = _COLUMNS_BY_ROLE[role]
             continue
         if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
-            # In a file that Pressroom exported, a column with this prefix holds a field of the
-            # owner.
+            # In a file that Pressroom exported, a column with the prefix ``fields.`` contains a
+            # field of the owner.
             continue
         column = recognise_header(name)
         if isinstance(column, ConsentColumn):
@@ -121,13 +121,13 @@ def add_consent_columns(layout: ColumnLayout) -> None:
 
 
 def refuse_unclear_columns(layout: ColumnLayout, indexes: Iterable[int]) -> None:
-    """Raise ``import.column_ambiguous`` if any columns have unclear headers."""
+    """Raise ``import.column_ambiguous`` if ``indexes`` contains a column with an unclear header."""
     for index in indexes:
         raise IMPORT_COLUMN_AMBIGUOUS(column=layout.header[index].strip()[:MAX_WORD_CHARACTERS])
 
 
 def recognise_header(name: str) -> ConsentColumn | Unclear | None:
-    """Return the consent column that a header describes, or ``None`` for other headers."""
+    """Return the consent column that a header describes, or ``None`` for an unrelated header."""
     return _recognise_beginning(name[:MAX_TEXT_CHARACTERS])
 
 
@@ -171,7 +171,7 @@ def _normalise_header(name: str) -> str:
 def _split_word(word: str) -> Sequence[str]:
     """Split a word such as "optout" into known parts.
 
-    Return a word with unknown parts unchanged.
+    A word with unknown parts is returned unchanged.
     """
     if len(word) > MAX_WORD_CHARACTERS:
         return (word,)

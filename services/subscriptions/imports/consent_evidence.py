@@ -1,4 +1,4 @@
-"""Judges whether a column is a consent column by the cells of the column."""
+"""Decides by the cells of a column whether the column is a consent column."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -41,15 +41,15 @@ class ColumnEvidence:
         self._has_text = False
         self._has_only_status_words = True
         self._has_only_product_words = True
-        # The distinct words in the column. No more words are collected after their number has
-        # exceeded ``MAX_STATUS_WORDS``.
+        # The distinct words in the column. After more than ``MAX_STATUS_WORDS`` distinct words, no
+        # further words are collected.
         self._words: set[str] = set()
 
     @classmethod
     def of_sample(
         cls, column: ConsentColumn, values: StatusValues, sample: Records, index: int
     ) -> Self:
-        """Return the evidence in the cells of one column of a sample."""
+        """Return the evidence in the cells that a sample of records has in one column."""
         evidence = cls(column, values)
         for record in sample:
             evidence.add_cell(record[index] if index < len(record) else "")
@@ -93,7 +93,7 @@ class ColumnEvidence:
 
     @property
     def may_be_status(self) -> bool:
-        """Return whether all cells read so far are status words, and few words are distinct."""
+        """Return whether the cells read so far are status words with few distinct values."""
         return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
 
 

@@ -1,7 +1,7 @@
 """Interprets the consent columns of a file.
 
 The status of a person follows from the cells of all consent columns in the person's row. The values
-in these columns are counted, so that the owner sees how each value was interpreted.
+in consent columns are counted, so that the owner sees how each value was interpreted.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ MAX_VALUES_COUNTED = 1_000
 # The maximum number of columns with unrecognised headers that are searched for status words.
 MAX_COLUMNS_WATCHED = 100
 # Optimization: cached status of equal consent cells (decision 17).
-# Most rows repeat a few combinations of cells in the consent columns, so results are cached.
+# Most rows repeat a few combinations of consent cells, so the status of each combination is cached.
 MAX_CACHED_ROWS = 1_024
 MAX_CACHED_CHARACTERS = 200
 
@@ -51,16 +51,16 @@ class ConsentAnswer(NamedTuple):
     problem: RowProblem | None = None
 
 
-# The answer for a row of a file without consent columns.
+# The subscription status of each row in a file without consent columns.
 _NO_STATUS = ConsentAnswer(WANTED)
 
 
 class ConsentInterpreter:
-    """An interpreter of the consent columns of one file, which also counts the values.
+    """An interpreter for the consent columns of one file, which also counts the columns' values.
 
-    Some consent columns can be recognised only by their cells. For these columns, the decision is
-    provisional at first, because it depends on the first rows of the file. If later rows contradict
-    the decision, the file is read a second time.
+    Some consent columns can be recognised only by their cells. The decision about the cells of a
+    column is provisional at first, because it is based on the first rows of the file. If any row
+    contradicts a provisional decision about a column, the file is read a second time.
 
     Args:
         earlier_decisions: the result of ``find_decisions`` after the file was read for the first
@@ -75,11 +75,12 @@ class ConsentInterpreter:
     ) -> None:
         self._earlier_decisions = earlier_decisions
         self.values = StatusValues(status_values)
-        # The columns that can be recognised as consent columns only by their cells. The keys are
-        # the indexes of the columns.
+        # Maps the index of each column that can be recognised as a consent column only by its cells
+        # to the column.
         self._judged_columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
-        # Maps each judged column to whether the rows are read with the column as a consent column.
+        # Maps the index of each column in ``_judged_columns`` to whether the column is treated as a
+        # consent column.
         self._decisions: dict[int, bool] = {}
         self._counts: Counter[tuple[int, str, Answer]] = Counter()
         self._ignored_opt_outs: Counter[int] = Counter()
@@ -96,7 +97,8 @@ class ConsentInterpreter:
         """Use the cells of the first rows to decide which columns are consent columns.
 
         Remove columns with unsuitable cells from ``layout.consent``, and add columns with status
-        words. Raises ``import.status_values`` if "subscribed" was assigned to an opt-out.
+        words. Raises ``import.status_values`` if the owner assigned "subscribed" to an opt-out
+        value.
         """
         self._watch_unknown_columns(layout, sample)
         for index, column in layout.consent.items():
@@ -115,13 +117,13 @@ class ConsentInterpreter:
         self.values.check(layout.product)
 
     def create_reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Return a reader for records with a layout, and discard the previous reader."""
+        """Create a reader for records with a certain layout, which replaces the previous reader."""
         self._count_rows()
         self._reader = ConsentReader(self, layout)
         return self._reader
 
     def find_watched_columns(self) -> list[int]:
-        """Return the columns for which later cells can still change the decision."""
+        """Return the columns whose provisional decision can change when more cells are read."""
         return [
             index
             for index, column in self._judged_columns.items()
@@ -133,19 +135,19 @@ class ConsentInterpreter:
         self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
-        """Increase the number of rows with a certain cell in a column."""
+        """Add ``rows`` to the number of rows in which a column has a certain cell."""
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows
 
     def count_ignored(self, index: int, answer: Answer, rows: int) -> None:
-        """Increase the opt-out count of a consent column that the mapping ignores."""
+        """Increase the opt-out count of a consent column that the owner's mapping ignores."""
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def find_decisions(self) -> dict[str, bool]:
         """Map each column that is judged by its cells to whether it is a consent column.
 
-        The whole file must have been read.
+        The whole file must have been read before the call.
         """
         return {
             str(index): is_consent
@@ -160,7 +162,7 @@ class ConsentInterpreter:
     def list_values_by_column(self) -> dict[int, list[dict[str, Any]]]:
         """Return the values of each consent column, with the row count and status of each value.
 
-        Unrecognised values come first, then the most frequent values.
+        Unrecognised values come first, and frequent values come before rare values.
         """
         self._count_rows()
         values: dict[int, list[dict[str, Any]]] = {}
@@ -182,7 +184,7 @@ class ConsentInterpreter:
         ][:MAX_VALUES_SHOWN]
 
     def count_ignored_opt_outs(self) -> dict[int, int]:
-        """Return the number of opt-outs in each consent column that the mapping ignores."""
+        """Return the number of opt-outs in each consent column that the owner's mapping ignores."""
         self._count_rows()
         return dict(self._ignored_opt_outs)
 
@@ -217,13 +219,14 @@ class ConsentInterpreter:
 
 
 class ConsentReader:
-    """A reader of the status of each record in a file with one layout."""
+    """A reader of the subscription status that each record states in its consent columns."""
 
     def __init__(self, interpreter: ConsentInterpreter, layout: ColumnLayout) -> None:
         self._interpreter = interpreter
         self._layout = layout
         self._columns = {**layout.ignored_consent, **layout.consent}
-        # Maps the cells of the consent columns to the rows that have these cells.
+        # Maps each combination of cells in the consent columns to the group of rows with these
+        # cells.
         self._groups: dict[tuple[str, ...], _RowGroup] = {}
         self._choose_columns()
 
@@ -254,7 +257,7 @@ class ConsentReader:
     def _choose_columns(self) -> None:
         self._watched = self._interpreter.find_watched_columns()
         self.indexes = sorted({*self._columns, *self._watched})
-        # The first index is repeated so that itemgetter returns a tuple even for a single column.
+        # Repeat the first index, so that itemgetter returns a tuple even for a single column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
 
     def _add_group(self, picked: tuple[str, ...]) -> "_RowGroup":
@@ -270,7 +273,7 @@ class ConsentReader:
             picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
         if max(map(len, picked), default=0) > MAX_CACHED_CHARACTERS:
             # Long cells are not cached, so that the cache doesn't use too much memory. A row with a
-            # long cell gets a unique key instead.
+            # long cell gets a unique cache key.
             picked = (str(len(self._groups)),)
         self._groups[picked] = group
         return group
@@ -278,7 +281,7 @@ class ConsentReader:
     def _find_answers(
         self, cells: Mapping[int, str]
     ) -> tuple[ConsentAnswer, list[tuple[int, str, Answer]]]:
-        """Return the status of a row, and the cell and status of each consent column."""
+        """Return the status of a row, and the cell and status of each consent column in the row."""
         layout = self._layout
         answers = {
             index: find_status(cells[index], column, layout.product, self._interpreter.values)
@@ -314,7 +317,7 @@ class ConsentReader:
 class _RowGroup:
     """The rows that have equal cells in all consent columns, and therefore the same status.
 
-    ``cell_answers`` has the index, the cell and the status of each consent column.
+    ``cell_answers`` contains the index, the cell and the status of each consent column.
     """
 
     __slots__ = ("answer", "cell_answers", "count")

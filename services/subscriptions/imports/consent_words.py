@@ -32,12 +32,12 @@ _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
 _ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
 _BLANKS = " \t\r\n\xa0\ufeff\u200b"
 _MINUS = "\N{MINUS SIGN}"
-# Characters that may be added to a known word without changing its meaning. A question mark, for
-# example, would change the meaning.
+# Matches a text whose punctuation doesn't change the meaning of a known word. A question mark, for
+# example, changes the meaning of a known word.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
-# The years in which a person can have opted out. Some programs store "never" as a date outside this
-# range of years.
+# The years in which a person can have opted out. Some programs store "never" as an opt-out date
+# before 1980 or after 2099.
 _YEARS = range(1980, 2100)
 
 
@@ -80,7 +80,7 @@ _MEANINGS = {
     for meaning, words in _WORDS["cells"].items()
     for word in words
 }
-# Words with these meanings are recognised even if more text follows, as in "unsubscribed
+# The meanings whose words are recognised even if more text follows, as in "unsubscribed
 # (2024-01-02)".
 _PREFIX_MEANINGS = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
 _MEMBER_WORDS = frozenset({Meaning.ALLOWED, Meaning.ACTIVE, Meaning.CUSTOMER})
@@ -96,8 +96,8 @@ def split_items(cell: str) -> Iterator[str]:
     """Yield the items of a list such as ``['HARD_BOUNCE']``, or the cell if it isn't a list."""
     text = unguard_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
-    # PostgreSQL formats a list with braces. If there is a colon inside the braces, the text is a
-    # JSON object instead.
+    # PostgreSQL formats a list with braces. A text in braces that contains a colon is a JSON object
+    # and not a list.
     if is_list or (text[:1] == "{" and text[-1:] == "}" and ":" not in text):
         yield from (each.strip(" '\"\t") for each in text[1:-1].split(","))
     else:
@@ -159,8 +159,8 @@ def _interpret_sign(text: str) -> Meaning | None:
         return Meaning.BLANK
     if _NUMBER.match(text):
         return _interpret_number(text)
-    # "Active?" is a question and states nothing. In "-1 active", the minus sign makes the meaning
-    # unclear.
+    # A status with a question mark, such as "Active?", states nothing. In "-1 active", the minus
+    # sign makes the meaning unclear.
     return Meaning.UNKNOWN if text[0] in "+-" or "?" in text else None
 
 

@@ -1,6 +1,6 @@
-"""Opens the container of a file: gzip, zip, or none.
+"""Opens the container of a file, which is gzip, zip or none.
 
-The size of the expanded content is limited, because a small archive may expand to any size.
+The size of the decompressed content is limited, because a small archive may decompress to any size.
 """
 
 import io
@@ -19,14 +19,15 @@ READ_BYTES = 64 * 1024
 WINDOW_BYTES = 1024 * 1024
 MAX_EXPANDED_BYTES = 10 * 1024**3
 MAX_EXPANSION_RATIO = 200
-# The expansion ratio of smaller files isn't limited, because short files may be very repetitive and
-# do no harm.
+# The expansion ratio of files up to this size isn't limited, because small files may be repetitive
+# and do no harm.
 RATIO_GRACE_BYTES = 1024**2
-# The size is enough for thousands of entries. The limit is needed because the module zipfile loads
-# the whole directory of a zip file into memory.
+# A zip directory of this size has room for thousands of entries. The directory size is limited
+# because the module zipfile loads the whole directory of a zip file into memory.
 MAX_DIRECTORY_BYTES = 256 * 1024
-# A gzip file is a sequence of members. Real files have far fewer members than this limit. The limit
-# bounds the time for reading empty members, because each member takes a few microseconds.
+# A gzip file is a sequence of members. Real gzip files have far fewer members than this limit. The
+# limit on gzip members bounds the time for reading empty members, because each member takes a few
+# microseconds.
 MAX_GZIP_MEMBERS = 1_000_000
 
 _FIRST_PART_BYTES = 512
@@ -50,7 +51,7 @@ _UNSUPPORTED_FORMATS = {
     b"GIF87a": "a picture (GIF)",
     b"GIF89a": "a picture (GIF)",
 }
-# Matches the files that macOS and Windows put into archives.
+# Matches the names of system files that macOS and Windows put into archives.
 _SYSTEM_FILES = re.compile(
     r"__MACOSX/|(.*/)?(\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)\Z", re.DOTALL
 )
@@ -58,16 +59,16 @@ _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError,
 
 
 class Source(Protocol):
-    """A file that is read once.
+    """A readable file, which is read only once.
 
-    A zip file must be seekable, because its directory is at its end.
+    The source of a zip file must be seekable, because a zip file has its directory at the end.
     """
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class RangeReader(Protocol):
-    """An object that is read in ranges, for example from the object storage."""
+    """An object whose byte ranges can be read, for example an object in the object storage."""
 
     @property
     def size(self) -> int: ...
@@ -76,15 +77,15 @@ class RangeReader(Protocol):
 
 
 def open_ranged_file(ranges: RangeReader) -> io.BufferedReader:
-    """Return a seekable file that keeps ``WINDOW_BYTES`` of the object in memory."""
+    """Return a seekable file that buffers up to ``WINDOW_BYTES`` of an object in memory."""
     return io.BufferedReader(_Ranges(ranges), WINDOW_BYTES)
 
 
 def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
     """Return the name of a file's container, and the bytes inside the container.
 
-    Raises ``import.unknown_format``, and for a zip file ``import.archive_…``. All other errors are
-    raised while the bytes are read.
+    Raises ``import.unknown_format``, or ``import.archive_…`` for a zip file that can't be imported.
+    Errors in the content of the container are raised while the returned bytes are read.
     """
     head, chunks = take_head(iter(lambda: source.read(READ_BYTES), b""), _MAGIC_BYTES)
     if head.startswith(_GZIP):
@@ -96,9 +97,9 @@ def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
 
 
 def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return at least the first ``size`` bytes, and all chunks including these bytes.
+    """Return at least the first ``size`` bytes of the chunks, and an iterator over all chunks.
 
-    The head of a file with fewer bytes is the whole file.
+    If a file has fewer than ``size`` bytes, the first result contains the whole file.
     """
     head = b""
     while len(head) < size and (chunk := next(chunks, b"")):
@@ -132,7 +133,7 @@ class _Ranges(io.RawIOBase):
 
 
 def _refuse_nested(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Return the chunks, or raise ``import.unknown_format`` for an archive within the archive."""
+    """Return the chunks, or raise ``import.unknown_format`` for an archive inside the archive."""
     head, all_chunks = take_head(chunks, _MAGIC_BYTES)
     if head.startswith((_GZIP, _ZIP)):
         raise errors.IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
@@ -148,13 +149,13 @@ def _refuse_unsupported(head: bytes) -> None:
 
 @dataclass
 class _Expansion:
-    """The number of bytes that were read from a container, and of the bytes after expansion."""
+    """The number of bytes that were read from a container, and the number of decompressed bytes."""
 
     read: int = 0
     expanded: int = 0
 
     def add(self, data: bytes) -> bytes:
-        """Count and return expanded bytes. Raises ``import.expands_too_much``."""
+        """Count and return decompressed bytes. Raises ``import.expands_too_much``."""
         self.expanded += len(data)
         if self.expanded > MAX_EXPANDED_BYTES:
             how = f"more than {MAX_EXPANDED_BYTES // 1024**3} GB"
@@ -171,14 +172,18 @@ class _Expansion:
 
 
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the content of all members of a gzip file. Zeros may follow each member."""
+    """Yield the content of all members of a gzip file.
+
+    Zero bytes may follow each member of a gzip file.
+    """
     expansion = _Expansion()
     member = None
     members = 0
     for chunk in chunks:
         expansion.read += len(chunk)
-        # A new member gets a small part of the chunk, because zlib copies the unused part of its
-        # input. Each further part is twice as large, so that large members are read quickly.
+        # Pass only a small part of the chunk to a new gzip member, because zlib copies the unused
+        # part of its input. Double the size of the part after each read of a gzip member, so that
+        # large members are read quickly.
         position = 0
         part_bytes = READ_BYTES
         while (position := position if member else _skip_zeros(chunk, position)) < len(chunk):
@@ -260,8 +265,8 @@ def _find_only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     (entry,) = entries
     if entry.flag_bits & 0x1:
         raise errors.IMPORT_ARCHIVE_ENCRYPTED()
-    # Refuse rare compression methods, because Python doesn't limit the output of one read with
-    # these methods.
+    # Refuse rare compression methods, because Python doesn't limit how many bytes one read
+    # decompresses with these methods.
     if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise errors.IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
     return entry

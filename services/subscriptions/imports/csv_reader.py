@@ -1,9 +1,9 @@
 """Reads the records of a CSV file.
 
 The csv module doesn't report where a record begins, or whether a quote was ever closed. After a
-stray quote, the module reads the following records as part of one cell. Therefore a record of
-several lines is accepted only if its quotes are in the places that RFC 4180 requires. The first
-line of a record with misplaced quotes is rejected, and the following lines are parsed again.
+stray quote, the csv module reads the following records as part of one cell. A record of several
+lines is accepted only if its quotes are in the places that RFC 4180 requires. The first line of a
+record with misplaced quotes is rejected, and the following lines are parsed again.
 """
 
 import csv
@@ -23,15 +23,15 @@ from services.subscriptions.imports.rows import RejectedRecord
 
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
-# After each stray quote, up to ``MAX_RECORD_CHARACTERS`` are parsed again. After this number of
-# stray quotes in a file, lines aren't parsed again, so that the time stays proportional to the
-# file's size.
+# After each stray quote, the reader parses up to ``MAX_RECORD_CHARACTERS`` characters again. After
+# this number of stray quotes in a file, the reader parses no line again, so that the time stays
+# proportional to the file's size.
 MAX_STRAY_QUOTES = 500
 
-# A line that no file contains, because the decoder removes null characters.
+# The end marker is a line that no file contains, because the decoder removes null characters.
 _END_LINE = "\0"
 
-# The csv module has one limit for the whole process, whose default is below
+# Raise the csv module's limit on the size of a cell, because the default is below
 # ``MAX_RECORD_CHARACTERS``.
 csv.field_size_limit(4 * MAX_RECORD_CHARACTERS)
 
@@ -39,7 +39,7 @@ Record = tuple[int, list[str]]
 
 
 class _LineGroup(NamedTuple):
-    """Consecutive lines, with the number of the first line."""
+    """Consecutive lines of a CSV file, with the line number of the first line."""
 
     first: int
     lines: list[str]
@@ -51,11 +51,12 @@ class CsvRecords:
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        # Lists of lines that must be parsed again. The last list of lines is parsed first.
+        # Lists of CSV lines that must be parsed again, starting with the last list.
         self._unparsed: list[list[str]] = []
         # The lines that the csv module has read since the start of the current record.
         self._buffer: deque[_LineGroup] = deque()
-        # The line where the current record begins, and the line that the csv module reads next.
+        # The number of the line where the current record begins, and of the line that the csv
+        # module reads next.
         self._start_line = 1
         self._next_line = 1
         self._stray_quotes = 0
@@ -68,7 +69,7 @@ class CsvRecords:
             yield from self._read_segment()
 
     def _read_segment(self) -> Iterator[Record | RejectedRecord]:
-        """Yield the records up to a stray quote, a line that is too long, or the end."""
+        """Yield records up to a stray quote, a line that is too long, or the end of the file."""
         self._next_line = self._start_line
         self._has_ended = False
         self._buffer.clear()
@@ -105,10 +106,10 @@ class CsvRecords:
             self._start_line += 1
 
     def _feed_lines(self) -> Iterator[list[str]]:
-        """Yield lines for the csv module.
+        """Yield lists of CSV lines that the csv module parses.
 
-        The last line is ``_END_LINE``. If the csv module returns ``_END_LINE`` as a separate
-        record, no quote is still open.
+        The last yielded line is ``_END_LINE``. If the csv module returns ``_END_LINE`` as a
+        separate record, all quotes are closed.
         """
         while True:
             while self._buffer and self._is_parsed(self._buffer[0]):

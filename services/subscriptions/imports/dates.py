@@ -1,4 +1,4 @@
-"""Parses dates in the notations that files use."""
+"""Parses dates in the notations that imported files use."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -11,12 +11,12 @@ from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.column_vocabulary import is_no
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, normalise_word
 
-# Matches 31/12/2025, 31-12-2025 and 31.12.2025.
+# Matches dates such as 31/12/2025, 31-12-2025 and 31.12.2025.
 NUMBERED_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?!\d)", re.ASCII)
 _YEAR_FIRST = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})(?!\d)", re.ASCII)
 _CHINESE = re.compile(r"(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日", re.ASCII)
-# Matches dates such as "31 de diciembre de 2025". In Russian, a letter for "year" may follow the
-# number of the year.
+# Matches dates such as "31 de diciembre de 2025". In Russian dates, a letter for "year" may follow
+# the number of the year.
 _DAY_MONTH = re.compile(
     r"(\d{1,2})(?:\.|er|º|-)?\s?(?:de )?([^\W\d_]+)\.?,?[ -]?(?:de )?(\d{4})(?: ?\u0433\.?)?(?!\d)"
 )
@@ -36,7 +36,7 @@ _NOON_HOUR = 12
 class DateOrder(StrEnum):
     """The order of day and month in dates such as 03/04/2025.
 
-    If dots separate the numbers, the day always comes first.
+    If dots separate the numbers of a date, the day always comes first.
     """
 
     DAY_FIRST = "dmy"
@@ -46,11 +46,12 @@ class DateOrder(StrEnum):
 def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | None:
     """Return the date and time in a cell, or ``None`` if the cell is empty or means "no".
 
-    The time is in UTC unless the cell names a zone. The notation may be ISO 8601, or numbers with
-    dots, slashes or hyphens. The name of a month may be in one of five languages. A number may be
-    the serial number of a date in a spreadsheet, or the seconds or milliseconds since 1970.
+    A time without a time zone is interpreted as UTC. A date may be in ISO 8601, or consist of
+    numbers with dots, slashes or hyphens. The name of a month in a date may be in one of five
+    languages. A number may be the serial number of a date in a spreadsheet, or the seconds or
+    milliseconds since 1970.
 
-    Raises ``ValueError`` with the rule that the cell breaks.
+    Raises ``ValueError`` for a cell without a valid date.
     """
     text = unguard_cell(cell).strip()
     if is_no(text):
@@ -62,7 +63,7 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
 
 
 def is_written_date(text: str) -> bool:
-    """Return whether the text is a date without a time, and not only a number."""
+    """Return whether the text is a date without a time, and isn't only a number."""
     if ":" in text or text.isdecimal() or _SERIAL.match(text) or len(text) > MAX_WORD_CHARACTERS:
         return False
     return any(_parse(text, order) is not None for order in DateOrder)
@@ -71,14 +72,15 @@ def is_written_date(text: str) -> bool:
 @lru_cache(1024)
 def _parse(text: str, order: DateOrder) -> datetime | None:
     text = text.removesuffix(" UTC")
-    # A space may separate the time from its offset.
+    # A space may separate a time from its UTC offset.
     for notation in (text, re.sub(r" ([+-]\d\d:?\d\d)\Z", r"\1", text)):
         try:
             moment = datetime.fromisoformat(notation)
             return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
         except (ValueError, OverflowError):
             continue
-    # Seconds or milliseconds since 1970. A time before 2001 has fewer digits.
+    # A number with 10 or 13 digits is a time since 1970 in seconds or milliseconds. Times before
+    # September 2001 have fewer digits and aren't recognised.
     if len(text) in (10, 13) and text.isascii() and text.isdecimal():
         return datetime.fromtimestamp(int(text[:10]), UTC)
     if serial := _SERIAL.match(text):
@@ -91,7 +93,7 @@ def _parse(text: str, order: DateOrder) -> datetime | None:
 
 
 def _parse_notation(text: str, order: DateOrder) -> datetime | None:
-    """Return a date in numbers or words, with or without a time. Raises ``ValueError``."""
+    """Parse a date in numbers or words, with or without a time. Raises ``ValueError``."""
     if match := NUMBERED_DATE.match(text):
         is_month_first = match[2] != "." and order is DateOrder.MONTH_FIRST
         year = match[4]
@@ -120,13 +122,13 @@ def _parse_notation(text: str, order: DateOrder) -> datetime | None:
 
 
 def _find_month(name: str) -> int:
-    """Return the number of a month, or 0 for a name that isn't known."""
+    """Return the number of a month from the month's name, or 0 for an unknown name."""
     return _load_months().get(normalise_word(name), 0)
 
 
 @cache
 def _load_months() -> dict[str, int]:
-    """Return the numbers of the months, by their normalised names and short names."""
+    """Map the normalised full and short names of the months to the numbers of the months."""
     return {
         normalise_word(name): number
         for language in _LANGUAGES

@@ -1,12 +1,13 @@
 """Decodes the bytes of a file into text.
 
-A byte-order mark determines the encoding. A file without a byte-order mark is UTF-16 if many bytes
-at even positions, or many at odd positions, are zero. Any other file is UTF-8 unless most
-characters beyond ASCII are invalid UTF-8. For a file with mostly invalid UTF-8,
-``encoding_detection`` detects the encoding, at first from the beginning of the file.
+If a file begins with a byte-order mark, the mark determines the encoding. A file without a
+byte-order mark is UTF-16 if many bytes at even positions or at odd positions are zero. A file that
+isn't UTF-16 counts as UTF-8 unless most of its non-ASCII characters are invalid UTF-8. For a file
+with mostly invalid UTF-8, ``encoding_detection`` detects the encoding, provisionally from the
+beginning of the file.
 
 A few invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can
-detect these bytes in an address. In names, ``repair_text`` decodes these bytes as Windows-1252.
+detect the bytes in an address. ``repair_text`` decodes the invalid bytes in a name as Windows-1252.
 """
 
 import codecs
@@ -26,14 +27,14 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# The minimum share of zeros at even or odd positions in UTF-16, so that a few stray zeros don't
-# count. In some scripts, zeros also occur at the other positions, because some letters end in a
-# zero byte.
+# A file without a byte-order mark is UTF-16 only if at least this share of the bytes at even or odd
+# positions is zero. In some scripts, UTF-16 text has zero bytes at even and at odd positions,
+# because some letters end in a zero byte.
 _MIN_ZEROS_OF_UTF16 = 0.2
-# Error handlers of the decoders that keep undecodable bytes as lone surrogates.
+# Maps encodings to decoder error handlers that keep undecodable bytes as lone surrogates.
 _ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
-# Control characters, except whitespace and characters that programs use as separators or as the end
-# of a file.
+# Matches control characters, except whitespace and characters that programs use as separators or as
+# the end of a file.
 _CONTROL = re.compile("[\0-\x08\x0e-\x19\x7f]")
 _DAMAGE = re.compile("[\udc80-\udcff\ufffd]")
 _AS_WINDOWS_1252 = {
@@ -44,12 +45,12 @@ _AS_WINDOWS_1252 = {
 class DecodedText:
     """The decoded text of a file, without null characters.
 
-    ``damaged`` becomes true at the first bytes that are invalid in the encoding. ``is_binary`` is
-    true if the first line has control characters, as in a binary file.
+    ``damaged`` becomes true when the decoder finds bytes that are invalid in the encoding.
+    ``is_binary`` is true if the first line has control characters, as in a binary file.
 
     If ``named`` is set, ``encoding`` equals ``named``. If ``named`` isn't set, the encoding is
-    detected from the first ``head_bytes`` bytes of the file. After the last chunk,
-    ``find_final_encoding`` may return another encoding.
+    detected from the first ``head_bytes`` bytes of the file. After the whole file was decoded,
+    ``find_final_encoding`` may return an encoding that differs from ``encoding``.
 
     Raises ``EncodingUnclear`` for a short file whose encoding can't be detected.
     """
@@ -57,13 +58,14 @@ class DecodedText:
     def __init__(self, chunks: Iterable[bytes], head_bytes: int, named: str | None = None) -> None:
         self.damaged = False
         self._is_named = named is not None
-        # The number of characters beyond ASCII, and the number of bytes that are invalid UTF-8.
+        # The number of non-ASCII characters in the text, and the number of bytes that are invalid
+        # UTF-8.
         self._beyond_ascii = 0
         self._invalid = 0
         self._evidence = EncodingEvidence()
         head, all_chunks = take_head(iter(chunks), head_bytes)
         unicode_encoding, mark_bytes = _detect_unicode(head, named)
-        # A byte-order mark or the zero bytes in UTF-16 text prove the encoding.
+        # A byte-order mark, or the zero bytes in UTF-16 text, proves which encoding the file has.
         self._is_certain = mark_bytes > 0 or unicode_encoding not in (None, "utf-8")
         self.encoding = named or unicode_encoding or WINDOWS_1252
         text = head[mark_bytes:].decode(self.encoding, "replace")
@@ -83,8 +85,8 @@ class DecodedText:
                 text = decoder.decode(data, is_end)
                 is_valid = True
             except UnicodeDecodeError:
-                # Decode the chunk again with an error handler. After the error, the decoder still
-                # has the incomplete character from the end of the previous chunk.
+                # Decode the invalid chunk again with an error handler. After a decoding error, the
+                # decoder still has the incomplete character from the end of the previous chunk.
                 is_valid = False
                 self.damaged = True
                 decoder.errors = _ERROR_HANDLERS.get(self.encoding, "replace")
@@ -97,9 +99,9 @@ class DecodedText:
         self._evidence.end()
 
     def find_final_encoding(self) -> str:
-        """Return the encoding that the whole file reveals. The whole file must have been decoded.
+        """Return the encoding that is detected from the whole file.
 
-        Raises ``EncodingUnclear``.
+        The whole file must have been decoded before the call. Raises ``EncodingUnclear``.
         """
         if self._is_named or self._is_certain or not self._evidence.has_cells:
             return self.encoding
@@ -108,9 +110,10 @@ class DecodedText:
         return self._evidence.decide()
 
     def is_equivalent_to(self, encoding: str) -> bool:
-        """Return whether the names would be the same if the file were decoded with ``encoding``.
+        """Return whether all names would stay the same if the file were decoded with ``encoding``.
 
-        Addresses may differ, because bytes that are invalid UTF-8 are repaired only in names.
+        E-mail addresses may differ, because bytes that are invalid UTF-8 are repaired only in
+        names.
         """
         is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
         return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)
@@ -119,8 +122,8 @@ class DecodedText:
         if self.encoding != "utf-8":
             self._evidence.add_bytes(data)
         elif is_valid:
-            # In UTF-8, a character beyond ASCII has one to three extra bytes, so the count may be
-            # too high.
+            # The count may be too high, because a non-ASCII character has one to three extra bytes
+            # in UTF-8.
             self._beyond_ascii += max(0, len(data) - len(text))
             self._evidence.add_bytes(data if data.isascii() else b"\n")
         else:
@@ -142,8 +145,8 @@ def repair_text(text: str) -> str:
 def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
     """Return the Unicode encoding of a file, and the length of its byte-order mark in bytes.
 
-    The encoding is ``None`` if the file doesn't have a Unicode encoding. ``named``: the encoding
-    that the owner set.
+    The encoding is ``None`` if the file doesn't have a Unicode encoding. ``named`` is the encoding
+    that the owner chose for the file.
     """
     for mark, encoding in _BYTE_ORDER_MARKS:
         if head.startswith(mark) and named in (None, encoding):
@@ -164,7 +167,7 @@ def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
 def _detect_encoding(head: bytes, *, is_complete: bool) -> str:
     """Detect a file's non-Unicode encoding from ``head``, the first bytes of the file.
 
-    Raises ``EncodingUnclear`` if the head is the whole file and several encodings remain possible.
+    Raises ``EncodingUnclear`` if ``head`` is the whole file and several encodings remain possible.
     """
     evidence = EncodingEvidence()
     evidence.add_bytes(head)
@@ -175,6 +178,6 @@ def _detect_encoding(head: bytes, *, is_complete: bool) -> str:
     except EncodingUnclear:
         if is_complete:
             raise
-        # The encoding is provisional, because later parts of the file may help to detect the right
+        # Assume Windows-1252 provisionally, because the rest of the file may help to detect the
         # encoding.
         return WINDOWS_1252

@@ -13,12 +13,14 @@ from services.subscriptions.imports.line_blocks import split_lines
 
 DELIMITERS = (",", ";", "\t", "|")
 SAMPLE_RECORDS = 100
-# The header is searched in this number of lines, because some exports have titles above the header.
+# The header is searched in this number of records, because some exports have titles above the
+# header.
 MAX_TITLE_LINES = 10
-# The maximum length of an address (RFC 5321). Longer cells are never addresses.
+# The maximum length of an e-mail address (RFC 5321). A cell that exceeds this length is never an
+# e-mail address.
 MAX_ADDRESS_CHARACTERS = 254
 
-# The first line of a file may declare the delimiter for Excel.
+# Matches a first line such as ``sep=;``, which declares the delimiter for Excel.
 _DECLARATION = re.compile(r"\ufeff?\"?sep=(.)\"?(?:\r\n?|\n)", re.IGNORECASE)
 _ADDRESS = re.compile(r"'?[^\s@,;|<>\"]+@[^\s@,;|<>\"]+\.[^\s@,;|<>\"]+\Z")
 
@@ -30,10 +32,11 @@ class Dialect(NamedTuple):
 
     Attributes:
         delimiter: the delimiter of a CSV file, or ``None`` for JSON Lines.
-        sample: the first records below the header.
-        email: the column with addresses in most of its cells, if there is one.
-        header_line: the line of the header, or ``None`` if the file has no header.
-        skip_through: the last line that isn't a row.
+        sample: the first records of the file below the header.
+        email: the index of the column with addresses in at least half of its cells, or ``None``.
+        header_line: the line number of the header, or ``None`` if the file has no header.
+        skip_through: the number of the last line before the first row, for example the header's
+            line.
     """
 
     delimiter: str | None
@@ -49,12 +52,12 @@ def detect_csv_dialect(
 ) -> Dialect:
     """Return the dialect of a CSV file.
 
-    ``text``: the text of the file, or its beginning if ``is_complete`` is false. ``mapping``: the
-    owner's mapping of columns to roles.
+    ``text`` is the text of the file, or its beginning if ``is_complete`` is false. ``mapping`` is
+    the owner's mapping of columns to roles.
     """
     declaration = _DECLARATION.match(text)
     usual_delimiter = "\t" if (filename or "").lower().endswith((".tsv", ".tab")) else ","
-    # Maps each delimiter to the first records that the delimiter yields.
+    # Maps each delimiter to the first records that the delimiter yields in the text.
     candidates = {
         delimiter: _parse_sample(text, delimiter, is_complete=is_complete)
         for delimiter in ([declaration[1]] if declaration else DELIMITERS)
@@ -72,8 +75,8 @@ def detect_csv_dialect(
         header = _build_default_header(records, email)
         return Dialect(delimiter, header, records, email, skip_through=declaration_lines)
     sample = records[position + 1 :]
-    # A header that spans several lines is skipped as a whole, because the number of a record is its
-    # first line.
+    # Skip all lines of a header that spans several lines, because the number of a record is the
+    # number of its first line.
     line = lines[position]
     return Dialect(delimiter, records[position], sample, find_email_column(sample), line, line)
 
@@ -95,7 +98,7 @@ def extend_header(header: Sequence[str], width: int) -> list[str]:
 
 
 def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
-    """Return the first non-blank records, by the lines where the records begin."""
+    """Return the first non-blank CSV records by the number of the line where each record begins."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     records: dict[int, list[str]] = {}
     line = 1
@@ -106,16 +109,17 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
         if len(records) == SAMPLE_RECORDS:
             return records
     if not is_complete and len(records) > 1:
-        # The last record may be cut off.
+        # Remove the last record of an incomplete sample, because the record may be cut off.
         records.popitem()
     return records
 
 
 def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
-    """Return a rank that is highest for the records that the right delimiter yields.
+    """Rank the records that a delimiter yields, so that the right delimiter gets the highest rank.
 
-    Records with addresses, or with a known header, count most. An equal number of cells in all
-    records comes second, and the number of cells comes third.
+    E-mail addresses and a known header in the records have the largest effect on the rank. An equal
+    number of cells in all records is the second criterion, and a large number of cells is the third
+    criterion.
     """
     if not records:
         return 0, 0, 0
@@ -127,12 +131,12 @@ def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
 
 
 def _find_header(records: Sequence[Record], mapping: Mapping[str, str]) -> int | None:
-    """Return the position of the header, or ``None`` for a file without a header."""
+    """Return the position of the header in the records, or ``None`` for a file without a header."""
     for position, cells in enumerate(records[:MAX_TITLE_LINES]):
         if _has_email_header(cells) or any(name in mapping for name in cells if name):
             return position
         if any(map(_is_like_address, cells)):
-            # The header can only be the record before the first address, if the two records have
+            # The record before the first record with an address is the header if both records have
             # equally many cells.
             has_header = position and len(records[position - 1]) == len(cells)
             return position - 1 if has_header else None
@@ -148,9 +152,10 @@ def _is_like_address(cell: str) -> bool:
 
 
 def _build_default_header(records: Sequence[Record], email: int | None) -> list[str]:
-    """Return a header for a file without a header.
+    """Build a header for a file without a header.
 
-    If the file has only one column besides the addresses, this column may hold the name.
+    If a file without a header has two columns, the column without addresses may get the header
+    ``name``.
     """
     header = extend_header((), max(map(len, records), default=0))
     if email is None:

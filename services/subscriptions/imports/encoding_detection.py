@@ -1,9 +1,9 @@
-"""Detects the encoding of cells with non-ASCII bytes, except Unicode encodings.
+"""Detects the non-Unicode encoding of a file from the file's cells with non-ASCII bytes.
 
-Statistics are unreliable for a single name. Therefore ``western_text`` first decides by rules
-whether the cells are Western European names in Windows-1252. For other cells, the library chardet
-ranks the encodings in which the words are plausible. If no encoding is clearly the best, the owner
-of the file chooses the encoding.
+Statistics can't reliably detect the encoding of a single name. The module ``western_text`` decides
+by rules whether the cells are Western European names in Windows-1252. If the cells aren't Western
+European names, the library chardet ranks the encodings in which the words are plausible. If no
+encoding is clearly the best, the owner of the file chooses the encoding.
 """
 
 import re
@@ -22,9 +22,10 @@ from services.subscriptions.imports.western_text import is_western
 
 ROWS_SHOWN = 3
 
-# The encodings that this module can detect. Unicode encodings are detected in ``decoded_text``.
+# The encodings that ``encoding_detection`` can detect. Unicode encodings are detected in
+# ``decoded_text``.
 _CANDIDATES = tuple(encoding for encoding in ENCODINGS if not encoding.startswith("utf"))
-# The East Asian encodings, each with the language of the names in ``encoding_detection.toml``.
+# Maps each East Asian encoding to the language of its names in ``encoding_detection.toml``.
 _EAST_ASIAN = {
     "cp932": "japanese",
     "euc_jp": "japanese",
@@ -32,7 +33,7 @@ _EAST_ASIAN = {
     "cp950": "traditional_chinese",
     "cp949": "korean",
 }
-# For each East Asian language, the characters that are frequent in names.
+# Maps each East Asian language to the characters that are frequent in names.
 _NAME_CHARACTERS = {
     language: frozenset(text)
     for language, text in tomllib.loads(
@@ -55,7 +56,7 @@ _MIN_PLAUSIBLE_SHARE = 0.9
 _SHARE_MARGIN = 0.02
 _MIN_WESTERN_SHARE = 0.97
 
-# Maps chardet's names of encodings to the names in ``encodings``, if the two names differ.
+# Maps chardet's name of an encoding to the name in ``encodings``, if the two names differ.
 _NAMES_OF_CHARDET = {
     "shift_jis_2004": "cp932",
     "euc_jis_2004": "euc_jp",
@@ -63,29 +64,29 @@ _NAMES_OF_CHARDET = {
 }
 # The maximum number of bytes that chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
-# The best encoding is chosen only if chardet's confidence in the best encoding exceeds the
-# confidence in the second best encoding by a factor. The factor depends on the number of ambiguous
-# cells.
+# The best encoding is chosen only if chardet's confidence in it exceeds the confidence in the
+# second best encoding by a factor. The confidence factor depends on the number of cells whose text
+# differs between the encodings.
 _MIN_FACTOR_FEW_CELLS = 3.0
 _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2
 _FEW_CELLS = 3
 _MANY_CELLS = 20
-# The minimum share of characters that are frequent in names at which an East Asian encoding can be
-# chosen.
+# An East Asian encoding can be chosen only if at least this share of the characters is frequent in
+# names.
 _MIN_NAME_SHARE = 0.34
-# The minimum share of characters that are frequent in names at which an East Asian encoding remains
-# possible.
+# An East Asian encoding remains possible if at least this share of the characters is frequent in
+# names.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
-# Cyrillic and Greek encodings. If Hebrew text is decoded with a Cyrillic or Greek encoding, the
-# result may look like lower-case letters.
+# The Cyrillic and Greek encodings among the candidates. If Hebrew text is decoded with a Cyrillic
+# or Greek encoding, the result may look like lower-case letters.
 _CYRILLIC_AND_GREEK = frozenset({"cp1251", "koi8-r", "cp1253"})
 _MIN_LOWER_CASE_WORDS = 10
 
 
 class EncodingUnclear(DomainError):
-    """The error ``import.encoding_needed``, because no encoding of a file is clearly the best.
+    """The error ``import.encoding_needed``, which means that no encoding is clearly the best.
 
     ``readings`` maps each possible encoding to some rows of the file, decoded with this encoding.
     """
@@ -98,10 +99,10 @@ class EncodingUnclear(DomainError):
 
 
 class _Decoding(NamedTuple):
-    """The cells decoded with one encoding.
+    """The text of cells that were decoded with one encoding.
 
     Attributes:
-        words: the words in the cells that contain non-ASCII letters.
+        words: all words with non-ASCII letters in the decoded cells.
         plausible: the number of ``words`` that look like real words.
     """
 
@@ -117,7 +118,7 @@ class _Decoding(NamedTuple):
 def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
     """Return the encoding of cells with non-ASCII bytes.
 
-    ``rows``: some rows with these cells, which are shown to the owner if the encoding is unclear.
+    ``rows`` are some rows with non-ASCII bytes, which the owner sees if the encoding is unclear.
 
     Raises ``EncodingUnclear`` if no encoding is clearly the best.
     """
@@ -127,7 +128,8 @@ def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
     possible = _select_plausible(decodings)
     if _is_mostly_western(decodings, possible):
         return WINDOWS_1252
-    # A cell with the same text in all possible encodings doesn't help to choose an encoding.
+    # Ignore cells with the same text in all possible encodings, because they don't help to choose
+    # an encoding.
     texts_of_cells = zip(*(decoding.cells for decoding in possible.values()), strict=True)
     ambiguous = [
         cell for cell, texts in zip(cells, texts_of_cells, strict=False) if len({*texts}) > 1
@@ -143,7 +145,7 @@ def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
 
 
 def _decode_cells(cells: Sequence[bytes]) -> dict[str, _Decoding]:
-    """Return the decoded cells for each encoding that can decode all cells."""
+    """Decode the cells with each encoding that can decode all cells."""
     decodings: dict[str, _Decoding] = {}
     for encoding in _CANDIDATES:
         try:
@@ -194,8 +196,8 @@ def _is_plausible(word: str) -> bool:
 def _extract_letters(word: str) -> str | None:
     """Return the letters and accents of a word, or ``None`` for an implausible word.
 
-    Accents are unlikely at the start of a word. Digits, and symbols beyond ASCII, are unlikely
-    among letters.
+    A word that starts with an accent is implausible. A word with digits or non-ASCII symbols among
+    its letters is implausible.
     """
     if any(
         not each.isascii() and unicodedata.category(each) in _INVALID_CATEGORIES for each in word
@@ -242,8 +244,8 @@ def _is_mostly_western(
 ) -> bool:
     """Return whether the file is probably in Windows-1252, despite a few unusual cells.
 
-    Windows-1252 is compared with each other possible encoding. Nearly all cells whose text differs
-    between the two encodings must look like Western European names.
+    Nearly all cells whose text differs between Windows-1252 and a rival encoding must look like
+    Western European names.
     """
     western = decodings.get(WINDOWS_1252)
     if western is None or WINDOWS_1252 not in possible:
@@ -260,8 +262,8 @@ def _is_mostly_western(
 
 
 def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
-    """Return chardet's confidence in each encoding of these cells."""
-    # chardet is imported only here, because it loads large models that few files need.
+    """Return the confidence of the library chardet in each encoding of the cells."""
+    # Import chardet only when it is needed, because chardet loads large models that few files need.
     import chardet
 
     sample = b"\n".join(cells)[:_MAX_SAMPLE_BYTES]
@@ -280,7 +282,7 @@ def _choose_best(
 ) -> str | None:
     """Return the encoding that is clearly the best, or ``None`` if no encoding is.
 
-    ``ambiguous_cells``: the number of cells whose text differs between the possible encodings.
+    ``ambiguous_cells`` is the number of cells whose text differs between the possible encodings.
     """
     words = max((len(decoding.words) for decoding in possible.values()), default=0)
     alphabetic = sorted(
@@ -308,8 +310,8 @@ def _choose_best(
         return None
     best = alphabetic[0]
     confidence = confidences.get(best, 0.0)
-    # The rules in ``western_text`` have already rejected Windows-1252, so Windows-1252 needs a
-    # larger lead than other encodings.
+    # Windows-1252 needs a larger lead than other encodings, because the rules in ``western_text``
+    # have already rejected it.
     is_doubtful = ambiguous_cells < _FEW_CELLS or best == WINDOWS_1252
     factor = _MIN_FACTOR_FEW_CELLS if is_doubtful else _MIN_FACTOR
     if ambiguous_cells >= _MANY_CELLS:
@@ -325,10 +327,10 @@ def _choose_best(
 
 
 def _measure_name_share(decoding: _Decoding, encoding: str) -> float:
-    """Return which share of the characters is frequent in names in the encoding's language."""
+    """Return the share of characters that are frequent in names in the encoding's language."""
     characters = [each for word in decoding.words for each in word if not each.isascii()]
     frequent = _NAME_CHARACTERS[_EAST_ASIAN[encoding]]
-    # Kana also count as frequent characters, because only Japanese text contains kana.
+    # Count kana as frequent characters, because only Japanese text contains kana.
     count = sum(each in frequent or "\u3040" <= each <= "\u30ff" for each in characters)
     return count / max(1, len(characters))
 
@@ -338,12 +340,13 @@ def _decode_rows(
 ) -> dict[str, list[str]]:
     """Return some rows decoded with each encoding, the most probable encoding first.
 
-    If several encodings give the same text, only the most probable encoding is listed.
+    If several encodings yield the same text, the result contains only the most probable encoding.
     """
     decoded_rows: dict[str, list[str]] = {}
     for encoding in sorted(decodings, key=lambda each: -confidences.get(each, 0.0)):
         texts = [row.decode(encoding, "replace") for row in rows]
-        # Prefer rows with many non-ASCII letters, because encodings differ only in these letters.
+        # Prefer rows with many non-ASCII letters, because encodings differ only in non-ASCII
+        # letters.
         texts.sort(key=lambda row: sum(not letter.isascii() for letter in row), reverse=True)
         if texts[:ROWS_SHOWN] not in decoded_rows.values():
             decoded_rows[encoding] = texts[:ROWS_SHOWN]

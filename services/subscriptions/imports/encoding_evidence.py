@@ -4,32 +4,32 @@ import re
 
 from services.subscriptions.imports.encoding_detection import detect_encoding
 
-# The bytes that end a cell. All of these bytes are below 0x40, because a higher byte may be the
-# second byte of an East Asian character. A space doesn't end a cell, so that paired quotation marks
-# stay in the same cell.
+# The bytes that end a cell in an undecoded file. All bytes that end a cell are below 0x40, because
+# a higher byte may be the second byte of an East Asian character. A space doesn't end a cell, so
+# that paired quotation marks stay in the same cell.
 _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# The maximum number of cells to collect per non-ASCII byte value. The limit per value saves memory,
-# and still leaves room for letters that first appear late in a large file.
+# The maximum number of cells to collect per non-ASCII byte value. A limit per byte value saves
+# memory, but leaves room for letters that first appear late in a large file.
 _MAX_CELLS_PER_BYTE = 40
 _MAX_ROWS = 200
 _MAX_ROW_BYTES = 400
 
 
 class EncodingEvidence:
-    """A collection of cells with non-ASCII bytes from a file, up to a limit per byte value."""
+    """A collection of a file's cells with non-ASCII bytes, up to a limit per byte value."""
 
     def __init__(self) -> None:
-        # The distinct cells, in the order of the file.
+        # The distinct collected cells, in the order of the file.
         self._cells: dict[bytes, None] = {}
         # Some rows with non-ASCII bytes, which the owner sees if the encoding is unclear.
         self._rows: list[bytes] = []
         self._counts = dict.fromkeys(range(0x80, 0x100), 0)
         self._incomplete_row = b""
-        # Finds the non-ASCII bytes that still need more cells. The pattern is ``None`` after enough
-        # cells for every byte value were collected.
+        # Matches the non-ASCII bytes for which fewer than ``_MAX_CELLS_PER_BYTE`` cells were
+        # collected. The pattern is ``None`` after enough cells for every byte value were collected.
         self._pattern = self._needed_bytes()
 
     @property
@@ -37,7 +37,7 @@ class EncodingEvidence:
         return bool(self._cells)
 
     def add_bytes(self, data: bytes) -> None:
-        """Collect cells from the next part of the file, and skip the part if it is all ASCII."""
+        """Collect cells from the next part of the file, unless the part contains only ASCII."""
         if data.isascii() and self._incomplete_row.isascii():
             self._incomplete_row = (self._incomplete_row + data)[-_MAX_CELL_BYTES:]
             return
@@ -49,12 +49,12 @@ class EncodingEvidence:
         self._collect_cells(rows)
 
     def end(self) -> None:
-        """Collect cells from the last row, because the row may lack a line end."""
+        """Collect cells from the last row of the file, which may lack a line end."""
         self._collect_cells(self._incomplete_row)
         self._incomplete_row = b""
 
     def decide(self) -> str:
-        """Return the encoding of the collected cells.
+        """Return the encoding that is detected from the collected cells.
 
         Raises ``EncodingUnclear`` if no encoding is clearly the best.
         """

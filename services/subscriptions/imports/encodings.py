@@ -26,8 +26,8 @@ ENCODINGS: Mapping[str, str] = {
     "cp950": "Traditional Chinese (Big5)",
     "cp949": "Korean (EUC-KR)",
 }
-# Maps other names of encodings and of their subsets to encodings. The names are in lower case and
-# without punctuation.
+# Maps alternative names of encodings, and names of their subsets, to the names in ``ENCODINGS``.
+# The alternative names are in lower case and without punctuation.
 _ALIASES = {
     "utf16le": "utf-16",
     **dict.fromkeys(("latin1", "iso88591", "iso885915", "ansi"), WINDOWS_1252),
@@ -42,7 +42,7 @@ _NOT_OF_A_NAME = re.compile(r"[^a-z0-9]+")
 
 
 def read_encoding(name: str) -> str | None:
-    """Return the encoding with this name, in any spelling, or ``None`` if the name is unknown."""
+    """Return the encoding with a name in any spelling, or ``None`` if the name is unknown."""
     plain = _NOT_OF_A_NAME.sub("", name.lower())
     encodings = {_NOT_OF_A_NAME.sub("", encoding): encoding for encoding in ENCODINGS}
     return encodings.get(plain.replace("windows", "cp")) or _ALIASES.get(plain)

@@ -23,15 +23,16 @@ from services.jobs.transitions import complete_job, fail_job
 from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
-# The file of a dry run is stored for this time, so that the owner can import the file without
-# uploading the file again.
+# The file of a dry run is stored for this time, so that the owner can import the file without a
+# second upload.
 DRY_RUN_FILE_RETENTION = timedelta(days=1)
-# The maximum number of dry-run files per owner. The limit is needed because no plan limits the size
-# of dry-run files.
+# The maximum number of dry-run files per owner. The number of dry-run files is limited because no
+# plan limits the size of dry-run files.
 MAX_DRY_RUN_FILES = 3
 _MAX_RECENT_IMPORTS = 100
 NOTICE_WINDOW = timedelta(hours=1)
-# The maximum number of result mails per owner and window, because a program may import all day.
+# The maximum number of result mails per owner and ``NOTICE_WINDOW``, because a program may start
+# imports all day.
 MAX_NOTICES_PER_WINDOW = 20
 MAX_TITLE_CHARACTERS = 60
 _NO_FILENAME = "a file"
@@ -55,7 +56,7 @@ def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
 def end_with_job(uow: UnitOfWork, job: Job) -> None:
     """End the import of a failed or cancelled job.
 
-    The owner can undo chunks that were already applied.
+    The owner can undo the changes of chunks that were applied before the job ended.
     """
     task = uow.session.get(MemberImport, job.subject_id)
     if task is not None:
@@ -64,7 +65,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
         task.side_by_side = False
         keep_for = RETRY_INPUT_RETENTION if is_retry_sensible(job) else timedelta(0)
         if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
-            # Keep the file, because the owner must see some rows of the file to choose the
+            # Keep the import's file, because the owner must see some rows of the file to choose the
             # encoding.
             keep_for = DRY_RUN_FILE_RETENTION
         _finish(uow, task, job.id, keep_for=keep_for)
@@ -75,7 +76,7 @@ def _finish(
 ) -> None:
     """Announce the end of an import, and remove the file.
 
-    The database has the verdicts on the rows.
+    The verdicts on the rows stay in the database after the file is removed.
     """
     announce_event(
         uow,
@@ -98,7 +99,7 @@ def _finish(
 
 
 def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
-    """Remove the files of the owner's earlier dry runs, except the newest dry runs."""
+    """Remove the files of the owner's previous dry runs, except files of the newest dry runs."""
     are_earlier = MemberImport.user_id == task.user_id, MemberImport.id != task.id
     recent = select(MemberImport).where(*are_earlier).order_by(MemberImport.id.desc())
     dry_runs = [
@@ -108,14 +109,14 @@ def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
     ]
     for dry_run in dry_runs[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
         key = f"{dry_run.object_prefix}/"
-        # Schedule the removal for now, because a file with a later removal time could still be
-        # imported.
+        # Schedule the file's removal for now, because a file with a removal time in the future
+        # could still be imported.
         if removals.keep_object(uow, key):
             removals.forget_objects(uow, key)
 
 
 def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Restart a failed import with its job. Return false if the import can't be restarted.
+    """Restart a failed import together with its job. Return false if the import can't be restarted.
 
     An undone import can't be restarted, because its undo wouldn't include the members that a
     restart adds.
@@ -128,8 +129,8 @@ def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
     task.status = "running"
     task.error = None
     task.finished_at = None
-    # A later undo must start at the first member again, because a restarted import may change
-    # members that an earlier undo has passed.
+    # Reset the position of the undo, because an unfinished undo may have passed members that the
+    # restarted import changes.
     task.undo_restored = None
     task.undo_removed = None
     return True
@@ -143,8 +144,7 @@ def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberI
     task = uow.session.get(MemberImport, import_id)
     if task is None:
         return None
-    # Lock the undo's job before the import, in the same order as the start of an undo, to prevent
-    # deadlocks.
+    # Lock the undo's job before the import, as the start of an undo does, to prevent deadlocks.
     undo_id = task.undo_job_id
     undo = uow.session.get(Job, undo_id, with_for_update=True) if undo_id else None
     query = select(MemberImport).where(MemberImport.id == import_id)
@@ -170,13 +170,13 @@ def build_result(task: MemberImport) -> dict[str, Any]:
 
 
 def get_columns(task: MemberImport) -> dict[str, Any]:
-    """Return the meanings of the columns of the file, and the ignored columns."""
+    """Return the meaning of each column of the file, and the columns that are ignored."""
     columns = task.columns or {}
     return {name: columns.get(name, []) for name in ("columns", "ignored_columns")}
 
 
 def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
-    """Mail the result of a file's import to the owner, unless the owner disabled these mails.
+    """Mail the result of a file's import to the owner, unless the owner disabled result mails.
 
     Imports from requests and by operators send no mail, because the caller or operator waits for
     the result.
@@ -215,7 +215,7 @@ def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
 
 
 def _shorten(text: str) -> str:
-    """Shorten a title or filename, and quote it."""
+    """Shorten a title or filename, and put the text into quotation marks."""
     if len(text) > MAX_TITLE_CHARACTERS:
         text = text[: MAX_TITLE_CHARACTERS - 1] + "…"
     return f"“{text}”"

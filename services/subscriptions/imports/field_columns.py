@@ -18,10 +18,10 @@ from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
 # The maximum number of fields that one file can propose, because a file may have a hundred thousand
-# columns. The limit exceeds the number of fields that an owner may have.
+# columns. The limit on proposed fields exceeds the number of fields that an owner may have.
 MAX_NEW_FIELDS = 500
-# The types of fields that an import can create. Fields of choices are missing, because an owner
-# must define the choices first.
+# The types of fields that an import can create. An import can't create choice fields, because the
+# owner must define the choices first.
 NEW_TYPES = (FieldType.TEXT, FieldType.NUMBER, FieldType.DATE, FieldType.BOOLEAN)
 
 _NOT_OF_A_KEY = re.compile(r"[^a-z0-9]+")
@@ -32,10 +32,10 @@ Records = Sequence[Sequence[str]]
 def match_fields(
     layout: ColumnLayout, columns: Collection[int], fields: Sequence[MemberField]
 ) -> None:
-    """Use the mapping or the headers to assign these columns to the owner's fields.
+    """Assign ``columns`` to the owner's fields by the owner's mapping or by the headers.
 
-    At most one column is assigned to each field. A header that equals the field's key or label has
-    priority. Raises ``import.mapping_type``.
+    At most one column is assigned to each field. A header that equals a field's key or label has
+    priority over a similar header. Raises ``import.mapping_type``.
     """
     by_key = {field.key: field for field in fields}
     for index in columns:
@@ -62,8 +62,8 @@ def propose_fields(
 ) -> dict[int, MemberField]:
     """Propose a new field for each of ``columns`` that has no role yet.
 
-    At most ``MAX_NEW_FIELDS`` fields are proposed, and their ids are negative. ``taken_keys``: the
-    keys of the owner's fields.
+    At most ``MAX_NEW_FIELDS`` fields are proposed, and their ids are negative. ``taken_keys`` are
+    the keys of the owner's fields.
 
     Raises ``import.mapping_field``, ``import.mapping_type``.
     """
@@ -80,7 +80,7 @@ def propose_fields(
         if len(new_fields) >= MAX_NEW_FIELDS:
             break
         cells = _get_cells(sample, index)
-        # A comma at the end of each line adds a blank column to a file.
+        # Skip blank columns, because a comma at the end of each line adds a blank column to a file.
         is_blank = not layout.header[index].strip() and not any(map(str.strip, cells))
         word = normalise_word(layout.header[index])
         if is_blank or (layout.product == "pressroom" and word in OWN_COLUMNS):
@@ -110,8 +110,8 @@ def find_free_key(name: str, taken_keys: Collection[str]) -> str:
 def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
     """Return the columns whose header may be the name of a field of the owner.
 
-    A consent column may also hold a field of the owner if it was recognised only by its cells or by
-    single words in its header.
+    A column that was recognised as a consent column only by its cells or by single words in its
+    header may be a field.
     """
     meanings = layout.describe_roles()
     uncertain = {

@@ -1,4 +1,4 @@
-"""Converts the cells of a column into values of the owner's field."""
+"""Converts the cells of a column into values of one of the owner's fields."""
 
 import re
 from collections.abc import Iterable
@@ -14,20 +14,20 @@ from services.subscriptions.imports.known_words import normalise_word
 
 MAX_CELL_CHARACTERS_SHOWN = 40
 
-# Matches numbers whose text survives a conversion to a number. Postal codes and telephone numbers
-# may have signs or zeros that the conversion would lose.
+# Matches texts that stay the same after a conversion to a number and back. Postal codes and
+# telephone numbers may have signs or zeros that a conversion to a number would lose.
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d{0,9})(\.\d{0,4}[1-9])?\Z", re.ASCII)
-# Matches amounts with a decimal comma and two decimal places. Text such as "1,2" doesn't match,
-# because the text may be a list.
+# Matches amounts with a decimal comma and two decimal places. Text such as "1,2" doesn't match the
+# pattern for amounts, because the text may be a list.
 _AMOUNT = re.compile(r"-?(0|[1-9]\d{0,9}|[1-9]\d{0,2}(\.\d{3})+),\d\d\Z", re.ASCII)
 
 
 def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -> FieldValue | None:
-    """Return the value of a cell in the form in which the field stores it.
+    """Return the value of a cell in the format in which the field stores the value.
 
-    Return ``None`` for a blank cell. ``index``: the column of the cell.
+    Return ``None`` for a blank cell. ``index`` is the index of the cell's column.
 
-    Raises ``ValueError`` with the rule that the cell breaks.
+    Raises ``ValueError``, whose message states the rule that the cell breaks.
     """
     text = unguard_cell(cell).strip()
     if not text:
@@ -43,14 +43,14 @@ def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -
 
 
 def abbreviate_cell(cell: str) -> str:
-    """Return the beginning of the cell, for an error message."""
+    """Return the beginning of a cell for an error message."""
     text = unguard_cell(cell).strip()
     beginning = text[:MAX_CELL_CHARACTERS_SHOWN]
     return beginning + "…" if len(text) > len(beginning) else beginning
 
 
 def guess_type(cells: Iterable[str]) -> FieldType:
-    """Return the field type that fits all cells, or text if no other type fits."""
+    """Return the field type that fits all cells of a column, or text if no other type fits."""
     texts = {text for cell in cells if (text := unguard_cell(cell).strip())}
     if not texts:
         return FieldType.TEXT

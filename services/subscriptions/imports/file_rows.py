@@ -1,9 +1,10 @@
-"""The rows of an uploaded file, in chunks.
+"""Reads the rows of an uploaded file, and collects the rows in chunks.
 
-If an address has several rows, only the strictest row is applied. Some rejected rows also prevent
-their person from being added. Opt-outs and rejected rows that prevent a person form separate
-chunks, because they are applied first. A weaker row may already be in a chunk when a stricter row
-of its address is read. ``StoredChunks.mark_next_chunk`` marks weaker rows later.
+If several rows have the same address, only the row with the strictest status is applied. Some
+rejected rows prevent any row of the file from adding their person. Opt-outs and rejected rows that
+block a person are collected in separate chunks, which are applied first. A row may already be in a
+chunk when a stricter row with the same address is read. After the whole file was read,
+``StoredChunks.mark_next_chunk`` marks each row for which the file has a stricter row.
 """
 
 import dataclasses
@@ -25,20 +26,20 @@ from services.subscriptions.imports.samples import Problems, mark_duplicates
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 from storage.resources import Resources
 
-# The error codes of rejected rows that might be valid in another encoding.
+# The error codes of rejected rows that might be valid if the file had a different encoding.
 _CODES_OF_DAMAGED_ROWS = frozenset({"encoding.invalid", "row.unreadable"})
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Facts about how to interpret a file, derived from the whole file.
+    """Facts about how to interpret a file, which the content of the whole file reveals.
 
     Attributes:
-        forms: maps the index of each column to the format of dates and numbers in the column.
+        forms: maps the index of each column to the notation of dates and numbers in the column.
         consent: maps the index of each column to whether the column is a consent column.
         encoding: the right encoding, if the file was decoded with a wrong encoding.
-        are_applied: whether the rows were read according to these facts, so that the file need not
-            be read again.
+        are_applied: whether the rows were read according to the facts, so that the file need not be
+            read again.
         error: an error that asks the owner to choose the order of dates or the encoding.
     """
 
@@ -53,16 +54,16 @@ class FileRows:
     """The rows of one open file.
 
     Attributes:
-        seen: the addresses that have been read.
-        received: the number of rows that have been read.
-        count: the number of chunks that have been returned.
+        seen: the addresses in the rows that have been read.
+        received: the number of rows that have been read from the file.
+        count: the number of chunks that ``next_chunk`` has returned.
         unknown_status: the number of rows whose consent value isn't recognised.
-        samples: cells and rows for the owner. The samples are complete after the whole file has
-            been read.
+        samples: cells and rows of the file that are shown to the owner. The samples are complete
+            after the whole file has been read.
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
-        """Open the file. Raises what ``open_file`` raises."""
+        """Open the file. Raises the errors that ``open_file`` raises."""
         self._file = open_file(resources, task)
         self.seen = SeenAddresses()
         self._batches = judge_rows(self._file.rows, self.seen, get_rows_per_batch())
@@ -79,9 +80,9 @@ class FileRows:
 
     @property
     def description(self) -> dict[str, Any]:
-        """The detected format of the file.
+        """Return the detected format of the file.
 
-        Later records of JSON Lines may add columns to the header.
+        Records of a JSON Lines file may add columns to the header while the file is read.
         """
         return {**self._description, "header": self._file.reader.header}
 
@@ -91,7 +92,10 @@ class FileRows:
         return self._is_read and not (self._opt_outs.rows or self._ordinary_rows.rows)
 
     def next_chunk(self) -> Chunk | None:
-        """Read rows until a chunk is full. Return the chunk, or ``None`` after the last chunk."""
+        """Read rows of the file until a chunk is full.
+
+        Return the chunk, or ``None`` after the last chunk.
+        """
         while not (self._is_read or self._opt_outs.is_full() or self._ordinary_rows.is_full()):
             batch, characters = next(self._batches, ([], 0))
             if batch:
@@ -107,7 +111,10 @@ class FileRows:
         return chunk
 
     def find_facts(self) -> FileFacts:
-        """Return how to interpret the file. The whole file must have been read."""
+        """Return the facts about how to interpret the file.
+
+        The whole file must have been read before the call.
+        """
         try:
             encoding = self._file.reader.text.find_final_encoding()
             if encoding and not self._is_read_in(encoding):
@@ -139,12 +146,12 @@ class FileRows:
         self._ordinary_rows.add(batch, characters)
 
     def _end_file(self) -> None:
-        """Complete the last chunks and the samples."""
+        """Complete the last chunks and the samples at the end of the file."""
         self._is_read = True
         rows = self._opt_outs.rows + self._ordinary_rows.rows
         if not self.count and len(rows) <= chunks.ROWS_PER_CHUNK:
-            # If all rows fit into one chunk, opt-outs and members share this chunk, because a chunk
-            # is applied in one transaction.
+            # If all rows fit into one chunk, the chunk contains opt-outs and members, because a
+            # chunk is applied in one transaction.
             self._opt_outs.take_rows()
             self._ordinary_rows.rows = sorted(rows, key=attrgetter("line"))
         preview = self.samples.preview
@@ -156,7 +163,7 @@ class FileRows:
         )
 
     def _is_read_in(self, encoding: str) -> bool:
-        """Return whether the rows would be the same if the file were decoded with this encoding."""
+        """Return whether the rows would stay the same if the file were decoded in ``encoding``."""
         text = self._file.reader.text
         if encoding == text.encoding:
             return True

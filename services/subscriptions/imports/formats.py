@@ -1,10 +1,11 @@
 """Opens an imported file of any supported format as a sequence of rows.
 
-    file → container → encoding → blocks of lines → dialect → records → rows
+    Reading a file consists of the steps container, encoding, blocks of lines, dialect, records and
+    rows.
 
-Each step pulls from the step before it, and holds a limited part of the file in memory. A record
-that can't be read becomes a ``RejectedRecord``. If the file as a whole can't be read, a
-``DomainError`` with a code ``import.…`` is raised.
+Each step reads from the preceding step, and holds only a limited part of the file in memory. A
+record that can't be read becomes a ``RejectedRecord``. A ``DomainError`` with a code ``import.…``
+is raised if the file as a whole can't be read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,14 +44,14 @@ from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 # The number of bytes from which the encoding, the dialect and the header are detected.
 HEAD_BYTES = 64 * 1024
 
-# The roles of columns in files of suppressions, bounces and complaints.
+# The roles that columns in files of suppressions, bounces and complaints can have.
 _ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
 
 Outcome = MemberRow | RejectedRecord | None
 Records = Sequence[Sequence[str]]
-# A function that assigns columns of the layout to the owner's fields. The records are a sample from
-# the beginning of the file. When later records add columns, the function is called again without
-# records.
+# A function that assigns the columns of a layout to the owner's fields. ``FindFields`` gets a
+# sample of records from the beginning of the file. When records below the sample add columns,
+# ``FindFields`` is called again without a sample.
 FindFields = Callable[[ColumnLayout, Records], None]
 # A function that receives the header and a sample of the records before the roles of the columns
 # are known.
@@ -62,10 +63,10 @@ class FileDescription:
     """The detected format of a file.
 
     Attributes:
-        container: ``plain``, ``gzip`` or ``zip``.
-        format: ``csv`` or ``jsonl``.
+        container: the container of the file, which is ``plain``, ``gzip`` or ``zip``.
+        format: the format of the file, which is ``csv`` or ``jsonl``.
         product: the product that exported the file, if the header identifies the product.
-        columns: maps each role to the names of its columns.
+        columns: maps each role to the names of the columns with the role.
     """
 
     container: str
@@ -81,9 +82,9 @@ class FileDescription:
 class RowReader:
     """The rows and rejected records of a file, in the order of the file.
 
-    A reader can be iterated once. ``sample`` contains some records of the file. In JSON Lines,
-    later records may add columns to ``header``. The records in the sample lack columns that were
-    added later.
+    A row reader can be iterated only once. ``sample`` contains the first records of the file.
+    Records of a JSON Lines file may add columns to ``header`` while the file is read. The records
+    in ``sample`` lack columns that were added after the sample was taken.
     """
 
     outcomes: Iterator[Outcome]
@@ -95,7 +96,8 @@ class RowReader:
     def __iter__(self) -> Iterator[MemberRow | RejectedRecord]:
         for outcome in self.outcomes:
             if isinstance(outcome, RejectedRecord) and self.text.damaged:
-                # The cells may contain lone surrogates, which can't be encoded.
+                # Repair the cells of a rejected record, because lone surrogates in the cells can't
+                # be encoded.
                 yield outcome._replace(cells=[repair_text(cell) for cell in outcome.cells])
             elif outcome is not None:
                 yield outcome
@@ -119,18 +121,21 @@ def open_member_rows(
     """Detect the format of a file of members, and return its rows.
 
     Args:
-        source: the file. A zip file needs ``seek`` and ``tell`` (see ``open_ranged_file``). All
-            other files need only ``read``.
-        mapping: maps columns to the roles or fields that the owner assigned. A column is named by
-            its header or by its index from 0. The mapping takes precedence over the header.
-        forms: detects how columns write dates and numbers.
+        source: the file. The source of a zip file must have the methods ``seek`` and ``tell`` (see
+            ``open_ranged_file``). The source of a file that isn't a zip file needs only the method
+            ``read``.
+        mapping: maps columns to the roles or fields that the owner assigned. The mapping names a
+            column by its header or by its index, which starts at 0. The owner's mapping takes
+            precedence over the header.
+        forms: detects in which notation each column has dates and numbers.
         consent: interprets the consent columns.
         encoding: the encoding that the owner chose, or ``None`` to detect the encoding.
 
-    Raises ``EncodingUnclear``, ``import.empty``, ``import.no_email_column``,
-    ``import.unknown_format``, ``import.mapping_…``, ``import.column_ambiguous``,
-    ``import.status_values``, ``import.json_array``, ``import.no_readable_row``, and the errors of
-    ``find_fields``. The errors of ``open_container`` may also be raised later, while rows are read.
+    Raises ``EncodingUnclear`` if the encoding of the file is unclear. Raises the errors of
+    ``find_fields``. Raises ``import.empty``, ``import.no_email_column``, ``import.unknown_format``,
+    ``import.mapping_…``, ``import.column_ambiguous``, ``import.status_values``,
+    ``import.json_array`` or ``import.no_readable_row`` for a file that can't be imported. Errors of
+    ``open_container`` may be raised while the rows are read.
     """
     file = _open_file(source, filename, mapping, encoding)
     sample = file.dialect.sample
@@ -155,8 +160,9 @@ def open_suppression_rows(
 ) -> RowReader:
     """Detect the format of a file of suppressions, bounces or complaints, and return its rows.
 
-    Only the columns with addresses and names have roles. The module ``suppression_files``
-    interprets the other columns. ``open_member_rows`` describes the parameters and errors.
+    Only the columns with addresses and names have roles in a file of suppressions, bounces or
+    complaints. The module ``suppression_files`` interprets the columns without roles. The docstring
+    of ``open_member_rows`` describes the parameters and the errors.
     """
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
@@ -174,10 +180,10 @@ class _OpenFile:
 
 
 class _LayoutDetector:
-    """A detector of a file's layout, which is extended when later records add columns.
+    """A detector that finds the layout of a file, and extends the layout when records add columns.
 
     Args:
-        interpret_columns: a function that adds, changes or removes roles of the layout.
+        interpret_columns: a function that adds, changes or removes roles in a layout.
     """
 
     def __init__(
@@ -195,12 +201,12 @@ class _LayoutDetector:
         self.email = self._find_email(dialect)
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
-        # The header with all columns found so far. The ``RowReader`` shares this list, so later
-        # columns are added in place.
+        # The header with all columns that have been found. Columns are added to the header in
+        # place, because the ``RowReader`` shares the list.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:
-        """Return the layout for a header with more columns."""
+        """Return the layout for a header that has more columns than the current layout."""
         layout = self._detect(header)
         layout.roles["email"] = self.layout.find_columns("email")
         layout.fields = dict(self.layout.fields)
@@ -216,15 +222,15 @@ class _LayoutDetector:
         return layout
 
     def _find_email(self, dialect: Dialect) -> int:
-        """Return the column of addresses, found by the mapping, by its header, or by its cells."""
+        """Find the address column by the owner's mapping, by its header, or by its cells."""
         email = self.layout.find_first_column("email")
         if email is None:
             if dialect.email is None:
                 raise errors.IMPORT_NO_EMAIL_COLUMN(columns=describe_columns(dialect.header))
             email = dialect.email
             self.layout.add("email", email)
-            # The column of addresses may be beyond the end of the header, because records may have
-            # more columns than the header.
+            # The address column may be beyond the end of the header, because records may have more
+            # columns than the header.
             self.layout.header = extend_header(dialect.header, email + 1)
         return email
 
@@ -311,7 +317,10 @@ def _map_objects(
     layouts: _LayoutDetector,
     create_mapper: Callable[[ColumnLayout], RowMapper],
 ) -> Iterator[Outcome]:
-    """Yield the rows of JSON Lines. Keys that first appear in later objects become columns too."""
+    """Yield the rows of a JSON Lines file.
+
+    A key becomes a column when it first appears in an object.
+    """
     header = [*layouts.header]
     known_keys = set(header)
     mapper = create_mapper(layouts.layout)

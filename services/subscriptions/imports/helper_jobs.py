@@ -1,30 +1,29 @@
 """Runs the helpers of an import, which are jobs that apply chunks in several processes.
 
 1. The import job stores the chunks, adds a row to ``waiting_chunks`` for each chunk, and enqueues a
-   helper. The import job then has no worker, and its lease never expires.
-2. The first helper claims a chunk by writing its own job and attempt into the chunk's row. The
-   helper enqueues one more helper if more chunks are waiting and no helper is queued.
-3. Each helper applies its chunk in one transaction. The transaction checks the leases of the helper
-   and of the import job, and deletes the row of the chunk.
-4. The last helper finds no waiting chunk and no other helper. The last helper ends the import job
-   and the import.
+   helper. While helpers apply the chunks, the import job has no worker, and its lease doesn't
+   expire.
+2. The first helper claims a chunk by writing its own job and attempt into the chunk's row. A helper
+   enqueues one more helper if several chunks are waiting and no helper is queued.
+3. Each helper applies its chunk in one transaction. The transaction that applies a chunk checks the
+   leases of the helper and of the import job, and deletes the chunk's row.
+4. A helper that finds no waiting chunk and no other helper ends the import job and the import.
 
-A helper ends when no chunk is waiting. A helper applies two chunks at the same time if no other
-helper of the import has a chunk. A helper's claim on a chunk is valid while the same attempt of the
-helper's job is running. If the import was cancelled, or if the helper lost its lease, the chunk is
-rolled back.
+A helper ends when no chunk of its import is waiting. A helper applies two chunks at the same time
+if it is the only helper of the import with a chunk. A helper's claim on a chunk is valid while the
+same attempt of the helper's job is running. If the import was cancelled, or if the helper lost its
+lease, the changes of the chunk are rolled back.
 
-Chunks of one file have no address in common, but two imports may contain the same people. Therefore
-only one import into a list may have several helpers at the same time. Another import into the list
-has a single helper, which locks the list for each chunk.
+Two chunks of one file have no address in common. Only one import into a list may have several
+helpers at the same time, because two imports may contain the same people. A second import into the
+same list has a single helper, which locks the list for each chunk.
 
-Chunks with opt-outs are applied first. The other chunks wait until all chunks with opt-outs have
-been applied.
+Chunks without opt-outs wait until all chunks with opt-outs have been applied.
 
-A chunk that kills its process is tried three times. A helper that retries a chunk claims no other
-chunk in the same turn, so that each other chunk loses at most one try. The import fails after the
-third try of a chunk, or if the database rejects a chunk. All other chunks are applied before the
-import fails.
+A chunk that kills its worker process is tried three times. A helper that retries a chunk claims no
+second chunk in the same turn, so that a crash costs a harmless chunk at most one try. An import
+fails after the third failed try of a chunk, or if the database rejects a chunk. All chunks that can
+be applied are applied before the import fails.
 """
 
 from collections.abc import Sequence
@@ -80,8 +79,8 @@ class ImportEnded(Exception):
     """The import of a helper has ended or was restarted, so that the helper isn't needed."""
 
 
-# Errors that aren't caused by a chunk. After one of these errors, the interrupted attempt doesn't
-# count as a try of the chunk.
+# The errors that aren't caused by the content of a chunk. A try of a chunk that ends with one of
+# ``_ERRORS_UNRELATED_TO_CHUNKS`` isn't counted.
 _ERRORS_UNRELATED_TO_CHUNKS = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
     *(ImportEnded, JobCancelled, LeaseLost, EarlierChunkPending),
@@ -106,7 +105,7 @@ EXCEPT SELECT number FROM import_chunks WHERE import_id = :import_id ORDER BY nu
 
 
 def find_missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
-    """Return the numbers of the chunks that haven't been applied."""
+    """Return the numbers of the import's chunks that haven't been applied."""
     return list(
         uow.session.scalars(text(_MISSING_CHUNKS), {"import_id": task.id, "chunks": task.chunks})
     )
@@ -119,9 +118,9 @@ SELECT :import_id, number FROM ({_MISSING_CHUNKS}) AS missing ON CONFLICT DO NOT
 
 
 def hand_over_chunks(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
-    """Leave the chunks of an import to helpers. Raises ``LeaseLost``.
+    """Hand the stored chunks of an import over to helpers. Raises ``LeaseLost``.
 
-    ``lease``: the lease of the import's job. All chunks must have been stored.
+    ``lease`` is the lease of the import's job. All chunks of the import must have been stored.
     """
     delegate_to_helpers(uow, lease)
     enable_parallel_chunks(uow, task)
@@ -136,12 +135,13 @@ _LOCK_DECISION = text(
 
 
 def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
-    """Allow an import to apply several chunks at the same time if no other import may.
+    """Allow an import to apply several chunks at once if no other import into the list may.
 
     Only one import into a list may apply several chunks at the same time, because two imports may
     contain the same people.
     """
-    # Lock the decision, so that the second of two simultaneous imports into a list sees the first.
+    # Lock the decision for the list, so that the second of two simultaneous imports sees the
+    # decision of the first import.
     uow.session.execute(_LOCK_DECISION, {"list_id": task.list_id})
     are_other_imports = MemberImport.list_id == task.list_id, MemberImport.id != task.id
     are_allowed = MemberImport.status == "running", MemberImport.side_by_side
@@ -151,7 +151,10 @@ def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
 
 
 def run_helper(resources: Resources, lease: Lease) -> None:
-    """Apply chunks for one turn. Raises what ``applying.commit_chunk`` raises."""
+    """Apply chunks of an import for one turn of a helper.
+
+    Raises the errors that ``applying.commit_chunk`` raises.
+    """
     try:
         helper_task = _start_turn(resources, lease)
         if helper_task is not None and not _apply_chunks(resources, lease, helper_task):
@@ -164,7 +167,7 @@ def run_helper(resources: Resources, lease: Lease) -> None:
 def _end_import_with_helper(uow: UnitOfWork, job: Job) -> None:
     """Replace a helper that a chunk may have killed, or fail the import of a helper that failed.
 
-    The new helper tries the chunk again, up to ``MAX_TRIES`` times in total.
+    The replacement of a killed helper tries the chunk again, up to ``MAX_TRIES`` times in total.
     """
     import_lease = lock_shared_lease(uow, job.subject_id)
     if import_lease is None or job.error is None:
@@ -196,16 +199,17 @@ def _enqueue_helper(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
 
 
 def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
-    """Start a turn, and enqueue one more helper if chunks are waiting for another helper."""
+    """Start a helper's turn, and enqueue one more helper if enough chunks are waiting."""
     with resources.unit_of_work() as uow:
-        # Lock the helper's job before the import's job, in the same order as other transactions, to
-        # prevent deadlocks.
+        # All transactions lock the helper's job before the import's job, so that they can't
+        # deadlock.
         renew_lease(uow, lease)
         import_lease = lock_shared_lease(uow, lease.subject_id)
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        # An API of an older release, which doesn't know helpers, may have cancelled the import.
+        # An API process of an older release, which doesn't know helpers, may have cancelled the
+        # import.
         if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None
@@ -232,9 +236,9 @@ def _find_other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Se
     return uow.session.scalars(select(Job.status).where(helpers, Job.id != lease.job_id)).all()
 
 
-# Claims the first chunk that no helper has claimed. Chunks without opt-outs wait until all chunks
-# with opt-outs are applied. A chunk that was tried before can only be the first chunk in a helper's
-# turn.
+# Claims the first waiting chunk that no helper has claimed. Chunks without opt-outs wait until all
+# chunks with opt-outs are applied. A chunk that was tried before can only be the first chunk in a
+# helper's turn.
 _CLAIM_CHUNK = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (
@@ -267,9 +271,10 @@ _ABANDON_CHUNK = Statement(f"""
 
 
 def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) -> bool:
-    """Apply chunks until the turn is over or no chunk is free.
+    """Apply chunks until the helper's turn is over or no chunk can be claimed.
 
-    Return true if no chunk is free. Queue the helper's job again and return false after the turn.
+    Return true if no chunk can be claimed. If the turn is over, queue the helper's job again and
+    return false.
     """
     task = helper_task.task
     turn = Turn()
@@ -294,8 +299,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
                 lease.check_cancelled()
                 claims = resources.database.rows(_CLAIM_CHUNK, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():
-                    # Try again to claim a chunk, because other chunks may have waited for the
-                    # opt-outs in the chunks that were just applied.
+                    # Try again to claim a chunk, because chunks without opt-outs wait until the
+                    # chunks with opt-outs are applied.
                     continue
                 if not claims:
                     break
@@ -306,7 +311,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
         if not claims:
             return True
     except _ERRORS_UNRELATED_TO_CHUNKS:
-        # Ignore a database error, because the original error is raised anyway.
+        # Ignore a database error while the chunk is released, because the original error is raised
+        # anyway.
         with suppress(psycopg2.Error):
             resources.database.rows(_RELEASE_CHUNK, **claim)
         raise
@@ -331,8 +337,8 @@ def _lock_import_job(
 ) -> Lease:
     """Lock the import's job until the transaction ends, and return the lease of the import's job.
 
-    The helper's claim on the chunk is deleted. Raises ``LeaseLost`` if the helper has no claim on
-    the chunk, and ``ImportEnded`` if the import has ended.
+    The function deletes the helper's claim on the chunk. Raises ``LeaseLost`` if the helper has no
+    claim on the chunk. Raises ``ImportEnded`` if the import has ended.
     """
     record_progress(uow, lease, done=0)
     import_lease = lock_shared_lease(uow, helper_task.import_lease.job_id)
@@ -347,7 +353,10 @@ def _lock_import_job(
 
 
 def _end_helper(resources: Resources, lease: Lease) -> None:
-    """End a helper that finds no chunk. If no other helper has a chunk, end the import too."""
+    """End a helper that finds no waiting chunk.
+
+    If all chunks of the import have been applied or have failed, end the import.
+    """
     chunk_error = _find_chunk_error(resources, lease)
     with resources.unit_of_work() as uow:
         renew_lease(uow, lease)
@@ -359,15 +368,15 @@ def _end_helper(resources: Resources, lease: Lease) -> None:
             elif chunk_error is not None:
                 fail_job(uow, import_lease, chunk_error)
             elif not _find_other_helpers(uow, lease, task):
-                # Queue the job again, because the helper released a chunk that no other helper will
-                # apply.
+                # Queue the helper's job again, because the helper released a chunk and no other
+                # helper exists.
                 hand_back_job(uow, lease)
                 return
         complete_job(uow, lease, {})
 
 
 def _find_chunk_error(resources: Resources, lease: Lease) -> DomainError | None:
-    """Return the error of a failed chunk, or ``None`` while other chunks may still be applied."""
+    """Return the error of a failed chunk, or ``None`` while any chunk can still be applied."""
     with resources.unit_of_work() as uow:
         import_id = uow.session.scalar(select(Job.subject_id).where(Job.id == lease.subject_id))
         task = uow.session.get(MemberImport, import_id)

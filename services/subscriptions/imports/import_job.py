@@ -1,12 +1,13 @@
 """Runs the job of an import, which reads the rows and adds the members.
 
-Any part of a file may be damaged, so the job stores the whole file as chunks before a member is
-added. The API has already validated the members of a request, so the job adds these members while
-it reads the request.
+The job stores the whole file as chunks before it adds a member, because any part of a file may be
+damaged. The job adds the members of a request while it reads the request, because the API has
+validated the request.
 
-The job reads in turns of a few seconds. All turns take place in one process, because an open file
-can't be moved to another process. If the process crashes or has too many open files, another
-process starts at the first row again. ``helper_jobs`` describes how chunks are applied.
+An import job reads a file in turns of a few seconds. All turns of an import job run in one process,
+because an open file can't be moved to another process. If the process of an import job crashes or
+has too many open files, another process starts at the first row again. ``helper_jobs`` describes
+how chunks are applied.
 """
 
 from collections.abc import Generator
@@ -40,16 +41,18 @@ from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chu
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum time for which the job stays in one process. After this time, another process reads
-# the file from the start.
+# The maximum number of seconds for which an import job stays in one process. After
+# ``MAX_STAY_SECONDS``, another process reads the file from its start.
 MAX_STAY_SECONDS = 3600.0
 
 
 def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None]:
-    """Run the job of an import. Yield before each turn that must take place in the same process.
+    """Run the job of an import.
 
-    Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read,
-    ``list.not_found`` for an archived list, and ``quota.exceeded`` for the chunks.
+    The generator yields before each turn that must run in the same process. Raises a
+    ``DomainError`` with a code ``import.…`` for a file that can't be read. Raises
+    ``list.not_found`` for an archived list. Raises ``quota.exceeded`` if the chunks exceed the
+    storage quota.
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, lease.subject_id)
@@ -84,7 +87,10 @@ IMPORT_SUPPRESSIONS = _register("members.suppress")
 def _add_members(
     resources: Resources, lease: Lease, task: MemberImport
 ) -> Generator[None, None, MemberImport]:
-    """Add the members of a request. Yield after each turn, and return the import at the end."""
+    """Add the members of a request.
+
+    The generator yields after each turn, and returns the import.
+    """
     with closing(RequestRows(resources, task)) as rows:
         while True:
             task = _begin_turn(resources, lease, task, rows)
@@ -92,8 +98,8 @@ def _add_members(
             with resources.unit_of_work() as uow:
                 renew_lease(uow, lease)
                 task = uow.session.get_one(MemberImport, task.id)
-                # Record the number of chunks after the turn, because a later chunk may be finished
-                # before an earlier chunk.
+                # Record the number of chunks after the turn, because two chunks that are applied at
+                # the same time may end in any order.
                 task.chunks = max(task.chunks, rows.count)
                 task.received = max(task.received, rows.received)
                 task.is_split = is_complete
@@ -106,8 +112,8 @@ def _begin_turn(
     resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows
 ) -> MemberImport:
     with resources.unit_of_work() as uow:
-        # Setting the total doesn't count as progress. If it did, a chunk that kills its process
-        # would be tried without limit.
+        # Don't count the total as progress, so that a chunk that kills its process isn't tried
+        # without limit.
         set_total(uow, lease, total=rows.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**REQUEST_DESCRIPTION}
@@ -117,9 +123,10 @@ def _begin_turn(
 
 
 def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows) -> bool:
-    """Add members for one turn. Return whether all chunks of the request have been applied.
+    """Add members of a request for one turn.
 
-    While the next chunk is read, two other chunks are written at the same time.
+    Return whether all chunks of the request have been applied. While a chunk is read, up to two
+    preceding chunks are written at the same time.
     """
     turn = Turn()
     with resources.unit_of_work() as uow:
@@ -130,8 +137,8 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
         while not rows.is_complete:
             lease.check_cancelled()
             chunk = rows.next_chunk()
-            # Skip chunks that an earlier process has applied. Skipping all chunks takes less than a
-            # second.
+            # Skip chunks that a previous process of the job has applied. Skipping all chunks of a
+            # request takes less than a second.
             if chunk is not None and chunk.number not in applied:
                 commits.wait_for_room()
                 prepared = prepare_chunk(chunk.number, chunk.rows)
@@ -144,9 +151,10 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
 def _store_file(
     resources: Resources, lease: Lease, task: MemberImport
 ) -> Generator[None, None, MemberImport]:
-    """Store the rows of a file as chunks. Yield after each turn, and return the import at the end.
+    """Store the rows of a file as chunks.
 
-    If the whole file shows that its first rows were misread, the file is read again.
+    The generator yields after each turn, and returns the import. If the whole file shows that its
+    first rows were misread, the file is read again.
     """
     turn = Turn()
     while not task.is_split:
@@ -166,9 +174,10 @@ def _store_file(
 
 
 def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
-    """Store the next chunk, or mark the weaker rows in one chunk after all chunks are stored.
+    """Store the next chunk, or mark the duplicates in one chunk after all chunks are stored.
 
-    Return how to interpret the file after all chunks are stored and marked, and ``None`` before.
+    Return the facts about how to interpret the file, or ``None`` until all chunks are stored and
+    marked.
     """
     chunk = rows.next_chunk()
     if chunk is not None:
@@ -193,14 +202,14 @@ def _record_progress(
     """Record how far the file has been read. Raises ``LeaseLost`` and ``quota.exceeded``."""
     is_split = facts is not None and facts.are_applied and facts.error is None
     with resources.unit_of_work() as uow:
-        # Lock the job, and fail if another worker has taken over the job.
+        # Lock the import's job, and fail if another worker has taken over the job.
         if is_split:
             record_progress(uow, lease, done=0, total=rows.received)
         elif rows.received > task.received:
             record_progress(uow, lease, done=0)
         else:
-            # While the file is read again, no progress is recorded, so that a job whose process
-            # crashes repeatedly fails at last.
+            # Record no progress while the file is read a second time, so that a job whose process
+            # crashes repeatedly fails.
             renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         new_bytes = max(0, stored.size - task.chunk_bytes)
@@ -248,8 +257,7 @@ def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
         lease.check_cancelled()
         _commit_chunk(resources, lease, task.id, fetch_chunk(resources, task, number))
     with resources.unit_of_work() as uow:
-        # Lock the job before the import, in the same order as other transactions, to prevent
-        # deadlocks.
+        # All transactions lock the job before the import, so that they can't deadlock.
         renew_lease(uow, lease)
         endings.end_import(uow, lease, uow.session.get_one(MemberImport, task.id))
 

@@ -1,4 +1,4 @@
-"""The options of an import, and how they are read from text."""
+"""Defines the options of an import, and parses the options from text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class ImportOptions:
         mapping: maps columns of the file, by name or index, to their roles.
         kind: whether the rows are members or suppressed addresses.
         create_fields: whether a field is created for each column without a known meaning.
-        date_order: whether the day or the month comes first, for columns that don't reveal it.
+        date_order: whether the day or the month comes first in columns whose dates are ambiguous.
         status_values: maps consent values in the file to the status that the owner assigned.
         encoding: the encoding of the file, one of ``encodings.ENCODINGS``. ``None`` means that the
             encoding is detected.
@@ -46,7 +46,7 @@ class ImportOptions:
 
     @property
     def stored_values(self) -> dict[str, Any]:
-        """The options as values of the columns of ``MemberImport``."""
+        """Return the options as values for the columns of ``MemberImport``."""
         mapping = dict(self.mapping) if self.mapping else None
         status_values = dict(self.status_values) if self.status_values else None
         return {**vars(self), "mapping": mapping, "status_values": status_values}
@@ -57,7 +57,7 @@ class ImportOptions:
 
 
 def read_encoding(name: str | None) -> str | None:
-    """Return the value for ``ImportOptions.encoding``, or raise ``import.encoding``."""
+    """Convert the name of an encoding for ``ImportOptions``, or raise ``import.encoding``."""
     if name is None:
         return None
     encoding = encodings.read_encoding(name)

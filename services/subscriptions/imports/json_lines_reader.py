@@ -1,7 +1,7 @@
 """Reads the records of a JSON Lines file, which has one object per line.
 
-Objects may have different keys. The values of a nested object become columns such as
-``person.name``.
+The objects in a JSON Lines file may have different keys. The values of a nested object become
+columns such as ``person.name``.
 """
 
 import io
@@ -18,14 +18,13 @@ from services.subscriptions.imports.dialect import Dialect, find_email_column
 from services.subscriptions.imports.line_blocks import Block, reject_long_line, split_lines
 from services.subscriptions.imports.rows import ABSENT, RejectedRecord
 
-# The maximum number of keys that become columns.
+# The maximum number of JSON keys that become columns.
 MAX_JSON_KEYS = 300
 MAX_JSON_KEY_CHARACTERS = 200
-# The maximum depth of nested objects. Objects that are nested more deeply aren't split into
-# columns.
+# The maximum depth at which nested JSON objects are split into columns.
 MAX_JSON_DEPTH = 5
-# The maximum size of a JSON file that isn't JSON Lines. A parsed document takes several times as
-# much memory as the file.
+# The maximum size of a JSON document that isn't JSON Lines. A parsed JSON document takes several
+# times as much memory as its file.
 MAX_DOCUMENT_BYTES = 16 * 1024**2
 
 _OBJECT = re.compile(r'\{[ \t]*["}]')
@@ -36,10 +35,10 @@ Values = dict[str, str]
 
 
 def convert_document(stored: io.BufferedReader, size: int) -> Source:
-    """Return the records of a JSON document as JSON Lines, or any other file unchanged.
+    """Convert the records of a JSON document to JSON Lines, or return any other file unchanged.
 
-    A provider's API often returns suppressed addresses as one JSON document. ``size``: the size of
-    the file in bytes.
+    A provider's API often returns suppressed addresses as one JSON document. ``size`` is the size
+    of the file in bytes.
     """
     head = stored.read(READ_BYTES)
     stored.seek(0)
@@ -51,7 +50,7 @@ def convert_document(stored: io.BufferedReader, size: int) -> Source:
         document = None
     records = document if isinstance(document, list) else None
     if isinstance(document, dict):
-        # The records are in the first field that contains a list of objects.
+        # The records of a JSON document are in the first field that contains a list of objects.
         lists = (value for value in document.values() if isinstance(value, list))
         records = next((each for each in lists if all(isinstance(i, dict) for i in each)), None)
     if records is None:
@@ -61,7 +60,7 @@ def convert_document(stored: io.BufferedReader, size: int) -> Source:
 
 
 def detect_json_lines(sample: str) -> Dialect | None:
-    """Return the keys of the first objects in a JSON Lines file, or ``None`` for other files.
+    """Return the dialect of a JSON Lines file, or ``None`` if the file isn't JSON Lines.
 
     Raises ``import.json_array``, ``import.no_readable_row``.
     """
@@ -80,7 +79,7 @@ def detect_json_lines(sample: str) -> Dialect | None:
 
 
 def read_objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
-    """Yield the line and the values of each object, and a rejected record for any other line."""
+    """Yield the line and the values of each object, and a rejected record for each invalid line."""
     line = 0
     for block in blocks:
         if not isinstance(block, str):
@@ -118,7 +117,7 @@ def arrange_cells(values: Values, header: Sequence[str]) -> list[str]:
 
 
 def _flatten(document: dict[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
-    """Yield each value with its path in the object, such as ``person.name``."""
+    """Yield each value of an object with its path in the object, such as ``person.name``."""
     for name, value in document.items():
         if isinstance(value, dict) and value and depth < MAX_JSON_DEPTH:
             yield from _flatten(value, f"{path}{name}.", depth + 1)

@@ -1,8 +1,8 @@
-"""The SQL statements that judge a chunk's rows against people, subscriptions and opt-outs.
+"""Builds the SQL statements that compare a chunk's rows with people, subscriptions and opt-outs.
 
-``OFFSET 0`` makes Postgres look up one row at a time. The statistics of Postgres don't include the
-rows of a list or an import that is just growing. Without ``OFFSET 0``, Postgres would choose a plan
-that reads the whole list for each row, or all people at once.
+``OFFSET 0`` in a subquery makes Postgres look up one row at a time. The statistics of Postgres
+don't include the rows of a list or an import that is just growing. Without ``OFFSET 0``, Postgres
+would choose a plan that reads the whole list for each row, or all people at once.
 """
 
 from services.subscriptions.imports.staging import (
@@ -13,14 +13,14 @@ from services.subscriptions.imports.staging import (
 )
 from services.subscriptions.members.opt_out_checks import build_opt_out_query
 
-# The subquery hides the list's id from the planner. If the planner saw the id, it would trust
-# outdated statistics, expect a new list to be empty, and read all members for each row.
+# A subquery that hides the list's id from the query planner. If the query planner saw the list's
+# id, outdated statistics would make it expect an empty list and read all members for each row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
-# Selects the row to apply for each member who has changed their address. Several rows may belong to
-# one member, because former addresses identify the member too. The strictest row of the member is
-# applied, and the member's other rows are duplicates, even in other chunks. Chunks with the
-# strictest rows are applied before other chunks. Rows are sorted by person, so that the
-# transactions of two chunks can't deadlock.
+# Selects the row to apply for each member who has changed their e-mail address. Several rows may
+# belong to one member, because a member's former addresses also identify the member. Only the
+# strictest row of a member is applied, and all other rows of the member are duplicates, even in
+# other chunks. The strictest rows are in chunks with opt-outs, which are applied first. Rows are
+# sorted by person, so that the transactions of two chunks can't deadlock.
 _APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
@@ -33,12 +33,12 @@ _APPLIED_ROWS = """first AS (
 ), named AS (
     SELECT first.number FROM first JOIN recorded USING (user_id)
 )"""
-# Excludes active members without changes. Chunks with extras include unchanged members, because the
-# file may state their consent.
+# Excludes rows that don't change their active member. Chunks with extras include
+# unchanged members, because the file may state the members' consent.
 _CHANGED_ROWS = (
     "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"
 )
-# The opt-outs of the people in the rows, found by person and by the digests of their addresses.
+# Selects the opt-outs of the people in the rows by user id and by the digests of their addresses.
 _ROW_OPT_OUTS = f"""
     SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "user_id = k.user_id")}) AS o
@@ -48,16 +48,17 @@ _ROW_OPT_OUTS = f"""
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "address_hmac = d.digest")}) AS o
 """  # noqa: S608
 _ROW_VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
-# An active member who only gets fields and tags keeps their name and tier.
+# An active member whose row only adds fields and tags keeps their name and tier.
 _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person who has the row's address. A member whose record in the list has the address
-# comes first, because the owner may know the member only by a former address. The person who has
-# the address now (``u``) comes second, and a person who formerly had the address comes third.
-# ``OFFSET 0`` also makes Postgres choose an index without regard to the value of the id. The
-# subqueries have no LIMIT, because a LIMIT would make Postgres scan a table instead of an index.
+# Finds the person who has the row's address. A member whose record in the list has the address has
+# priority, because the owner may know the member only by a former address. The second choice is the
+# person who has the address now (``u``), and the third choice is a person who formerly had the
+# address. ``OFFSET 0`` makes Postgres choose an index without regard to the value of the list's id.
+# The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table and
+# not an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions
@@ -81,7 +82,7 @@ FROM (
 def _build_judge_statement(*, has_extras: bool) -> str:
     """Build the statement that fills the table JUDGED and returns the row numbers of each verdict.
 
-    A member keeps their tier or name if the file has no tier or name.
+    A row without a name or tier doesn't change the name or tier of an existing member.
     """
     return f"""
 WITH known AS (
@@ -127,8 +128,8 @@ SELECT verdict, array_agg(number) FROM inserted GROUP BY verdict
 def _build_change_condition(row: str, *, has_extras: bool) -> str:
     """Build the SQL condition that a row changes the active member ``m``.
 
-    Missing values of a member are always added. Existing values change only with the option
-    ``update``.
+    Values that a member lacks are always added. Existing values of a member change only with the
+    option ``update``.
     """
     extras = """OR e.number IS NOT NULL AND (
                 CASE WHEN :update THEN m.fields || e.fields ELSE e.fields || m.fields END
@@ -152,7 +153,7 @@ def build_new_expiry(row: str) -> str:
         WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""
 
 
-# Decides again whether active members change, after tags have been removed from some rows.
+# Determines again whether rows change active members, after tags have been removed from some rows.
 JUDGE_AGAIN = f"""
 UPDATE {JUDGED} AS j SET is_updated = {_build_change_condition("j", has_extras=True)}
 FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN LATERAL (
@@ -161,7 +162,7 @@ FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN L
 ) AS m
 WHERE j.number = k.number AND j.verdict = 'already' AND j.number = ANY(:numbers)
 """  # noqa: S608
-# Maps whether a chunk has extras to the statement that judges the chunk.
+# Maps whether a chunk has extras to the SQL statement that fills the table JUDGED.
 JUDGE_STATEMENTS = {
     has_extras: _build_judge_statement(has_extras=has_extras) for has_extras in (False, True)
 }

@@ -1,4 +1,4 @@
-"""A row of an import that was judged without the database, as it is stored in a chunk."""
+"""Defines the validated rows of an import, and their encoding in chunks."""
 
 from collections.abc import Sequence
 from operator import itemgetter
@@ -26,15 +26,15 @@ _STORED_FIELDS = itemgetter(slice(0, 9))
 class JudgedRow(NamedTuple):
     """A judged row. A row with a ``code`` isn't applied, and ``reason`` says why.
 
-    A chunk stores the fields in this order, except ``extras``.
+    A chunk stores the fields of a row in the order of ``JudgedRow``, except ``extras``.
 
     Attributes:
-        line: the physical line where the row begins, from 1. In a request, the line is the position
-            of the member.
-        email: the normalised address. ``email`` is empty if the address is invalid, or if another
-            row with the same address is applied instead.
-        paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end. ``None`` means
-            that the row doesn't state an end.
+        line: the number of the physical line where the row begins, counted from 1. In a request,
+            ``line`` is the position of the member.
+        email: the normalised e-mail address. ``email`` is empty if the address is invalid, or if
+            another row with the same address is applied.
+        paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end of the paid tier.
+            ``None`` means that the row doesn't state an end of the paid tier.
         opt_out: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), if
             any.
         cells: the original cells of the row.
@@ -58,7 +58,10 @@ class JudgedRow(NamedTuple):
 
     @property
     def strictness(self) -> int:
-        """The rank of the row's status in ``STRICTNESS``. The row must not have a ``code``."""
+        """Return the rank of the row's status in ``STRICTNESS``.
+
+        The row must not have a ``code``.
+        """
         return STRICTNESS[SuppressionStatus(self.opt_out or SuppressionStatus.WANTED)]
 
 
@@ -67,7 +70,10 @@ def reject_row(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: s
 
 
 def encode_rows(rows: Sequence[JudgedRow]) -> bytes:
-    """Encode rows for a chunk. Extras are encoded separately, because few rows have extras."""
+    """Encode validated rows for the storage in a chunk.
+
+    The extras of rows are encoded separately, because few rows have extras.
+    """
     extras = {str(place): tuple(row.extras) for place, row in enumerate(rows) if row.extras}
     return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED_FIELDS)
 

@@ -1,7 +1,7 @@
-"""Judges the rows of an import without the database.
+"""Validates the rows of an import without the database.
 
-Each row gets its normalised address or the reason why the row isn't applied. The database decides
-later whether the person can be added (``judge_statements``).
+Each row gets its normalised address, or the reason why the row isn't applied. ``judge_statements``
+decides with the database whether the person in a valid row can be added.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,8 +21,9 @@ from services.subscriptions.imports.judged_rows import (
 from services.subscriptions.imports.rows import STRICTNESS, MemberRow, RejectedRecord
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 
-# Rows are judged in batches, because addresses are validated and looked up faster together. A row
-# may have a quarter of a million characters, so the number of characters in a batch is limited too.
+# Rows are validated in batches, because validating and looking up many addresses together is
+# faster. A row may have a quarter of a million characters, so the number of characters in a batch
+# is limited too.
 MAX_BATCH_ROWS = 2_000
 MAX_BATCH_CHARACTERS = 1_000_000
 
@@ -30,7 +31,7 @@ MAX_BATCH_CHARACTERS = 1_000_000
 def judge_rows(
     rows: Iterable[MemberRow | RejectedRecord], seen: SeenAddresses, max_rows: int = MAX_BATCH_ROWS
 ) -> Iterator[tuple[list[JudgedRow], int]]:
-    """Yield batches of at most ``max_rows`` judged rows, with the number of their characters."""
+    """Yield batches of at most ``max_rows`` rows, with the number of characters in each batch."""
     unread_rows = iter(rows)
     while True:
         batch = []
@@ -39,8 +40,8 @@ def judge_rows(
             batch.append(row)
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:
-                # Count the sentences about omitted values too, because the sentences are much
-                # longer than the cells.
+                # Count the characters of sentences about omitted values, because the sentences are
+                # much longer than the cells.
                 characters += sum(map(len, map(str, row.extras.left_out)))
             if characters >= MAX_BATCH_CHARACTERS:
                 break
@@ -55,7 +56,7 @@ def _judge_batch(
     members = [row for row in batch if isinstance(row, MemberRow)]
     normalised = email_addresses.normalise_addresses([row.email for row in members])
     strictest = _find_strictest(members, normalised)
-    # The addresses for which an earlier row of the file is applied.
+    # The addresses for which a preceding row of the file is applied.
     used = set()
     for address, earlier in seen.add(strictest).items():
         if earlier >= strictest[address]:

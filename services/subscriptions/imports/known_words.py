@@ -13,7 +13,7 @@ MAX_WORD_CHARACTERS = 60
 MAX_TEXT_CHARACTERS = 200
 
 _NOT_A_WORD = re.compile(r"[\W_]+")
-# Splits "HasOptedOutOfEmail", "do-not-contact" and "HTML2mail" into words.
+# Matches the words in texts such as "HasOptedOutOfEmail", "do-not-contact" and "HTML2mail".
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]+|\d+")
 # Maps accented letters to letters without accents, because ``_WORD`` recognises only A to Z as
 # capitals.
@@ -39,7 +39,7 @@ def normalise_word(text: str) -> str:
     "E-mail Address " and "email_address" both become "emailaddress". A text that is longer than
     ``MAX_WORD_CHARACTERS`` becomes "".
     """
-    # Only short words are cached, so that the cache doesn't use too much memory.
+    # Cache only short words, so that the cache doesn't use too much memory.
     return _normalise_short_word(text) if len(text) <= MAX_WORD_CHARACTERS else ""
 
 

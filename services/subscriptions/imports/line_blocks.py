@@ -10,8 +10,8 @@ from typing import Final
 from services.subscriptions.imports.rows import RejectedRecord
 
 # A line of this length takes a few megabytes of memory, because the line is copied, and a character
-# can take four bytes. A longer line is skipped while it is read, so that it is never in memory as a
-# whole. The line of a member is far shorter.
+# can take four bytes. A line that exceeds the limit is skipped while it is read, so that it is
+# never in memory as a whole. The line of a real member is far shorter than the limit.
 MAX_LINE_CHARACTERS = 256 * 1024
 
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -29,17 +29,19 @@ Block = str | SkippedLine
 
 
 def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterator[Block]:
-    """Yield the text of a file in blocks of whole lines. Only the last line may lack a line end.
+    """Yield the text of a file in blocks of whole lines.
 
-    ``SKIPPED`` takes the place of each line that is longer than ``limit`` characters.
+    Only the last line of the file may lack a line end. ``SKIPPED`` takes the place of each line
+    that is longer than ``limit`` characters.
     """
-    # The text of the incomplete last line, and its length. The text of a line that is already too
-    # long is discarded.
+    # The text of the incomplete last line, and the length of the text. The text of a line that is
+    # already too long is discarded.
     line_parts: list[str] = []
     characters = 0
     carriage_return = ""
     for new_text in texts:
-        # A CR at the end may be the first half of a CRLF, so it is read with the next text.
+        # Read a CR at the end of a text with the next text, because the CR may be the first half of
+        # a CRLF.
         text = carriage_return + new_text
         carriage_return = "\r" if text.endswith("\r") else ""
         text = text.removesuffix("\r")
@@ -64,7 +66,7 @@ def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterat
 
 
 def split_lines(block: str) -> Iterable[str]:
-    """Return the physical lines of a block, with their line ends: CR, LF or CRLF."""
+    """Return the physical lines of a block, each with its line end CR, LF or CRLF."""
     return io.StringIO(block, newline="")
 
 

@@ -14,8 +14,8 @@ MAX_MEMBER_NAME_CHARACTERS = 200
 # The order of the parts in a full name, except in Chinese, Japanese and Korean.
 NAME_PARTS = ("first_name", "middle_name", "last_name")
 
-# Chinese, Japanese and Korean characters: Han, kana and Hangul. Foreign names in katakana keep the
-# order of their own language.
+# Matches Chinese, Japanese and Korean characters, which are Han, kana and Hangul. Foreign names in
+# katakana keep the order of their own language.
 _EAST_ASIAN = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+\Z")
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]+\Z")
 
@@ -26,8 +26,8 @@ def assign_name_column(
     """Decide whether a column such as ``Name`` holds the first, the last or the full name.
 
     With the header ``Vorname;Name``, ``Name`` is the last name. With the header ``Name;Surname``,
-    ``Name`` is the first name. If ``Name`` also contains the other column's text in most rows of
-    the sample, ``Name`` is the full name.
+    ``Name`` is the first name. If the cells in ``Name`` contain the cells of the second name column
+    in most sampled records, ``Name`` is the full name.
     """
     index = layout.find_first_column("name")
     first_names = layout.find_columns("first_name")
@@ -50,7 +50,7 @@ def assign_name_column(
 
 
 class NameReader:
-    """A reader of the member's name in each record of a file with one layout."""
+    """A reader of the member's name in each record of a file."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._name = layout.find_first_column("name")
@@ -123,7 +123,7 @@ def _join_parts(first: str, middle: str, last: str) -> str:
 
 
 def _contains(name: str, part: str) -> bool:
-    """Return whether the name contains all words of the part."""
+    """Return whether a name contains all words of a part of a name."""
     if _EAST_ASIAN.match(part):
         # Chinese, Japanese and Korean names are often written without spaces between their parts.
         return part in name

@@ -1,4 +1,4 @@
-"""An uploaded file that is open for reading."""
+"""Opens the uploaded file of an import for reading."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -36,11 +36,13 @@ class OpenedFile:
 
     Attributes:
         rows: the rows of the file, which can be iterated once.
-        samples: cells of each column, and the first rows of a dry run.
+        samples: some cells of each column, and the first rows of the file if the import is a dry
+            run.
         forms: detects the notation of dates and numbers in each column.
         statuses: detects which columns state consent or a reason for not mailing a person.
         may_mix_opt_outs: whether the file may have both members and opt-outs.
-        interpreted_values: returns the interpretation of the consent values, for the owner.
+        interpreted_values: a function that returns how the consent values were interpreted, for the
+            owner.
     """
 
     reader: RowReader
@@ -61,7 +63,8 @@ def open_file(resources: Resources, task: MemberImport) -> OpenedFile:
     try:
         return open_kind(resources, task)
     except EncodingUnclear as unclear:
-        # Store the readings, because the owner chooses the encoding by comparing the readings.
+        # Store some rows decoded with each encoding, because the owner compares the rows to choose
+        # the encoding.
         with resources.unit_of_work() as uow:
             locked = uow.session.get_one(MemberImport, task.id)
             samples = ImportSamples((), (), readings=readings_by_encoding(unclear))
@@ -70,7 +73,7 @@ def open_file(resources: Resources, task: MemberImport) -> OpenedFile:
 
 
 def readings_by_encoding(unclear: EncodingUnclear) -> list[dict[str, Any]]:
-    """Return some rows decoded with each possible encoding, for the owner to choose from."""
+    """Return some rows decoded with each possible encoding, so that the owner can choose."""
     return [{"encoding": name, "rows": rows} for name, rows in unclear.readings.items()]
 
 

@@ -25,7 +25,7 @@ from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
 IMPORT_JOBS = (ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS)
-# The values of an import before its file is read.
+# The column values of an import whose file hasn't been read.
 _UNREAD: Mapping[str, Any] = {
     "status": "running",
     **dict.fromkeys(("error", "description", "columns", "column_forms", "consent_columns")),
@@ -41,7 +41,7 @@ _UNREAD: Mapping[str, Any] = {
 def get_import(
     uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False
 ) -> MemberImport:
-    """Return an import of the caller. Raises ``import.not_found``."""
+    """Return the caller's import with the id ``import_id``. Raises ``import.not_found``."""
     return IMPORT_UNDO.find_row(uow, caller, import_id, lock=lock)
 
 
@@ -74,15 +74,15 @@ def find_job(uow: UnitOfWork, task: MemberImport) -> Job | None:
 
 
 def find_undo_job(uow: UnitOfWork, task: MemberImport) -> Job | None:
-    """Return the job of the last undo, or ``None`` if there is none or it has been deleted."""
+    """Return the job of the import's latest undo, or ``None`` if no such job exists."""
     return uow.session.get(Job, task.undo_job_id) if task.undo_job_id else None
 
 
 def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportOptions) -> Job:
     """Read the file of a dry run again, to try other options or to import the file.
 
-    Raises ``import.not_found``, ``import.running``, ``import.file_gone``, and what ``check_upload``
-    raises.
+    Raises ``import.not_found``, ``import.running``, ``import.file_gone``, and the errors of
+    ``check_upload``.
     """
     task = get_import(uow, caller, import_id)
     check_upload(uow, caller, task.list_id, dry_run=options.dry_run)
@@ -90,8 +90,7 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
     task = get_import(uow, caller, import_id, lock=True)
     if task.status == "running":
         raise errors.IMPORT_RUNNING()
-    # A job that failed because of an internal error can be retried. Therefore a second job for the
-    # same import is refused.
+    # Refuse a second job for an import whose job can be retried after an internal error.
     can_be_retried = task.error is not None and task.error["code"].startswith("job.")
     has_file = task.dry_run and not can_be_retried and task.undo_job_id is None
     if not has_file or not removals.keep_object(uow, f"{task.object_prefix}/"):
@@ -108,7 +107,7 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
 def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
     """Restart an import whose job failed although the file is valid.
 
-    Raises ``import.not_found``, ``job.not_found``, and what ``retry_own_job`` raises.
+    Raises ``import.not_found``, ``job.not_found``, and the errors of ``retry_own_job``.
     """
     task = get_import(uow, caller, import_id)
     job = records.find_recent_job(uow, task.user_id, IMPORT_JOBS, task.id)
@@ -118,11 +117,12 @@ def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
 
 
 def undo_import(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
-    """Start or continue the undo of an import. Return the undo's job id, or ``None`` when complete.
+    """Start or continue the undo of an import.
 
-    An undo skips members who were changed later. After the later changes are undone, another call
-    can undo the import for the skipped members. Raises ``auth.login_again``, ``import.not_found``,
-    ``import.running`` and ``import.undo_over``.
+    Return the job id of the undo, or ``None`` if the undo is complete. An undo skips members who
+    were changed after the import. When the changes to the skipped members have been undone, a
+    second call can undo the import for these members. Raises ``auth.login_again``,
+    ``import.not_found``, ``import.running`` and ``import.undo_over``.
     """
     require_recent_login(uow, caller)
     return IMPORT_UNDO.start(uow, caller, import_id)

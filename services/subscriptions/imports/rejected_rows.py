@@ -1,4 +1,4 @@
-"""Formats the rows that weren't added as a CSV file that the owner can correct."""
+"""Formats the rows that weren't imported as a CSV file, which the owner can correct."""
 
 import codecs
 import csv
@@ -28,7 +28,7 @@ from services.subscriptions.imports.verdicts import (
 from storage.encryption import unseal
 from storage.resources import Resources
 
-# The columns that follow the columns of the imported file.
+# The columns that are added after the columns of the imported file.
 ADDED_COLUMNS = ("line", "code", "reason")
 REASONS = {
     ALREADY: ("member.already", "The person is an active member."),
@@ -51,8 +51,8 @@ def format_csv_lines(
 
     Args:
         left_out: maps row numbers to sentences about the omitted values of the rows.
-        width: the number of columns in the header. Cells beyond the header come after the added
-            columns.
+        width: the number of columns in the header. Cells beyond the header come after the columns
+            in ``ADDED_COLUMNS``.
     """
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
@@ -65,7 +65,8 @@ def format_csv_lines(
             reason = row.reason or ""
         else:
             code, reason = REASONS.get(verdict, (_LEFT_OUT, "Some of its values are left out:"))
-        # A spreadsheet could interpret a reason that quotes the file as a formula.
+        # Guard a reason that quotes a cell, because a spreadsheet could interpret the reason as a
+        # formula.
         if sentences or row.code is not None:
             reason = guard_foreign_cell(" ".join([reason, *sentences]))
         cells = guard_foreign_cells(row.cells)
@@ -75,7 +76,7 @@ def format_csv_lines(
 
 
 def get_encryption_name(prefix: str, number: int) -> str:
-    """Return the name under which the rejected rows of one chunk are encrypted."""
+    """Return the object key with which the rejected rows of one chunk are encrypted."""
     return f"{prefix}/not-added/{number}"
 
 
@@ -95,7 +96,7 @@ def get_header(task: MemberImport) -> list[str]:
 def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes]:
     """Return a CSV file of the rows that weren't imported, one chunk at a time.
 
-    Each chunk is read in a transaction of its own, because the client may read slowly. Raises
+    Each chunk is read in a separate transaction, because the client may read slowly. Raises
     ``import.errors_gone`` if the files of the import have been removed.
     """
     with resources.unit_of_work() as uow:

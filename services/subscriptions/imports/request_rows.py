@@ -1,4 +1,4 @@
-"""The rows of a request that adds members, in chunks."""
+"""Reads the rows of a request that adds members, and collects the rows in chunks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 from storage.resources import Resources
 
-# The value of ``MemberImport.description`` for a request.
+# The value of ``MemberImport.description`` for an import from a request.
 REQUEST_DESCRIPTION: Mapping[str, Any] = {"format": "request", "header": ["email", "name"]}
 
 
@@ -22,9 +22,9 @@ class RequestRows:
     """The rows of one request, whose chunks aren't stored, because the request itself is stored.
 
     Attributes:
-        total: the number of members.
-        received: the number of members that have been read.
-        count: the number of chunks that have been returned.
+        total: the number of members in the request.
+        received: the number of members that have been read from the request.
+        count: the number of chunks that ``next_chunk`` has returned.
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
@@ -39,7 +39,7 @@ class RequestRows:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether ``next_chunk`` has returned all members."""
+        """Return whether ``next_chunk`` has returned all members of the request."""
         return self.received == self.total
 
     def next_chunk(self) -> Chunk | None:

@@ -1,7 +1,7 @@
 """Reads the extras of a record, which are its fields, tags, join date and consent.
 
-A value that breaks a rule is left out, and the rest of the row is imported. The result of the
-import lists the values that were left out.
+A value that breaks a rule isn't imported, but the rest of its row is imported. The result of the
+import lists the values that weren't imported.
 """
 
 import csv
@@ -37,13 +37,13 @@ _IP_ADDRESSES = ("ip", "confirmed_ip")
 
 
 class RowExtrasReader:
-    """A reader of the extras in the records of a file with one layout."""
+    """A reader of the extras in each record of a file."""
 
     def __init__(self, layout: ColumnLayout, forms: ColumnForms) -> None:
         self._layout = layout
         self._forms = forms
         self._tag_columns = layout.find_columns("tags")
-        # A file that Pressroom exported may have both columns.
+        # A file that Pressroom exported may have the columns ``joined_at`` and ``created_at``.
         self._joined_at_columns = layout.find_columns("joined_at", "created_at")
         parts = ((part, layout.find_first_column(CONSENT_PREFIX + part)) for part in CONSENT_PARTS)
         self._consent_columns = {part: index for part, index in parts if index is not None}
@@ -128,9 +128,9 @@ class RowExtrasReader:
         return claim.get("confirmed_at") or claim.get("at")
 
     def _parse_claim(self, part: str, index: int, text: str) -> str | None:
-        """Return a part of the consent in the form in which it is stored.
+        """Return a part of the consent, such as a time, in the format in which the part is stored.
 
-        Raises ``ValueError`` with the rule that the text breaks.
+        Raises ``ValueError``, whose message states the rule that the text breaks.
         """
         if part in _TIMES:
             moment = self._forms.parse_date(index, text)
@@ -139,7 +139,7 @@ class RowExtrasReader:
             raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
         if part in _IP_ADDRESSES:
             try:
-                # Accept a network too, because Pressroom exports only the network of an old IP
+                # Accept IP networks, because Pressroom exports only the network of an old IP
                 # address.
                 ipaddress.ip_network(text, strict=False)
             except ValueError:
@@ -156,7 +156,7 @@ class RowExtrasReader:
 def split_tags(cell: str) -> Iterator[str]:
     """Yield the tag names in a cell, which are separated by commas or form a JSON array.
 
-    The names may be longer than a valid tag name.
+    The yielded names may exceed the maximum length of a tag name.
     """
     text = " ".join(unguard_cell(cell).split())
     names: list[Any] = []

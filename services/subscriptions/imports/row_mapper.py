@@ -25,15 +25,15 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# The last characters of cells that need further parsing, because the cell is empty, has an address
-# in angle brackets, or ends with the character that old programs append to a file.
+# An address cell that is empty, or that ends with an angle bracket or with the end-of-file
+# character of old programs, is parsed further.
 _ODD_ENDS = ("", ">", "\x1a")
 # The tiers of members, from the lowest to the highest.
 _TIERS = ("free", "silver", "gold")
 
 
 class RowMapper:
-    """A converter of a file's records into rows. ``email``: the column of addresses."""
+    """A converter of a file's records into rows. ``email`` is the index of the address column."""
 
     def __init__(
         self, layout: ColumnLayout, email: int, forms: ColumnForms, consent: ConsentReader
@@ -46,7 +46,7 @@ class RowMapper:
         self._tiers = _TierReader(layout)
         self._has_tiers = bool(self._tiers.indexes)
         extras = RowExtrasReader(layout, forms)
-        # Most files have no columns of extras.
+        # Skip the extras of a file without columns of extras, because most files have none.
         self._extras = extras if extras.indexes else None
         single_columns = [index for index in (email, self._expiry) if index is not None]
         columns = (
@@ -60,7 +60,8 @@ class RowMapper:
     ) -> MemberRow | RejectedRecord | None:
         """Return a row, a rejected record, or ``None`` for a blank record.
 
-        ``damaged``: whether the file up to this record contains bytes that could not be decoded.
+        ``damaged`` states whether the file up to the record contains bytes that could not be
+        decoded.
         """
         if damaged and any(map(is_damaged, cells)):
             has_damaged_email = any(map(is_damaged, cells[self._email : self._email + 1]))
@@ -85,7 +86,10 @@ class RowMapper:
     def _map_row(
         self, line: int, email: str, name: str, cells: list[str], padded: list[str]
     ) -> MemberRow | RejectedRecord:
-        """Return the member's row. ``padded``: ``cells`` plus an empty cell per missing column."""
+        """Return the row for a record with an address, or a rejected record.
+
+        ``padded`` contains ``cells`` and an empty cell for each missing column.
+        """
         status, problem = self._consent.read(padded)
         if problem is not None:
             return MemberRow(line, email, name, None, None, status, cells, problem=problem)
@@ -110,9 +114,9 @@ class RowMapper:
     def _read_expiry(
         self, cells: Sequence[str], tier: str | None, status: SuppressionStatus
     ) -> tuple[datetime | None, bool]:
-        """Return the end of the paid tier, and whether the row removes the stored end.
+        """Return the end date of the paid tier, and whether the row removes the stored end date.
 
-        Raises ``ValueError`` if the end can't be parsed and the row isn't an opt-out.
+        Raises ``ValueError`` if the end date can't be parsed and the row isn't an opt-out.
         """
         if self._expiry is None or tier == "free":
             return None, False
@@ -124,7 +128,7 @@ class RowMapper:
                 # An opt-out is imported even if the end date of its paid tier can't be parsed.
                 return None, False
             raise ValueError(f"{unguard_cell(cell).strip()[:60]!r} is no date.") from None
-        # If the file has a tier column and both the tier and the end are empty, the stored end
+        # If the tier and the end date are empty in a file with a tier column, the stored end date
         # stays.
         can_clear = tier is not None or not self._has_tiers
         return expiry, expiry is None and can_clear and not isinstance(cell, AbsentCell)
@@ -136,9 +140,10 @@ class _TierReader:
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout
         self.indexes = sorted({*layout.find_columns("tier", "paid", "active_subscription")})
-        # The first index is repeated so that itemgetter returns a tuple even for a single column.
+        # Repeat the first index, so that itemgetter returns a tuple even for a single column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
-        # Most records of a file repeat a few combinations of cells, so the result is cached.
+        # Most records of a file repeat a few combinations of cells, so the tier of each combination
+        # is cached.
         self._cached = lru_cache(1024)(self._find_tier)
 
     def read(self, cells: Sequence[str]) -> str | None:
@@ -149,7 +154,7 @@ class _TierReader:
         if self._pick is None:
             return None
         picked = self._pick(cells)
-        # Only short cells are cached, so that the cache doesn't use too much memory.
+        # Cache the tier only for short cells, so that the cache doesn't use too much memory.
         is_short = max(map(len, picked)) <= MAX_WORD_CHARACTERS
         return self._cached(picked) if is_short else self._find_tier(picked)
 
@@ -159,7 +164,8 @@ class _TierReader:
         tiers = {"silver" for index in layout.find_columns("paid") if not is_no(cells[index])}
         for index in layout.find_columns("tier"):
             tier = TIERS.get(normalise_word(cells[index]))
-            # In a file from Ghost, the column has the names that the owner chose for paid tiers.
+            # In a file from Ghost, the tier column has the names that the owner chose for paid
+            # tiers.
             if tier is None and layout.product == "ghost" and cells[index].strip():
                 tier = "silver"
             tiers.add(tier or "")

@@ -1,4 +1,4 @@
-"""The rows that a reader returns for an imported file."""
+"""Defines the rows that a reader returns for an imported file."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -30,8 +30,8 @@ OPT_OUTS = frozenset(
         SuppressionStatus.COMPLAINED,
     }
 )
-# The rank of each status. If several rows have the same address, only the row with the highest rank
-# is applied.
+# Maps each status to its strictness. If several rows have the same address, only the row with the
+# strictest status is applied.
 STRICTNESS = {
     SuppressionStatus.WANTED: 0,
     SuppressionStatus.MAY_PASS: 1,
@@ -47,7 +47,8 @@ STRICTNESS = {
 class AbsentCell(str):
     """The placeholder for a cell that is missing from a record.
 
-    Unlike an empty cell in the file, the placeholder doesn't clear the stored value.
+    Unlike an empty cell in the file, the placeholder for a missing cell doesn't clear the stored
+    value.
     """
 
     __slots__ = ()
@@ -57,7 +58,7 @@ ABSENT = AbsentCell()
 
 
 class OmittedValue(NamedTuple):
-    """A value that isn't imported, although the rest of the value's row is imported.
+    """A value that isn't imported, although the rest of its row is imported.
 
     ``rule`` is the rule that the value breaks. ``cell`` is ``None`` if the rule doesn't concern the
     text of one cell.
@@ -72,15 +73,17 @@ class OmittedValue(NamedTuple):
 
 
 class RowExtras(NamedTuple):
-    """The values of a row beyond name, tier and status. Most files have no such values.
+    """The extras of a row, which are all values except the name, tier and status.
+
+    Most files have no extras.
 
     Attributes:
         fields: maps the id of each field, as text, to the value of the field.
-        tags: distinct tag names.
+        tags: the distinct tag names in the row.
         joined_at: the time at which the person joined the list that the file comes from, in ISO
             8601.
         claim: maps each part of the person's consent, such as ``ip``, to the statement in the file.
-        left_out: the values that could not be imported.
+        left_out: the values of the row that could not be imported.
     """
 
     fields: Mapping[str, FieldValue]
@@ -101,15 +104,15 @@ class RowProblem(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """A row with an address. The address is trimmed, but not yet validated.
+    """A row with an address. The address in a member row is trimmed, but not validated.
 
     Attributes:
-        line: the physical line where the record begins, from 1.
-        tier: free, silver or gold, or ``None`` if the file names no tier.
+        line: the number of the physical line where the record begins, counted from 1.
+        tier: the tier free, silver or gold, or ``None`` if the file names no tier.
         cells: the original cells in the order of the header. A record may have fewer or more cells
             than the header.
-        problem: why the row isn't imported. If an address has several rows, only the strictest row
-            is used, even if this row has a problem.
+        problem: the reason why the row isn't imported, or ``None``. If several rows have the same
+            address, only the strictest row is used, even if the strictest row has a problem.
         clears_expiry: whether an empty cell for the end of the paid tier clears the stored end.
     """
 
@@ -130,7 +133,10 @@ class MemberRow(NamedTuple):
 
 
 class RejectedRecord(NamedTuple):
-    """A record that isn't imported, and the reason. ``cells`` are the cells that could be read."""
+    """A record that isn't imported, and the reason.
+
+    ``cells`` are the cells of the record that could be read.
+    """
 
     line: int
     code: str

@@ -1,4 +1,4 @@
-"""Samples of an imported file that the owner can see.
+"""Collects and stores samples of an imported file, which the owner can see.
 
 The samples are some cells of each column, the first rows of a dry run, and problems of rows.
 Samples are personal data, so they are encrypted with the key of the import's file. Samples are
@@ -38,8 +38,8 @@ from storage.resources import Resources
 MAX_ROWS_SHOWN = 5
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARACTERS = 60
-# The maximum number of columns with example cells. The owner sees only the headers of further
-# columns.
+# The maximum number of columns with example cells. The owner sees only the headers of columns
+# beyond this number.
 MAX_COLUMNS_WITH_EXAMPLES = 500
 MAX_LEFT_OUT_SHOWN = 20
 MAX_PROBLEMS = 50
@@ -57,11 +57,12 @@ class ImportSamples(NamedTuple):
 
     Attributes:
         examples: some cells of each column, in the order of the columns.
-        preview: the first rows as they would be imported.
-        problems: the problems of rows, by column and rule, after the whole file has been read.
-        consent: how consent values were interpreted. ``values`` and ``ignored_opt_outs`` have an
-            entry for each consent column, by its index. ``unknown`` lists the values that weren't
-            recognised.
+        preview: the first rows of a dry run, as they would be imported.
+        problems: the problems of rows by column and rule, which are set after the whole file was
+            read.
+        consent: how the consent values in the file were interpreted. In ``consent``, ``values`` and
+            ``ignored_opt_outs`` have an entry for each consent column, by the column's index. In
+            ``consent``, ``unknown`` lists the values that weren't recognised.
         readings: some rows decoded with each possible encoding, if no encoding is clearly the best.
     """
 
@@ -79,9 +80,9 @@ class ImportSamples(NamedTuple):
         rows: Sequence[AnyRow],
         keys: Mapping[str, str],
     ) -> Self:
-        """Return the samples of some records and rows.
+        """Return samples that are collected from some records and rows of a file.
 
-        ``keys``: maps the ids of fields, as text, to the keys of the fields.
+        ``keys`` maps the ids of fields, as text, to the keys of the fields.
         """
         columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
         examples = [_collect_examples(records, index) for index in columns]
@@ -107,8 +108,8 @@ class Problems:
         group = self._groups.get((column, rule))
         if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
-                # Collect further problems in one group. There may be as many rules as rows, because
-                # a rule may quote a cell.
+                # Collect the problems beyond the first ``MAX_PROBLEMS`` groups in one group. There
+                # may be as many problem groups as rows, because a rule may quote a cell.
                 column = None
                 rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
@@ -127,7 +128,7 @@ def mark_duplicates(
 ) -> list[Mapping[str, Any]]:
     """Mark the rows of a preview as duplicates, except the strictest row of each address.
 
-    ``strictest``: maps each address to the strictness of its strictest row in the file.
+    ``strictest`` maps each address to the strictness of its strictest row in the file.
     """
     marked: list[Mapping[str, Any]] = []
     counted: set[str] = set()
@@ -158,8 +159,8 @@ def add_problems(
 ) -> None:
     """Add values that couldn't be imported to the stored problems of the file.
 
-    ``left_out`` maps line numbers to these values. The caller must hold the lock that is used to
-    count chunks, so that two chunks don't overwrite each other's problems.
+    ``left_out`` maps line numbers to the values that couldn't be imported. The caller must hold the
+    lock for counting chunks, so that two chunks don't overwrite each other's problems.
     """
     samples = _load_samples(resources, task)
     problems = Problems(samples.problems)
@@ -197,7 +198,7 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
 def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
     """Return how a consent column's values were interpreted.
 
-    The result is empty for other columns.
+    The result is empty for a column that isn't a consent column.
     """
     values = {
         name: samples.consent.get(name, {}).get(str(index))

@@ -7,7 +7,7 @@ from itertools import chain
 from core.errors import imports as errors
 
 # The maximum number of addresses in memory, which take about ten megabytes. A request never has
-# more addresses.
+# more addresses than this number.
 MAX_ADDRESSES_IN_MEMORY = 100_000
 # The maximum size of the addresses on disk, which is enough for about twenty million addresses.
 MAX_SEEN_BYTES = 1024**3
@@ -15,21 +15,21 @@ MAX_ADDRESSES_PER_QUERY = 2_000
 
 
 class SeenAddresses:
-    """The addresses of one file, each with the strictness of its strictest row so far.
+    """The addresses of one file, each with the strictness of its strictest row that was read.
 
-    A limited number of addresses is kept in memory. All other addresses are stored in a temporary
-    SQLite database of limited size, in the folder ``SQLITE_TMPDIR`` or ``TMPDIR``. Closing the
-    database deletes it.
+    About the first ``MAX_ADDRESSES_IN_MEMORY`` addresses are kept in memory. Addresses that don't
+    fit into memory are stored in a temporary SQLite database in the folder ``SQLITE_TMPDIR`` or
+    ``TMPDIR``. SQLite deletes the temporary database when the database is closed.
 
     Attributes:
-        has_stricter_rows: whether the file has a row that is stricter than an earlier row with the
+        has_stricter_rows: whether any row of the file is stricter than a preceding row with the
             same address.
     """
 
     def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
         self.has_stricter_rows = False
         self._in_memory: dict[str, int] = {}
-        # SQLite creates a temporary database for an empty name.
+        # SQLite creates a temporary database for an empty file name.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -8000"):
             self._database.execute(f"PRAGMA {setting}")
@@ -43,7 +43,7 @@ class SeenAddresses:
     def add(self, rows: Mapping[str, int]) -> dict[str, int]:
         """Add the addresses of some rows, each with the strictness of its strictest row.
 
-        Return the previous strictness of addresses that earlier calls added. Raises
+        Return the previous strictness of each address that was already stored. Raises
         ``import.too_many_addresses`` when memory and disk space are used up.
         """
         earlier = {
@@ -63,7 +63,7 @@ class SeenAddresses:
         return earlier
 
     def find(self, addresses: Collection[str]) -> dict[str, int]:
-        """Return the strictness of each address, except addresses that weren't added."""
+        """Return the strictness of each given address that occurs in the rows read so far."""
         in_memory = self._in_memory.keys() & set(addresses)
         strictness = {address: self._in_memory[address] for address in in_memory}
         addresses_on_disk = [address for address in addresses if address not in strictness]
@@ -73,8 +73,8 @@ class SeenAddresses:
         self._database.close()
 
     def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
-        # Sort the addresses in the order of the index, so that neighbours are stored in the same
-        # page.
+        # Sort the addresses before the insert, so that SQLite stores neighbouring addresses in the
+        # same page.
         added = sorted(rows.items())
         places = ",".join(["(?,?)"] * len(added))
         insert = f"INSERT INTO seen VALUES {places} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - only placeholders

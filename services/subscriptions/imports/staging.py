@@ -1,4 +1,4 @@
-"""The temporary tables into which a chunk is copied before it is judged."""
+"""Fills the temporary tables into which a chunk is copied before Postgres compares its rows."""
 
 import hashlib
 import io
@@ -32,11 +32,11 @@ _JUDGED = """
 
 
 def name_table(name: str, columns: str) -> str:
-    """Return a table name that depends on the columns.
+    """Return a name for a temporary table that depends on the table's columns.
 
-    A connection pooler may give one database session to processes of two releases in turn. A
-    process of the new release may then see temporary tables of the old release, which may have
-    other columns.
+    A connection pooler may give one database session to processes of two releases in turn. A name
+    without the columns could refer to the temporary table of a different release, which may have
+    different columns.
     """
     return f"{name}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 
@@ -58,18 +58,18 @@ _TABLES = ";".join(
 
 
 def escape_value(value: str) -> str:
-    """Escape a value for COPY."""
+    """Escape a value for the text format of PostgreSQL's COPY."""
     return value.translate(_ESCAPES)
 
 
 def format_rows(rows: Sequence[JudgedRow]) -> str:
-    """Return rows in the format of PostgreSQL's COPY, without the rows that change nobody."""
+    """Return rows in the format of PostgreSQL's COPY, except rows that can't change any person."""
     new_ids = ids.neighbouring_ids(len(rows))
     lines = []
     for number, row in enumerate(rows):
         if row.code is not None and not row.is_withheld:
             continue
-        # A normalised address contains no character that must be escaped.
+        # A normalised address contains no character that must be escaped for COPY.
         is_plain = "\\" not in row.name and row.name.isprintable()
         name = row.name if is_plain else escape_value(row.name)
         lines.append(
@@ -91,10 +91,10 @@ def copy_rows(uow: UnitOfWork, lines: str) -> None:
 
 
 def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) -> None:
-    """Copy the digests under which opt-outs of the addresses may be stored.
+    """Copy the address digests under which opt-outs of the rows may be stored.
 
     Each address has one current digest, and an older digest per retired key. Without ``all_rows``,
-    only the digests of opt-outs are copied, because these opt-outs will be stored.
+    the function copies only the digests of rows that will be stored as opt-outs.
     """
     digests_of = opt_out_checks.create_address_digester(uow.settings.keyring)
     lines = (
@@ -106,7 +106,8 @@ def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) 
     digest_lines = "".join(lines)
     if digest_lines:
         copy_lines(uow, STAGED_DIGESTS, digest_lines)
-        # The statistics of both tables help Postgres to plan their join.
+        # Update the statistics of STAGED and STAGED_DIGESTS, so that Postgres can plan the join of
+        # the two tables.
         uow.session.execute(text(f"ANALYZE {STAGED}, {STAGED_DIGESTS}"))
 
 
@@ -117,8 +118,9 @@ def copy_lines(uow: UnitOfWork, table: str, lines: str) -> None:
         with statement_span(statement), connection.cursor() as cursor:
             cursor.copy_expert(statement, io.StringIO(lines))
     except psycopg2.DatabaseError as error:
-        # COPY bypasses SQLAlchemy, so the driver's exceptions aren't translated. If the connection
-        # breaks during COPY, the driver's error has no class of its own and no code.
+        # COPY bypasses SQLAlchemy, so SQLAlchemy doesn't translate the driver's exceptions. If the
+        # connection breaks during COPY, the driver raises a ``DatabaseError`` without an error
+        # code.
         if isinstance(error, psycopg2.OperationalError) or error.pgcode is None:
             raise TransientError(f"the database: {type(error).__name__}") from error
         raise

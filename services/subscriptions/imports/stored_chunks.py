@@ -1,4 +1,4 @@
-"""The chunks of a file in the object storage."""
+"""Stores the chunks of a file in the object storage."""
 
 from models import MemberImport
 from services.subscriptions import bulk_files
@@ -17,7 +17,7 @@ from storage.resources import Resources
 
 
 def get_chunk_key(prefix: str, number: int) -> str:
-    """Return the key of the object that holds this chunk of an import."""
+    """Return the key of the object in which a chunk of an import is stored."""
     return f"{prefix}/chunks/{number:06}"
 
 
@@ -27,7 +27,7 @@ class StoredChunks:
     Attributes:
         count: the number of stored chunks.
         opt_out_numbers: the numbers of the chunks with opt-outs, which are applied first.
-        size: the bytes of all chunks before their encryption.
+        size: the number of bytes in all chunks before encryption.
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
@@ -52,10 +52,10 @@ class StoredChunks:
         return bool(self._unmarked)
 
     def mark_next_chunk(self, seen: SeenAddresses) -> None:
-        """Mark weaker rows as duplicates in one chunk that hasn't been checked yet.
+        """Mark as duplicates the rows of one unchecked chunk for which the file has stricter rows.
 
-        A row is weaker if another row of the file has the same address and is stricter. The whole
-        file must have been read.
+        A stricter row has the same address and a status with a higher rank in ``STRICTNESS``. The
+        whole file must have been read before the call.
         """
         number = self._unmarked.pop()
         key = get_chunk_key(self._prefix, number)
@@ -80,7 +80,7 @@ class StoredChunks:
 
 
 def fetch_chunk(resources: Resources, task: MemberImport, number: int) -> PreparedChunk:
-    """Return a stored chunk, ready to be applied."""
+    """Fetch a stored chunk, and prepare the chunk for the database."""
     key = get_chunk_key(task.object_prefix, number)
     content = unseal(resources.objects.get(key), bulk_files.unwrap_key(resources, task), key)
     return prepare_chunk(number, decode_rows(content))

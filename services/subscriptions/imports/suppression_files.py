@@ -1,7 +1,8 @@
 """Finds the reason why each person in a file of suppressions, bounces or complaints gets no mail.
 
-Only the type, event, reason or code in a row determines the reason. The reason must be right,
-because an opt-out from such a file stays even if the import is undone.
+Only a type, event, reason or code in a row determines why the person gets no mail. The reason must
+be interpreted correctly, because an opt-out from a suppression file stays even if the import is
+undone.
 """
 
 import re
@@ -36,8 +37,8 @@ _DEFAULT_STATUSES = {
     ImportKind.COMPLAINTS: SuppressionStatus.COMPLAINED,
 }
 _WORDS = load_words("suppression_files.toml")
-# A column contains reasons if all words of its header are in ``_HEADER_WORDS``, and at least one of
-# them is in ``_SUBJECTS``.
+# A column contains reasons if its header has only words in ``_HEADER_WORDS``, and at least one word
+# in ``_SUBJECTS``.
 _SUBJECTS = normalise_words(_WORDS["headers"]["subjects"])
 _HEADER_WORDS = _SUBJECTS | normalise_words(_WORDS["headers"]["others"])
 # The headers of columns with the responses of mail servers.
@@ -51,18 +52,20 @@ _NUMBERED_REASONS = {
     }
     for header, statuses in _WORDS["numbers"].items()
 }
-# The status of each word in a column with reasons.
+# Maps each known word in a column with reasons to a status.
 _MEANINGS = {
     normalise_word(word): SuppressionStatus(status)
     for status, words in _WORDS["words"].items()
     for word in words
 }
-# The statuses in the order of the TOML file. If several reasons apply, the first status is used.
+# The statuses in the order of the file ``suppression_files.toml``. If a row has several reasons,
+# the status that comes first in ``suppression_files.toml`` is used.
 _RANKED_STATUSES = [SuppressionStatus(status) for status in _WORDS["words"]]
 _MAY_PASS = SuppressionStatus.MAY_PASS
-# Words that are recognised only without a following word.
+# The words that are recognised as a reason only if no word follows.
 _EXACT_WORDS = normalise_words(_WORDS["exact"]["words"])
-# SMTP status codes such as 550 and 5.1.1. "smtp;" may precede the code, and text may follow it.
+# Matches SMTP status codes such as 550 and 5.1.1. "smtp;" may precede an SMTP status code, and text
+# may follow the code.
 _CODE = re.compile(
     r"(?:smtp ?[;:] ?)?[#<(\[\"']?([245])(?:\d\d|\.\d{1,3}\.\d{1,3})(?!\w|\.\d)",
     re.ASCII | re.IGNORECASE,
@@ -127,14 +130,17 @@ class SuppressionReader:
                 yield row._replace(suppression=status, problem=ROW_PROBLEMS.get(status))
 
     def find_decisions(self) -> dict[str, bool]:
-        """Return whether the file has a column with reasons. The file must have been read."""
+        """Return whether the file has a column with reasons.
+
+        The whole file must have been read before the call.
+        """
         return {_HAS_REASONS: bool(self._reason_columns) or self._had_reasons}
 
     def has_misread_rows(self) -> bool:
         """Return whether the file must be read again.
 
-        The file must be read again if earlier rows were given the default reason for this kind of
-        file, and a later row added a column with reasons.
+        The file must be read again if rows got the default reason before a record added a column
+        with reasons.
         """
         return self._used_default and bool(self._reason_columns)
 
@@ -146,7 +152,7 @@ class SuppressionReader:
         ]
 
     def _find_columns(self) -> None:
-        """Find the columns with reasons, even if later rows of JSON Lines have added columns."""
+        """Find the columns with reasons in the current header."""
         header = self._header
         roles = self._roles
         self._width = len(header)
@@ -204,7 +210,7 @@ class SuppressionReader:
 
 
 def _is_reason_header(name: str) -> bool:
-    """Return whether this header is the name of a column of types, events, reasons or codes."""
+    """Return whether a header names a column of types, events, reasons or codes."""
     words = split_words(name)
     return normalise_word(name) in _NUMBERED_REASONS or (
         all(word in _HEADER_WORDS for word in words) and any(word in _SUBJECTS for word in words)
@@ -223,7 +229,7 @@ def _find_code_status(cell: str) -> SuppressionStatus | None:
 
 
 def _find_word_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for the words of a cell, or the status for the items of a list."""
+    """Return the status for the words in a cell, which may contain a list of items."""
     statuses = [_find_item_status(split_words(item)) for item in split_items(cell)]
     return next((each for each in _RANKED_STATUSES if each in statuses), None)
 

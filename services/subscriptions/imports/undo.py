@@ -1,8 +1,9 @@
 """Undoes an import by restoring the records that the import changed.
 
-A record isn't restored if it was changed after the import. A record is unchanged if its
-``updated_at`` is the time of the import. Opt-outs from the import stay in force. The file's claims
-of consent are deleted, even if the member stays.
+If a record was changed after the import, the undo restores only values that still come from the
+import. A record counts as unchanged if its ``updated_at`` is the time of the import. Opt-outs from
+the import stay in force after the undo. The file's claims of consent are deleted, even if the
+member stays.
 """
 
 from sqlalchemy import text
@@ -15,8 +16,8 @@ from services.subscriptions.undo import RestoredBatch, Undo
 from storage.unit_of_work import UnitOfWork
 
 MEMBERS_PER_BATCH = 10_000
-# Builds the fields of a member after the undo. A field that still has the import's value gets its
-# earlier value, or is removed if it had none.
+# Builds the SQL expression for the fields of a member after the undo. A field with the import's
+# value gets the value from before the import, or is removed if it had no value.
 _EARLIER_FIELDS = """CASE WHEN b.fields_after IS NULL THEN {now} ELSE (
             SELECT coalesce(jsonb_object_agg(f.key, f.value), '{{}}') FROM (
                 SELECT n.key, CASE WHEN n.value = b.fields_after -> n.key
@@ -133,14 +134,14 @@ def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
         restored, last = uow.session.execute(text(statement), values).one()
         if last is not None:
             return RestoredBatch(restored, {position_column: last})
-    # Delete the file's claims about the remaining members last.
+    # Delete the file's claims of consent after all records have been restored or removed.
     return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=MEMBERS_PER_BATCH) else None
 
 
 def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
     kept_members = task.added - task.undone
     if status == JobStatus.SUCCEEDED:
-        # These members weren't restored, because a later change affects them.
+        # The kept members weren't restored, because they were changed after the import.
         task.kept = kept_members
     announce_event(
         uow,
@@ -166,8 +167,8 @@ IMPORT_UNDO = Undo(
     count_changed=lambda task: task.added,
     restore_batch=_restore_batch,
     end=_end_undo,
-    # If later changes prevent the undo for some members, the import can be undone again after the
-    # later changes are undone.
+    # If changes after the import prevent the undo for some members, the import can be undone again
+    # after these changes are undone.
     is_complete=lambda task: task.undone_at is not None and not task.kept,
     has_total=False,
     # An undo needs a recent login because it removes members.

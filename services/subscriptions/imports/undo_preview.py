@@ -39,7 +39,7 @@ FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")
 
 
 class Holder(NamedTuple):
-    """A later bulk action or import that changed members of an import."""
+    """A bulk action or import that changed members after another import had added the members."""
 
     kind: str
     id: int
@@ -49,16 +49,16 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True)
 class UndoForecast:
-    """The result that an undo of an import would have now.
+    """The forecast of the result of an undo.
 
     Attributes:
         undone: the number of members that the undo would restore.
         kept: the number of members that would stay, because they were changed after the import.
-        left: the number of people who have left the list.
-        held_by: the later changes that prevent the undo for kept members. After the later changes
-            are undone, the kept members can be restored too.
-        is_exact: whether all members were counted. The real numbers are larger than an inexact
-            count.
+        left: the number of imported people who aren't active members anymore.
+        held_by: the bulk actions and imports that prevent the undo for kept members. After the
+            actions in ``held_by`` are undone, the kept members can be restored.
+        is_exact: whether all members of the import were counted. If ``is_exact`` is false, the real
+            numbers are larger than the counted numbers.
     """
 
     undone: int

@@ -1,4 +1,4 @@
-"""The verdicts of an import on the rows of its file."""
+"""Defines the verdicts of an import on the rows of its file."""
 
 ADDED = "added"
 ALREADY = "already"

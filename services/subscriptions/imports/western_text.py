@@ -34,8 +34,8 @@ _MISPLACED_SYMBOLS = re.compile(
             rf"[§©£€™®°…²³](?=[{_LETTER}])|¶",
             rf"[{_LETTER}][¡¿€£§©]|(?<![mM])[²³]",
             rf"[{_LETTER}][™®°ºª](?=[{_LETTER}])",
-            # The dot of Catalan l·l and the ordinal signs of nº and M.ª are valid, but in other
-            # places these symbols are invalid.
+            # The dot in Catalan l·l and the ordinal signs in nº and M.ª are valid, but the same
+            # symbols are invalid in other places.
             rf"(?<![lL])·|·(?![lL])|(?<=[{_LETTER}]{{2}})[ºª]|(?<![\w.])[ºª]",
             # A dash can join two names, but doesn't occur inside a name.
             rf"[{_LETTER}][–—](?![{_CAPITAL}])",
@@ -45,9 +45,9 @@ _MISPLACED_SYMBOLS = re.compile(
     )
 )
 
-# Matches accented letters next to letters with which Western languages don't combine them. The
-# pattern also finds Czech, Polish, Turkish and Baltic names, whose letters have the same bytes as
-# Western letters.
+# Matches combinations of accented letters and neighbouring letters that no Western language has.
+# The pattern also finds Czech, Polish, Turkish and Baltic names, whose letters have the same bytes
+# as Western letters.
 _MISPLACED_LETTERS = re.compile(
     "|".join(
         (
@@ -64,7 +64,7 @@ _MISPLACED_LETTERS = re.compile(
             r"ê(?=[kz])|êb(?![lê])|êg(?![ue])|êc(?!h)|êp(?![ei])|iê(?![nmu])",
             r"^(?=.*ê).*(?:[kw]|[crs]z)",
             r"^[^ß]*ß.*ß|^ß|ç(?=[bcdfghjkmnpqrstvwxz])|^ç(?!a$)",
-            # These Icelandic letters have the same bytes as Turkish letters.
+            # The Icelandic letters ð, þ and ý have the same bytes as Turkish letters.
             r"^ð|^(?!.*(?:[áéíóúæ]|rð|guð|frið|heið|auð|eyð)).*[ðþý]",
             r"ø(?=[aouáíóúýìèù])|(?<=.)ø(?=i|e(?!n$).)|aø$",
             # No language has an acute and a grave accent in the same word.
@@ -89,7 +89,7 @@ _MIN_ELIDED_CHARACTERS = 4
 # Prefixes before a capital letter in a name, as in McÉvoy.
 _PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
 # Letters that may be lower case in a name in capitals. Caps Lock on a French keyboard doesn't
-# affect these letters, and the letter ß rarely has a capital.
+# affect é, è, ç, à and ù, and the letter ß rarely has a capital.
 _SMALL_AMONG_CAPITALS = frozenset("éèçàùß")
 _MIN_ALL_CAPITALS = 2
 
@@ -113,7 +113,7 @@ def _has_paired_marks(text: str) -> bool:
 def _fits_apostrophe(before: str, after: str, text: str) -> bool:
     """Return whether an apostrophe is plausible between two words.
 
-    If the apostrophe isn't plausible, the byte may be the letter í in Mac Roman.
+    An implausible apostrophe may be the letter í in Mac Roman.
     """
     if not before:
         return True

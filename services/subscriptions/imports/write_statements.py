@@ -1,18 +1,19 @@
-"""The SQL statements that write the changes of a chunk's rows.
+"""Builds the SQL statements that write the changes of a chunk's rows.
 
-``OFFSET 0`` makes Postgres look up one row at a time, for the reason in ``judge_statements``.
+``OFFSET 0`` in a subquery makes Postgres look up one row at a time, as in ``judge_statements``.
 """
 
 from services.subscriptions.imports.judge_statements import build_new_expiry
 from services.subscriptions.imports.staging import JUDGED, STAGED_DIGESTS, STAGED_EXTRAS
 
-# Counts the existing people, the new people and the changing records of a chunk.
+# Counts the existing people, the new people and the changed records of a chunk.
 COUNT_WRITES = f"""
 SELECT count(*) FILTER (WHERE NOT is_new_person), count(*) FILTER (WHERE is_new_person),
     count(*) FILTER (WHERE subscription_id IS NOT NULL AND verdict <> 'left')
 FROM {JUDGED} WHERE verdict IN ('added', 'left') OR is_updated
 """  # noqa: S608
-# Locks people so that they can't be erased until the commit. Counts the people who still exist.
+# Locks the existing people of a chunk so that they can't be erased until the commit. Counts the
+# people of the chunk who haven't been erased.
 LOCK_KNOWN_PEOPLE = f"""
 SELECT count(*) FROM (
     SELECT user_id FROM {JUDGED}
@@ -62,7 +63,7 @@ SELECT list_id, user_id, 'unsubscribed', 'import', :user_id, 'import', was, 'uns
     email_enabled, email_enabled
 FROM gone
 """  # noqa: S608
-# Selects only fields whose values change, so that an undo doesn't touch the other fields.
+# Selects only fields whose values change, so that an undo doesn't touch unchanged fields.
 _CHANGED_EXTRAS = f"""
 LEFT JOIN {STAGED_EXTRAS} AS e ON e.number = j.number
 CROSS JOIN LATERAL (
