@@ -119,7 +119,7 @@ async def _respond_to_error(request: Request, error: DomainError) -> Response:
         try:
             await state_of(request).in_unit_of_work(record_plan_error, user_id, error.code)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
-            # The caller gets the error response even if the event can't be recorded.
+            # The caller gets the error response even if no event about the error can be recorded.
             log.warning("event.not_recorded", reason=type(failure).__name__)
     return problem_response(error)
 
@@ -154,8 +154,8 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
     ):
         async with run_in_background(*loops):
             end_start()
-            # Check the database, Redis, the broker and the object storage at startup, so that the
-            # log shows faults early. Startup doesn't wait for the result.
+            # Check the database, Redis, the broker and the object storage in the background at
+            # startup, so that the log shows faults early.
             first_check = asyncio.ensure_future(state.readiness.check_dependencies())
             yield
             drain.force_exit_after_timeout()
@@ -202,8 +202,8 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
     # The API process only validates photo requests, which workers send to the photo providers.
     stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
-    # If the same Redis is cache and broker, a Redis script enqueues messages, so no sender is
-    # needed.
+    # If the broker is the same Redis as the cache, no sender is needed, because a Redis script
+    # enqueues the messages.
     is_shared = settings.broker == settings.cache
     send = None if is_shared else _build_sender(resources)
     calls = RequestCalls(redis, resources.waiter, send)
@@ -231,7 +231,7 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
 
 
 def _build_sender(resources: Resources) -> Send:
-    """Return a function that makes a worker process a request, by a message to the broker."""
+    """Return a function that sends a request to a worker through the broker."""
 
     async def send(kind: RequestKind, request_id: str) -> bool:
         message = {"request_id": request_id}
@@ -246,8 +246,8 @@ async def _write_key_uses(state: State) -> None:
         try:
             await BACKGROUND.run(state.used_keys.write_uses, state.resources.database)
         except (psycopg2.Error, DomainError) as error:
-            # Ignore the failure, because the next request with the same API key updates the key's
-            # time of last use.
+            # Ignore a failure to store the last use of API keys, because the next request with an
+            # API key repeats the attempt.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 
 

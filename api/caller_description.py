@@ -12,7 +12,7 @@ from core import clock
 from core.settings import Settings
 from core.signed_urls import SEEN_CALLERS
 
-# The ASGI scope of a request stores the address of the TCP peer under this key.
+# The key in the ASGI scope for the address of the TCP peer.
 PEER = "pressroom.peer"
 
 
@@ -27,7 +27,7 @@ def describe_caller(request: Request, settings: Settings) -> str | None:
     address = peer[0] if peer else None
     try:
         peer_address = ip_address(address or "")
-    except ValueError:  # The peer address may be the path of a Unix socket.
+    except ValueError:  # The peer's address may be the path of a Unix socket, not an IP address.
         is_trusted = False
     else:
         is_trusted = any(peer_address in network for network in settings.trusted_proxies or ())

@@ -16,12 +16,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from api.limits.body_budgets import name_address_holder
 
 # The maximum time in which the request line and the headers of a request must arrive. For the first
-# request, the time starts when the connection is opened. For every following request on the
-# connection, the time starts with the request's first byte.
+# request on a connection, the time limit starts when the connection is opened. For every following
+# request on a connection, the time limit starts with the request's first byte.
 MAX_HEAD_SECONDS = 15.0
 MAX_HEAD_BYTES = 64 * 1024
-# The server closes a connection that is idle for this time. The time is longer than the idle
-# timeouts of clients and load balancers, so that no request arrives while the server closes the
+# The server closes a connection that is idle for this time. The idle timeout of the server is
+# longer than the idle timeouts of clients, so that no request arrives while the server closes a
 # connection.
 KEEP_ALIVE_SECONDS = 75
 # A connection is aborted if the client reads nothing of the response for this time. A client that
@@ -52,9 +52,9 @@ def raise_file_descriptor_limit() -> None:
 class JoinedWrites:
     """A transport that sends the headers of a response together with the start of the body.
 
-    Uvicorn writes the headers and the body separately. If the process were killed after writing the
-    headers, the client would get headers without a body. A proxy can't retry a request on another
-    host after the client has received headers.
+    Uvicorn writes the headers and the body of a response separately. If the process were killed
+    after writing the headers, the client would get headers without a body. A proxy can't retry a
+    request on another host after the client has received headers.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -69,8 +69,8 @@ class JoinedWrites:
             self._transport.write(joined)
         else:
             self._unsent = data
-            # Don't wait long for the body, because the first event of an event stream, for example,
-            # may come much later than the headers.
+            # Send headers without a body soon, because the first event of an event stream, for
+            # example, may come much later than the headers.
             self._loop.call_soon(self._send_unsent)
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class JoinedWrites:
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """A connection that closes if request headers arrive too slowly, or if no response is read.
+    """A connection that closes if request headers arrive too slowly or a response isn't read.
 
     ``api.middleware.body_limits`` limits the time between the request headers and the response.
     Uvicorn limits the time for which a connection is idle after a response.

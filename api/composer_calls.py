@@ -80,14 +80,15 @@ class ComposerCaller:
             )
         finally:
             if entry_id is not None:
-                # Reverse the charge, unless a worker has called the language model for the charge.
+                # Reverse the charge, unless a worker has called the language model for the charged
+                # request.
                 try:
                     await MONEY.run(
                         own_charges.reverse_charge, self.state.resources.database, entry_id
                     )
                 except (DomainError, psycopg2.Error) as error:
                     # The caller gets the metadata even if reversing the charge fails. Maintenance
-                    # reverses unused charges soon.
+                    # soon reverses a charge if no language model was called.
                     log.warning("composer.charge_not_reversed", reason=type(error).__name__)
         return MetadataResult.from_payload(result)
 

@@ -60,7 +60,7 @@ class DeploymentMetrics:
     async def refresh(self) -> None:
         """Update all metrics of the deployment.
 
-        While Redis or the database is unavailable, its metrics are removed.
+        While Redis or the database is unavailable, the metrics that are read from it are removed.
         """
         dependencies, redis_values, _ = await asyncio.gather(
             self._readiness.check_dependencies(), self._redis.read(), self._refresh_rows()

@@ -21,7 +21,7 @@ class Drain:
     """The period after SIGTERM in which the server still serves requests.
 
     A proxy sends requests to an API process until ``/readyz`` of the process returns 503. If the
-    server closed at SIGTERM, requests that the proxy sends before it reads ``/readyz`` would be
+    server exited at SIGTERM, requests that a proxy sends before it requests ``/readyz`` would be
     lost. During the drain period, ``/readyz`` returns 503, and each response closes its connection.
 
     Args:

@@ -107,7 +107,7 @@ for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY
 def clear_database_gauges() -> None:
     """Remove the values of all metrics that are read from the database.
 
-    While the database is unavailable, the values may be out of date.
+    While the database is unavailable, the values of metrics may be out of date.
     """
     for gauge in _LABELLED_DATABASE_GAUGES:
         gauge.clear()

@@ -217,8 +217,8 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
         if isinstance(node, dict):
             nodes.append(node)
             for key, member in node.items():
-                # A property with a name such as ``value`` or ``default`` has a schema, which must
-                # not be skipped.
+                # Don't skip the schema of a property whose name is, for example, ``value`` or
+                # ``default``.
                 is_schema = isinstance(member, dict) and "type" in member
                 if key not in _VALUE_KEYS or is_schema:
                     remaining.append(member)
@@ -371,8 +371,8 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
         # Sort the parameters, because generated clients take path parameters first, in the order of
         # the path.
         places = [path.find(f"{{{parameter.get('name')}}}") for parameter in parameters]
-        # A parameter that isn't in the path has the place -1. The modulo moves such a parameter to
-        # the end.
+        # A parameter that isn't in the path has the place -1, which the modulo changes to the last
+        # place.
         order = sorted(range(len(parameters)), key=lambda n: places[n] % (len(path) + 1))
         operation["parameters"] = [
             *(parameters[n] for n in order),

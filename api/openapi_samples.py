@@ -148,7 +148,7 @@ def _has_sample(content: dict[str, Any]) -> bool:
 
 
 def resolve_schema(schema: JsonSchema, schemas: dict[str, JsonSchema]) -> JsonSchema:
-    """Return the schema, or the schema to which its ``$ref`` refers."""
+    """Return the schema to which the ``$ref`` in ``schema`` refers, or ``schema`` itself."""
     return schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 

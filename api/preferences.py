@@ -35,7 +35,7 @@ class Preference:
     def seconds_at_most(self, limit: float) -> float:
         """Return the number of seconds to wait for work that can't continue after its request.
 
-        ``limit``: the maximum number of seconds.
+        ``limit``: the maximum number of seconds to wait.
         """
         return limit if self.wait is None else min(self.wait, limit)
 

@@ -43,7 +43,7 @@ READY = frozenset({Condition.OK, Condition.DEGRADED})
 
 
 class Readiness:
-    """Checks the dependencies of the API process at most once per second, for all callers."""
+    """Checks the dependencies of the API process, at most once per second for all callers."""
 
     def __init__(self, resources: Resources) -> None:
         newest_revision = revisions.get_newest_revision()

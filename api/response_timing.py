@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 # Each padded response takes a multiple of this time. The time must exceed the duration of the
-# slowest request, because a longer response would reveal what happened. The time must be so short
-# that nobody notices the delay.
+# slowest request, because a longer response would reveal whether an e-mail address is known. The
+# time must be so short that nobody notices the delay.
 STEP_SECONDS = 0.2
 
 

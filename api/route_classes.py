@@ -28,7 +28,10 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def find_accesses(dependant: Dependant) -> list[Access]:
-    """Return the access rules that a route declares. A valid route declares exactly one rule."""
+    """Return the access rules that a route declares.
+
+    A valid route declares exactly one access rule.
+    """
     calls: list[object] = [dependency.call for dependency in dependant.dependencies]
     return [call for call in calls if isinstance(call, Access)]
 
@@ -96,7 +99,7 @@ class JsonRoute(ThreadedRoute):
         return handle_json
 
     async def _begin_strict_handling(self, request: Request) -> None:
-        """Refuse unknown query parameters, and mark the request.
+        """Refuse unknown query parameters, and mark the request for ``check_body_names``.
 
         ``check_body_names`` later refuses unknown names in the body of a marked request.
         """

@@ -21,7 +21,7 @@ _MISSING_OR_INVALID = [
 class AccessDocs:
     """The description of a route's access rule in the OpenAPI document.
 
-    All fields are empty for a public route.
+    All fields of ``AccessDocs`` are empty for a public route.
 
     Attributes:
         credential: a sentence that says which credential the route needs.

@@ -65,9 +65,9 @@ def identify_principal(
 ) -> Principal:
     """Return the person that the request's trace id or credentials identify.
 
-    Credentials are ignored if the request has a trace id. Credentials must have the scope
-    ``scope``. Raises ``trace.invalid`` for an invalid trace id. Raises an authentication error for
-    missing or invalid credentials.
+    Credentials are ignored if the request has a trace id. The request's credentials must have the
+    scope ``scope``. Raises ``trace.invalid`` for an invalid trace id. Raises an authentication
+    error for missing or invalid credentials.
     """
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):

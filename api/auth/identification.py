@@ -49,7 +49,7 @@ def identify_caller(
 ) -> Caller | None:
     """Return the caller of a request, or ``None`` for a request without credentials.
 
-    If a request has an API key or token and also a session cookie, all must belong to the same
+    If a request has a session cookie and also an API key or token, both must belong to the same
     person. Raises an authentication error for invalid credentials.
 
     Args:

@@ -77,10 +77,10 @@ async def begin_session(
 ) -> Response:
     """Log in the person that ``identify`` returns, and redirect to ``path``.
 
-    Every way to log in calls ``begin_session``, for example also a login by a mailed link. A new
-    login ends the browser's previous session, even if the session belongs to another user. A person
-    who has set up a second factor gets status 403 and a page that asks for the second factor, but
-    no session.
+    All logins call ``begin_session``, including a repeated login and a login by a mailed link. A
+    new login ends the browser's previous session, even if the session belongs to another user. A
+    person who has set up a second factor gets status 403 and a page that asks for the second
+    factor, but no session.
 
     Args:
         identify: a function that returns the person to log in, or raises an error.

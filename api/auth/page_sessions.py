@@ -35,7 +35,7 @@ class PageSession:
 
     Attributes:
         cookie: the value of the session cookie.
-        lacks_factor: whether the person must set up a second factor before opening other pages.
+        lacks_factor: whether the person still has to set up a required second factor.
         is_operator: whether the person is an operator of the deployment.
     """
 

@@ -1,6 +1,6 @@
 """Access rules, which declare the credentials that a route requires.
 
-Each route declares exactly one ``Access``. A route checks credentials before it reads the request
+Each route declares exactly one access rule. A route checks credentials before it reads the request
 body, so that callers without credentials can't fill the memory for request bodies.
 """
 
@@ -30,10 +30,11 @@ from core.scopes import Scope
 from services.access.caller import Caller, require_scope
 from services.subscriptions.members import traces
 
-# The largest request body that may be read before credentials or a trace id were checked.
+# The size of the largest request body that may be read before credentials or a trace id are
+# checked.
 MAX_UNCHECKED_BODY_BYTES = 16 * 1024
 
-# The ASGI scope of a request stores the authorised caller under this key.
+# The key in the ASGI scope for the authorised caller of a request.
 _CALLER_KEY = "pressroom.caller"
 
 
@@ -87,7 +88,7 @@ class PublicAccess(Access):
 class LinkAccess(PublicAccess):
     """The access rule for links in mails, which ignores credentials.
 
-    Requests count against the rate limit of the person that the trace id identifies.
+    A request counts against the rate limit of the person that the link's trace id identifies.
     """
 
     def _count(self, request: Request) -> None:
@@ -124,7 +125,10 @@ class TraceAccess(Access):
             await AUTHENTICATION.run(_check_trace_or_caller, request)
 
     async def count_refusal(self, request: Request) -> None:
-        """Count a request that the route refuses before the handler could count it."""
+        """Count a request against a rate limit, although its handler doesn't run.
+
+        The route calls ``count_refusal`` before it refuses a request with unknown query parameters.
+        """
         await AUTHENTICATION.run(_count_trace_or_caller, request)
 
 
@@ -151,9 +155,9 @@ def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
     """Return a FastAPI dependency that requires a caller whose credentials have the scope.
 
     Args:
-        recent: whether to accept an API key without a new check if the last check was recent. The
-            handler must then check the API key in its own SQL statement, because the API key may
-            have been revoked in the meantime.
+        recent: whether to accept an API key without a new check if the last check was recent. If
+            ``recent`` is true, the handler must check the API key in its own SQL statement, because
+            the API key may have been revoked since the last check.
     """
 
     def check(request: Request) -> Caller:

@@ -1,4 +1,4 @@
-"""Reads the second factor from a form, which is a code or a passkey's signature."""
+"""Reads the second factor, which is a code or a passkey's signature, from a form."""
 
 from fastapi import Request
 
@@ -28,8 +28,8 @@ async def count_code(
 ) -> Attempt | None:
     """Count a login attempt with a code before the code is checked.
 
-    Raises ``login.paused`` after too many failed attempts. Attempts with a passkey aren't counted,
-    because a passkey can't be guessed.
+    Raises ``login.paused`` after too many failed login attempts. Login attempts with a passkey
+    aren't counted, because a passkey can't be guessed.
     """
     if factor is None or factor.passkey or not factor.code:
         return None

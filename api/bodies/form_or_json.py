@@ -38,8 +38,7 @@ class FormOrJsonBody:
     def read_boolean(self, name: str) -> bool:
         """Return the boolean in the required field ``name``.
 
-        A form contains the boolean as text. Raises ``body.invalid`` for a missing or invalid
-        boolean.
+        A form contains booleans as text. Raises ``body.invalid`` for a missing or invalid boolean.
         """
         value = self.fields.get(name)
         if self.is_form and isinstance(value, str):
@@ -77,9 +76,9 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
     """Return the fields of the request body in their order, and whether the body is a form.
 
-    A field name may occur several times. Some mail systems post the field
-    ``List-Unsubscribe=One-Click`` as plain text. A body with this field counts as a form unless its
-    media type is JSON.
+    A field name may occur several times in the body. Some mail systems post the field
+    ``List-Unsubscribe=One-Click`` as plain text. A body with the field
+    ``List-Unsubscribe=One-Click`` counts as a form unless its media type is JSON.
     """
     content_type = request.headers.get("content-type", "")
     kind = parse_media_type(content_type)

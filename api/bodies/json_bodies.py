@@ -94,9 +94,9 @@ def _parse(body: bytes) -> Any:
 def _parse_exactly(body: bytes) -> Any:
     """Parse JSON, and convert each number with a fraction to a ``Decimal``.
 
-    The count of numbers is limited, because a ``Decimal`` needs thirty times the memory of its
-    digits. Raises ``body.invalid`` for too many numbers. Raises ``ValueError`` or
-    ``RecursionError`` for invalid JSON.
+    The count of numbers in the body is limited, because a ``Decimal`` needs thirty times the memory
+    of its digits. Raises ``body.invalid`` if the body contains too many numbers. Raises
+    ``ValueError`` or ``RecursionError`` for invalid JSON.
     """
     counter = count(1)
 

@@ -11,8 +11,8 @@ from api.bodies.multipart import MultipartReader, PartEnd, PartEvent, read_bound
 from api.bodies.part_headers import PartHead
 from core.errors import media, requests
 
-# The maximum number of parts in a multipart form. The number is limited, because each part needs
-# far more memory than its content. A form on Pressroom's pages has a single part.
+# The maximum number of parts in a multipart form. The number of parts is limited, because each part
+# needs far more memory than its content. A form on Pressroom's pages has a single part.
 MAX_MULTIPART_PARTS = 100
 
 _DECODERS: dict[bytes, type[Base64Decoder] | type[QuotedPrintableDecoder]] = {

@@ -1,8 +1,8 @@
 """Parses the field name and the file name in the headers of a multipart body's parts.
 
 RFC 7578 requires raw UTF-8 in a file name, but not all HTTP libraries comply. Some HTTP libraries
-send `filename*` (RFC 8187), numbered sections of `filename*` (RFC 2231), encoded words (RFC 2047),
-backslash escapes or Latin-1.
+send a file name as `filename*` (RFC 8187), as numbered sections of `filename*` (RFC 2231) or as
+encoded words (RFC 2047). Some HTTP libraries send a file name with backslash escapes or in Latin-1.
 """
 
 import re
@@ -19,7 +19,7 @@ _ESCAPED_CHARACTER = re.compile(r'\\(["\\])')
 _NUMBERED_SECTION = re.compile(r"filename\*([0-9]{1,3})(\*?)")
 _ENCODED_WORD = r"=\?[^?\s]+\?[bq]\?[^?]*\?="
 _ENCODED_WORDS = re.compile(rf"{_ENCODED_WORD}(?:[ \t]+{_ENCODED_WORD})*", re.IGNORECASE)
-# Only charsets with these names are looked up. Python caches every charset name that is looked up,
+# The names of the charsets that are looked up. Python caches every charset name that is looked up,
 # so callers could fill the memory with unknown names.
 _CHARSETS = frozenset({*aliases, *aliases.values()})
 

@@ -1,7 +1,7 @@
-"""Refuses unknown names in a request with the header ``Prefer: handling=strict``.
+"""Refuses unknown query parameters and body fields in a request with strict handling.
 
-Names are the query parameters and the body fields of a request. A request without the header may
-contain unknown names, because a client may be written for a later release of Pressroom.
+A request asks for strict handling with the header ``Prefer: handling=strict``. By default, a
+request may contain unknown names, because a client may be written for a later release of Pressroom.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,11 +22,11 @@ from core.errors import DomainError, FieldProblem, requests
 
 # The largest number of unknown names that an error lists.
 MAX_LISTED_NAMES = 20
-# The maximum depth to which a body is searched for unknown names. Routes refuse filters that are
-# nested more deeply than the maximum.
+# The maximum depth to which a request body is searched for unknown names. Routes refuse filters
+# that are nested more deeply than this depth.
 MAX_PLACE_PARTS = 20
 
-# The ASGI scope of a request stores the ``KnownNames`` of its route under this key.
+# The key in the ASGI scope for the ``KnownNames`` of the request's route.
 _NAMES_KEY = "pressroom.known_names"
 
 Schema = dict[str, Any]
@@ -114,7 +114,7 @@ def check_body_names(request: Request, parsed: object) -> None:
 def find_unknown_names(
     schema: Schema, value: object, place: Place, schemas: dict[str, Schema]
 ) -> Iterator[Place]:
-    """Yield the path to each property of a JSON value that is missing in the JSON Schema.
+    """Yield the path to each property of a JSON value that the JSON Schema doesn't define.
 
     Pydantic's ``extra="forbid"`` isn't used, because Pydantic creates an error for each unknown
     name. With ``extra="forbid"``, a body of 2 MB with 180,000 unknown names took up to 294 MB and
@@ -139,8 +139,8 @@ def find_unknown_names(
             for alternative in schema["anyOf"]
         ]
         # If a schema has alternatives, report the unknown names for the alternative with the fewest
-        # unknown names. Among alternatives with equally few unknown names, choose the alternative
-        # whose unknown names are nested most deeply.
+        # unknown names. If several alternatives have equally few unknown names, choose the one with
+        # the most deeply nested unknown names.
         yield from min(
             alternatives, key=lambda places: (len(places), -max(map(len, places), default=0))
         )

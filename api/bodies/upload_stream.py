@@ -1,6 +1,7 @@
 """Stores uploads of large files in the object storage while they arrive.
 
-Only one part of the uploaded file is in memory at a time. No thread waits for a slow sender.
+Only one part of the uploaded file is in memory at a time. No thread waits for the slow sender of an
+upload.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -23,7 +24,7 @@ from storage.parts import PART_BYTES, PartWriter
 # The maximum total size of the form fields that are kept in memory.
 MAX_FIELDS_BYTES = 16 * 1024
 
-# A function that checks the form fields in front of the file before the file is read.
+# A function that checks the form fields in front of an uploaded file, before the file is read.
 Check = Callable[[Mapping[str, str]], Awaitable[None]]
 
 
@@ -129,7 +130,7 @@ async def _read_file_part(
 
 
 class _UploadForm:
-    """A multipart form with one file, which keeps only its small fields in memory."""
+    """A multipart form that keeps its small fields in memory, but not its single file."""
 
     def __init__(self, check_part: Callable[[str], None] | None) -> None:
         self.files = 0

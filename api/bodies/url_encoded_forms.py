@@ -36,8 +36,8 @@ def parse_pairs(body: bytes) -> list[tuple[str, str]]:
 
 
 def parse_boolean(value: object) -> bool | None:
-    """Return the boolean for a word such as ``true`` or ``0``, or ``None`` for an unknown word.
+    """Return the boolean for a word in ``BOOLEAN_WORDS``, or ``None`` for an unknown word.
 
-    Upper and lower case are equivalent.
+    The comparison of the words is case-insensitive.
     """
     return BOOLEAN_WORDS.get(str(value).lower())

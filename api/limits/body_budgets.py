@@ -1,4 +1,4 @@
-"""Limits the memory for request bodies, in total and per holder.
+"""Limits the memory for request bodies, in total, per IP address and per user.
 
 The holders of a body's memory are the sender's IP address and the user. Small bodies have a
 separate memory pool, so that a charge or a login doesn't compete with uploads for memory.
@@ -17,7 +17,7 @@ MEGABYTE = 1024 * 1024
 MAX_SMALL_BODY_BYTES = 64 * 1024
 MAX_HELD_SMALL_BODY_BYTES = 64 * MEGABYTE
 # The size of the memory pool for large bodies, which is enough for fifty of the largest images. A
-# body uses memory of the pool until the body is stored.
+# large body uses memory of the pool until the body is stored.
 MAX_HELD_LARGE_BODY_BYTES = 256 * MEGABYTE
 # An IP address or user may use one eighth of each memory pool.
 HOLDER_FRACTION = 8
@@ -25,7 +25,7 @@ HOLDER_FRACTION = 8
 # a task, and up to half a megabyte of memory for data that the server has read ahead.
 MAX_UNFINISHED_BODIES = 128
 
-# The names of IP addresses are cached, because a few IP addresses send most request bodies.
+# The keys of IP addresses are cached, because a few IP addresses send most request bodies.
 name_address_holder = lru_cache(maxsize=4096)(build_address_rate_key)
 
 
@@ -39,7 +39,7 @@ class BytePool:
         self._bytes_by_holder: Counter[str] = Counter()
 
     def take(self, holders: Iterable[str], count: int) -> ErrorType | None:
-        """Reserve bytes of the pool for the holders, or return an error if too few are free."""
+        """Reserve bytes for the holders, or return an error if the pool has too few free bytes."""
         if any(
             self._bytes_by_holder[holder] + count > self._max_bytes_per_holder for holder in holders
         ):
@@ -91,7 +91,7 @@ class HeldBody:
         return None
 
     def take(self, count: int) -> ErrorType | None:
-        """Reserve memory for the body's next chunk, or return an error if too little is free."""
+        """Reserve memory for the next chunk, or return an error if too little memory is free."""
         size = self._bytes + count
         if self._pool is self._budget.small and size > MAX_SMALL_BODY_BYTES:
             return self._move_to_large_pool(size)

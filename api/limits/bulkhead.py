@@ -2,7 +2,8 @@
 
 Each handler that blocks runs in a thread of one bulkhead. If all threads of a bulkhead are busy, a
 limited number of callers wait for a thread for a limited time. A caller gets the status 503 if too
-many callers wait. A test checks that no handler runs in FastAPI's own threads.
+many callers wait for a thread, or if no thread becomes free in time. A test checks that no handler
+runs in FastAPI's own threads.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from core.errors.catalogue import ErrorType
 from storage.unit_of_work import UnitOfWork
 
 # The default maximum time for which a caller waits for a thread. During a burst of small requests,
-# a thread becomes free much sooner.
+# a caller gets a thread in a fraction of this time.
 MAX_WAIT_SECONDS = 2.0
 MAX_WAITING_CALLERS = 1_000
 

@@ -22,8 +22,8 @@ RECORDS = Bulkhead("records", 8)
 # The bulkhead for Redis operations of requests that wait for a worker. Requests for workers arrive
 # in bursts, and wait much longer for a worker than for a thread.
 REQUESTS = Bulkhead("requests", 6, wait_seconds=5.0, max_waiting=5_000)
-# The bulkhead for DNS lookups of host names from callers. The bulkhead has many threads, because a
-# hostile caller's DNS server may occupy a thread by answering slowly.
+# The bulkhead for DNS lookups of host names from callers. The bulkhead for DNS lookups has many
+# threads, because a hostile caller's DNS server may occupy a thread by answering slowly.
 HOST_LOOKUPS = Bulkhead("names", 32, wait_seconds=0.5)
 # The bulkhead for database queries of open event streams.
 STREAMS = Bulkhead("streams", 2)
@@ -35,8 +35,8 @@ READINESS = Bulkhead("readiness", 4)
 METRICS = Bulkhead("metrics", 2)
 
 # The number of threads that may have a database transaction at the same time. Each transaction
-# needs a connection of the connection pool. The additional thread is the thread of ``METRICS`` that
-# reads the database.
+# needs a connection of the connection pool. The sum includes one thread of ``METRICS``, which reads
+# the database.
 TRANSACTION_THREADS = 1 + sum(
     bulkhead.threads for bulkhead in (MONEY, LISTS, LEAVING, STORAGE, RECORDS, STREAMS)
 )

@@ -1,4 +1,4 @@
-"""Limits the threads per list or per caller, so that none of them can occupy all threads."""
+"""Limits the threads that one list or one caller can occupy, so that all others get threads too."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
@@ -20,8 +20,8 @@ UPLOADS_BY_CALLER = KeyedBulkhead(
     STORAGE, STORAGE.threads // 2, requests.SERVICE_BUSY, wait_seconds=10.0
 )
 # Each caller has only one thread for DNS lookups, because a caller's own DNS server may keep a
-# thread waiting. The wait for the thread must be shorter than ``MAX_HOST_LOOKUP_SECONDS``, which
-# includes the DNS lookup.
+# thread waiting. The wait for a thread must be shorter than ``MAX_HOST_LOOKUP_SECONDS``, which
+# limits the wait and the DNS lookup together.
 HOST_LOOKUPS_BY_CALLER = KeyedBulkhead(HOST_LOOKUPS, 1, requests.SERVICE_BUSY, wait_seconds=1.0)
 # Limit the threads per caller, because a search for members may read half a million rows and take
 # seconds.

@@ -3,8 +3,8 @@
 All credentials of a user share one rate limit, because a user can create API keys for free.
 
 While Redis is unavailable, rate limits apply only to routes where a caller could guess passwords or
-create orders without credentials. Each process then counts its own requests against half of the
-rate limit.
+create orders without credentials. Without Redis, each process counts its own requests against half
+of the rate limit.
 """
 
 from collections.abc import MutableMapping
@@ -43,9 +43,9 @@ class RateLimiter:
         return bool(self._limits[rate])
 
     def count(self, scope: MutableMapping[str, Any], rate: RateLimitName, key: str) -> None:
-        """Count a request for the key, or raise ``rate.limited`` if the rate limit is exceeded.
+        """Count a request for ``key``, or raise ``rate.limited`` if the rate limit is exceeded.
 
-        The method also adds the ``RateLimit`` headers to the response.
+        ``count`` also adds the ``RateLimit`` headers to the response.
         """
         statuses = []
         for item in self._limits[rate]:

@@ -23,9 +23,9 @@ MAX_BODY_SILENCE_SECONDS = 20.0
 # The maximum time in which a whole request body must arrive. A request body of 5 MB must arrive at
 # 60 KB/s.
 MAX_BODY_SECONDS = 90.0
-# The maximum time in which an uploaded file of members must arrive. The time is long, because a
-# file of members is stored while it arrives and needs no memory. A file of 2 GB must arrive at 150
-# KB/s.
+# The maximum time in which an uploaded file of members must arrive. The time for a file of members
+# is long, because the file is stored while it arrives and needs no memory. A file of 2 GB must
+# arrive at 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 # The maximum time for which bytes of a request body may stay in memory. A request body of 8 MB must
 # arrive at 14 KB/s.
@@ -39,7 +39,7 @@ _MEMORY_POLL_SECONDS = 0.1
 # sign-up contains only a name, an e-mail address and values of public fields.
 MAX_SIGN_UP_BYTES = 64 * 1024
 
-# The ASGI scope of a request stores the request body under this key.
+# The key in the ASGI scope for the body of a request.
 _BODY_KEY = "pressroom.body"
 
 
@@ -62,7 +62,8 @@ def _json_limit(path: str, megabytes: int) -> BodyLimit:
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
 
 
-# The limits for request bodies. The first limit whose pattern matches the request's path applies.
+# The limits for request bodies. The first limit whose pattern matches the path of a request applies
+# to the request.
 LIMITS = (
     BodyLimit(
         re.compile(r"(/lists/[^/]+/imports|/console/imports/new)$"),
@@ -96,7 +97,7 @@ def find_body_limit(path: str) -> BodyLimit:
 class BodyRefused(Exception):
     """The exception that ends the handler of a request whose body was refused.
 
-    The exception never leaves ``BodyLimitMiddleware``.
+    ``BodyRefused`` never leaves ``BodyLimitMiddleware``.
     """
 
 
@@ -188,7 +189,7 @@ class BoundedBody:
             raise error()
 
     def release(self) -> None:
-        """Release the memory that the body has reserved, because the body has left the memory."""
+        """Release the memory that the body has reserved, because the body was processed."""
         self._held_until = asyncio.get_running_loop().time() + MAX_HELD_SECONDS
         if self._held is not None:
             self._held.release()
@@ -200,7 +201,7 @@ class BoundedBody:
             self._held.release()
 
     async def _reserve_memory(self, held: HeldBody, chunk_bytes: int) -> None:
-        """Reserve memory for a chunk, or wait while the caller's other bodies use too much."""
+        """Reserve memory for a chunk, or wait until the caller's other bodies release memory."""
         deadline = asyncio.get_running_loop().time() + MAX_MEMORY_WAIT_SECONDS
         while error := held.take(chunk_bytes):
             if error is requests.SERVICE_BUSY or asyncio.get_running_loop().time() > deadline:

@@ -42,7 +42,7 @@ class ApiCorsMiddleware:
         pages: the routers whose routes are pages.
         reader_pages: the routers of pages for readers, which are shown in the reader's language.
         folders: maps the first segment of a path to a function that renders error pages. All routes
-            below such a path segment are pages.
+            below a path segment in ``folders`` are pages.
     """
 
     def __init__(

@@ -73,8 +73,7 @@ class InternalErrorMiddleware:
         try:
             await self._app(scope, receive, send_and_note_start)
         except (CallerDisconnected, ClientDisconnect):
-            # A caller who has disconnected gets no response. The log shows the status 499 for such
-            # a request.
+            # A caller who has disconnected gets no response, and the log shows the status 499.
             return
         except Exception:  # the error response contains no details
             log.exception("request.broke")
@@ -116,7 +115,7 @@ def build_request_layers(
         pages: the routers whose routes are pages.
         reader_pages: the routers of pages for readers, which are shown in the reader's language.
         folders: maps the first segment of a path to a function that renders error pages. All routes
-            below such a path segment are pages.
+            below a path segment in ``folders`` are pages.
     """
     pages_host = (
         [Middleware(PagesHostMiddleware, settings=settings, cookies=reader_cookies)]

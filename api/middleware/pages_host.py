@@ -51,9 +51,9 @@ class PagesHostMiddleware:
                 await self._app(self._without_credentials(scope), receive, send)
             else:
                 await problem_response(ROUTE_NOT_FOUND())(scope, receive, send)
-        # Redirect pages for readers and sign-up forms to the separate host. A one-click request is
-        # not redirected, because RFC 8058 forbids redirects. A mail that is older than the separate
-        # host contains a one-click URL on the main host.
+        # Redirect requests for pages for readers, and submitted sign-up forms, to the separate
+        # host. A one-click request is not redirected, because RFC 8058 forbids redirects. A mail
+        # that was sent before the separate host existed contains a one-click URL on the main host.
         elif (is_page and not (is_post and path == UNSUBSCRIBE_PATH)) or (
             is_submission and is_post and _header(scope, b"content-type").startswith(_FORM_TYPES)
         ):

@@ -11,16 +11,16 @@ from core.settings import Settings
 
 log = get_logger(__name__)
 
-# The ASGI scope of a HEAD request contains this key.
+# The key in the ASGI scope that marks a HEAD request.
 _HEAD_KEY = "pressroom.head"
 
 
 class ForwardingMiddleware:
-    """Takes the caller's IP address and URL scheme from the headers of a trusted proxy.
+    """Reads the caller's IP address and URL scheme from the headers of a trusted proxy.
 
     All callers behind an untrusted proxy seem to have the proxy's IP address, so the log warns
-    about an untrusted proxy. The warning is logged only once, because any caller can send the
-    header of a proxy.
+    about an untrusted proxy. The warning about an untrusted proxy is logged only once, because any
+    caller can send the header of a proxy.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:

@@ -29,7 +29,7 @@ _STRICT_POLICY: _Header = (
     b"default-src 'none'; frame-ancestors 'none'",
 )
 # Responses with a caller's own data must not be cached. Shared caches know that ``Authorization``
-# contains credentials, but don't know that the API key's header does.
+# contains credentials, but don't know that the header for API keys contains credentials.
 _NO_STORE: _Header = (b"cache-control", b"no-store")
 _HSTS_NAME = b"strict-transport-security"
 # The header ``Connection: close`` makes the caller send its next request to another process.

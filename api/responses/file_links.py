@@ -12,7 +12,7 @@ def build_import_errors_url(state: State, import_id: int, *, has_recent_login: b
     """Return the signed URL of a file with the rows that an import didn't add.
 
     A caller without a recent login gets a URL without a signature, which can't be opened. The
-    result is never ``None``, because released API clients expect a URL.
+    returned URL is never ``None``, because released API clients expect a URL.
     """
     path = f"/imports/{import_id}/errors.csv"
     if not has_recent_login:

@@ -93,8 +93,8 @@ def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[i
             "description": "Server-sent events: the job's present state, with its version as id",
             "content": {
                 "text/event-stream": {
-                    # The schema is empty, because OpenAPI 3.1 doesn't say whether a schema
-                    # describes the stream or one event.
+                    # The schema of the event stream is empty, because OpenAPI 3.1 doesn't say
+                    # whether a schema describes the whole stream or one event.
                     "schema": {},
                     "example": _EVENT_EXAMPLE,
                 }
@@ -155,7 +155,7 @@ async def _stream_events(
                 job, record = await STREAMS.run(_read_job, state, caller, job.id)
             except DomainError as error:
                 # End the stream without an error response, because the HTTP status was already
-                # sent. A client that reconnects gets the error.
+                # sent. A client that reconnects to the event stream gets the error.
                 log.info("stream.ended", job_id=job.id, code=error.code)
                 return
 

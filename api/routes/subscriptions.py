@@ -133,8 +133,8 @@ async def set_email_enabled(
     try:
         is_enabling = submission.read_boolean("enabled")
     except DomainError:
-        # Ignore the error here, because ``_set_email`` raises it after the error about missing
-        # credentials.
+        # Ignore an invalid value of ``enabled`` here, because ``_set_email`` raises the error after
+        # checking the credentials.
         is_enabling = False
     call = partial(_set_email, request, state, list_id, submission)
     await (CHANGES_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))

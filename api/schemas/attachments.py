@@ -16,7 +16,7 @@ _MAX_PICTURE_TITLE_CHARACTERS = 255
 _MAX_PICTURE_TAGS = 50
 _MAX_PICTURE_TAG_CHARACTERS = 64
 
-# A tag is a single line without spaces around it.
+# An image's tag is a single line without spaces around it.
 PictureTag = Annotated[
     str,
     StringConstraints(

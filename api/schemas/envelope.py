@@ -31,11 +31,11 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 
 # The maximum length of a text in a request, unless the text's schema has another maximum. A service
-# may have a lower maximum with a separate error code. A general maximum keeps the checks in the
-# services fast.
+# may have a lower maximum for a text, with a separate error code. The general maximum keeps the
+# checks of texts in the services fast.
 MAX_TEXT_CHARACTERS = 10_000
-# If a list in a request may have more items than this, only the first wrong item is reported, to
-# limit the size of errors.
+# If the schema of a list allows more items than this number, only the first wrong item is reported,
+# to limit the size of errors.
 MAX_ITEMS_WITH_ERRORS = 100
 # Times near the first and the last year can't be converted between time zones.
 _ALLOWED_YEARS = range(1970, 9999)
@@ -99,8 +99,8 @@ class Schema(BaseModel):
 class AtMost:
     """Limits the number of items in a list or dictionary of a request.
 
-    The items are counted before they are validated. Pydantic's own ``max_length`` counts the items
-    of a dictionary only after all items have been validated.
+    ``AtMost`` counts items before they are validated. Pydantic's own ``max_length`` counts the
+    items of a dictionary only after all items have been validated.
     """
 
     items: int

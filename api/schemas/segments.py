@@ -119,8 +119,8 @@ FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
     "FilterCondition": _describe_condition(),
 }
 
-# A filter in a request body. In the OpenAPI document, the title is replaced by a reference to the
-# schema ``MemberFilter``.
+# A filter in a request body. The OpenAPI document replaces the title ``MemberFilter`` with a
+# reference to the schema of the same name.
 FilterDocument = Annotated[Any, WithJsonSchema({"type": "object", "title": "MemberFilter"})]
 
 

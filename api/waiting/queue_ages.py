@@ -15,8 +15,8 @@ from storage.redis.canaries import Canaries
 READ_EVERY_SECONDS = 1.0
 # The maximum delay of a queue if callers wait for the results of the work.
 MAX_QUEUE_SECONDS_WHILE_WAITING = 30.0
-# The maximum delay of a queue if no caller waits for the results of the work. If queues had longer
-# delays, the workers might never catch up.
+# The maximum delay of a queue if no caller waits for the results of the work. If the delay of a
+# queue were longer, the workers might never catch up.
 MAX_QUEUE_SECONDS = 600.0
 _MAX_RETRY_AFTER_SECONDS = 60
 
@@ -24,7 +24,7 @@ _MAX_RETRY_AFTER_SECONDS = 60
 class QueueAges:
     """The delays with which workers start the work in each queue.
 
-    The delays are read from Redis once per second.
+    The delays of the queues are read from Redis once per second.
     """
 
     def __init__(self, client: redis.Redis) -> None:

@@ -81,7 +81,7 @@ def watch_jobs(
 ) -> Iterator[Callable[[], Awaitable[None]]]:
     """Yield a function that waits until one of the jobs changes.
 
-    The function waits for at most ``CHECK_EVERY_SECONDS``.
+    The yielded function waits for at most ``CHECK_EVERY_SECONDS``.
     """
     changed = asyncio.Event()
     topics = {build_job_topic(job_id) for job_id in job_ids}

@@ -142,7 +142,7 @@ def deliver_job_status(waiters: Waiters[bool], topic: str, status: str) -> None:
 
 
 def build_job_lookup(database: Database) -> Lookup[bool]:
-    """Return a function that finds the finished jobs among jobs with the given topics."""
+    """Return a function that finds the topics of finished jobs among the given topics."""
 
     def find_ended_jobs(topics: list[str]) -> Mapping[str, bool]:
         job_ids = {topic: parse_job_topic(topic) for topic in topics}

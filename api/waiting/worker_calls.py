@@ -23,7 +23,7 @@ from storage.redis.request_calls import RequestCalls
 log = get_logger(__name__)
 
 # A message to the workers is sent again after this time, because messages can get lost. The time
-# doubles after each repetition, so that repeated messages don't fill the queue.
+# between two messages doubles, so that repeated messages don't fill the queue.
 RESEND_AFTER_SECONDS = 2.0
 
 
@@ -69,7 +69,7 @@ class WorkerCalls:
                     raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
                     # Remove the caller from the run even if ``join`` failed or was cancelled. The
-                    # removal happens in the background, so it doesn't delay the response.
+                    # caller is removed in the background, so that the response isn't delayed.
                     self._calls.remove_caller(request_id, caller)
         if result is None and self.results.closed:
             raise requests.QUEUE_UNAVAILABLE()

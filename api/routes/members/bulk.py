@@ -224,7 +224,7 @@ async def change_members(
         return JSONResponse(build_envelope(preview).model_dump())
     state.queue_ages.check(Queue.BULK, waits=False)
     begin = partial(_begin_action, state, caller, list_id, body, order)
-    # The request doesn't wait for the job, because a bulk action takes long.
+    # Respond without waiting for the job, because a bulk action takes long.
     record = JobRecord.of(await RECORDS.run(begin), None)
     headers = {"Location": f"/jobs/{record.id}"}
     return JSONResponse(
