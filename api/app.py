@@ -1,4 +1,4 @@
-"""Builds the API application, and starts and stops everything that runs in its process."""
+"""Builds the API application, and runs the background loops of the API process."""
 
 import asyncio
 import gc
@@ -82,12 +82,13 @@ def create_app(settings: Settings) -> FastAPI:
             ),
         ),
         redirect_slashes=False,
-        # Generated clients name their functions after the operation ids, so the ids must not
-        # change.
+        # Generated API clients name their functions after the operation ids of routes, so operation
+        # ids must not change.
         generate_unique_id_function=lambda route: route.name,
         # Switch off FastAPI's telemetry, because Pressroom records its own spans, metrics and logs.
         telemetry={"tracing": False, "metrics": False, "logs": False},
-        # The page of ``api.html.api_docs`` replaces FastAPI's pages of the OpenAPI document.
+        # ``api.html.api_docs`` renders the API reference, so FastAPI's own documentation pages are
+        # disabled.
         docs_url=None,
         redoc_url=None,
         openapi_url=DOCUMENT_PATH if settings.api_docs else None,
@@ -107,10 +108,10 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 async def _respond_to_error(request: Request, error: DomainError) -> Response:
-    """Return the response to an error. Record the error first if a limit of the plan caused it.
+    """Return the HTTP response for an error.
 
-    The request's own transaction can't record the error, because the error rolls back that
-    transaction.
+    If a limit of the user's plan caused the error, the function also records an event. The event
+    needs a separate transaction, because the error rolls back the request's transaction.
     """
     credential = event_origins.current_origin().credential
     user_id = None if credential is None else credential.user_id
@@ -118,7 +119,7 @@ async def _respond_to_error(request: Request, error: DomainError) -> Response:
         try:
             await state_of(request).in_unit_of_work(record_plan_error, user_id, error.code)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
-            # The caller gets the response even if the error can't be recorded.
+            # The caller gets the error response even if no event about the error can be recorded.
             log.warning("event.not_recorded", reason=type(failure).__name__)
     return problem_response(error)
 
@@ -153,7 +154,8 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
     ):
         async with run_in_background(*loops):
             end_start()
-            # Check the dependencies once without waiting, so that the log shows faults early.
+            # Check the database, Redis, the broker and the object storage in the background at
+            # startup, so that the log shows faults early.
             first_check = asyncio.ensure_future(state.readiness.check_dependencies())
             yield
             drain.force_exit_after_timeout()
@@ -171,25 +173,25 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
 
 @asynccontextmanager
 async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
-    """Run endless loops until the block ends."""
+    """Run endless loops as background tasks until the ``async with`` block ends."""
     tasks = [asyncio.ensure_future(loop) for loop in loops]
     try:
         yield
     finally:
         unfinished = set(tasks)
         while unfinished:
-            # Cancel repeatedly, because an awaited operation such as a connection attempt can
-            # swallow a cancellation.
+            # Cancel the tasks repeatedly, because an awaited operation such as a connection attempt
+            # can swallow a cancellation.
             for task in unfinished:
                 task.cancel()
             _, unfinished = await asyncio.wait(unfinished, timeout=_CANCEL_AGAIN_AFTER_SECONDS)
 
 
 def _end_all_waits(state: State) -> None:
-    """Make all requests that wait for a result respond now, because the server is shutting down.
+    """Make all requests that wait for a result respond, because the server is shutting down.
 
-    During shutdown, the server waits only twenty seconds for a request. A request may wait for a
-    minute.
+    A request may wait for a result for a minute, but a server that is shutting down waits only
+    twenty seconds for a request.
     """
     state.jobs.close()
     state.worker_calls.results.close()
@@ -198,9 +200,10 @@ def _end_all_waits(state: State) -> None:
 
 def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
-    # The API process only validates requests to photo providers, which workers send later.
+    # The API process only validates photo requests, which workers send to the photo providers.
     stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
-    # If the cache is also the broker, a Redis script puts the message into the queue.
+    # If the broker is the same Redis as the cache, no sender is needed, because a Redis script
+    # enqueues the messages.
     is_shared = settings.broker == settings.cache
     send = None if is_shared else _build_sender(resources)
     calls = RequestCalls(redis, resources.waiter, send)
@@ -228,7 +231,7 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
 
 
 def _build_sender(resources: Resources) -> Send:
-    """Return a function that sends the message about a request to the broker."""
+    """Return a function that sends a request to a worker through the broker."""
 
     async def send(kind: RequestKind, request_id: str) -> bool:
         message = {"request_id": request_id}
@@ -243,7 +246,8 @@ async def _write_key_uses(state: State) -> None:
         try:
             await BACKGROUND.run(state.used_keys.write_uses, state.resources.database)
         except (psycopg2.Error, DomainError) as error:
-            # The next request with the same API key sets the time of its last use anyway.
+            # Ignore a failure to store the last use of API keys, because the next request with an
+            # API key repeats the attempt.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 
 
@@ -251,7 +255,7 @@ async def _write_key_uses(state: State) -> None:
 async def _release_memory() -> None:
     """Return freed memory to the operating system every few seconds.
 
-    Otherwise each thread would keep some memory of the large responses that it built.
+    Without the explicit release, each thread would keep freed memory of large responses.
     """
     while True:
         await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)

@@ -1,6 +1,6 @@
-"""Describes a request of `pressroom doctor` as the API received it.
+"""Describes to `pressroom doctor` how its request reached the API.
 
-`pressroom doctor` uses the description to check the settings of the proxy before the API.
+`pressroom doctor` uses the description to check the settings of a proxy in front of the API.
 """
 
 import json
@@ -12,7 +12,7 @@ from core import clock
 from core.settings import Settings
 from core.signed_urls import SEEN_CALLERS
 
-# The key in a request's ASGI scope that holds the address of the TCP peer.
+# The key in the ASGI scope for the address of the TCP peer.
 PEER = "pressroom.peer"
 
 
@@ -27,7 +27,7 @@ def describe_caller(request: Request, settings: Settings) -> str | None:
     address = peer[0] if peer else None
     try:
         peer_address = ip_address(address or "")
-    except ValueError:  # A peer may be the path of a Unix socket, not an IP address.
+    except ValueError:  # The peer's address may be the path of a Unix socket, not an IP address.
         is_trusted = False
     else:
         is_trusted = any(peer_address in network for network in settings.trusted_proxies or ())

@@ -1,6 +1,6 @@
-"""Limits on client connections that Uvicorn doesn't have, such as a time limit for headers.
+"""Limits client connections in ways that Uvicorn doesn't, for example by a time limit for headers.
 
-The module also sends the headers of a response together with the start of its body.
+The module also sends a response's headers together with the start of the response body.
 """
 
 import asyncio
@@ -15,14 +15,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.limits.body_budgets import name_address_holder
 
-# The time limit for the request line and headers. The time starts when the connection is opened, or
-# with the first byte of a later request.
+# The maximum time in which the request line and the headers of a request must arrive. For the first
+# request on a connection, the time limit starts when the connection is opened. For every following
+# request on a connection, the time limit starts with the request's first byte.
 MAX_HEAD_SECONDS = 15.0
 MAX_HEAD_BYTES = 64 * 1024
-# Clients and load balancers close an idle connection before this time has passed. If the server
-# closed the connection first, a request could be sent into the closing connection and get lost.
+# The server closes a connection that is idle for this time. The idle timeout of the server is
+# longer than the idle timeouts of clients, so that no request arrives while the server closes a
+# connection.
 KEEP_ALIVE_SECONDS = 75
-# A connection is aborted if the client reads nothing of its response for this time. A client that
+# A connection is aborted if the client reads nothing of the response for this time. A client that
 # reads slowly keeps its connection.
 MAX_STALL_SECONDS = 60.0
 # Each connection needs a file descriptor.
@@ -30,12 +32,16 @@ MAX_FILE_DESCRIPTORS = 65_536
 
 
 def max_connections_per_address() -> int:
-    """Return half of the file descriptors, so that one address can't keep all others out."""
+    """Return the maximum number of connections from one IP address.
+
+    The maximum is half of the available file descriptors, so that one IP address can't use them
+    all.
+    """
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 
 
 def raise_file_descriptor_limit() -> None:
-    """Raise the soft limit of file descriptors, which is too low for many connections."""
+    """Raise the soft limit on file descriptors, because each connection needs a file descriptor."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft_limit = MAX_FILE_DESCRIPTORS
     if hard_limit != resource.RLIM_INFINITY:
@@ -44,11 +50,11 @@ def raise_file_descriptor_limit() -> None:
 
 
 class JoinedWrites:
-    """A transport that sends the headers of a response together with the start of its body.
+    """A transport that sends the headers of a response together with the start of the body.
 
-    Uvicorn writes the headers and the body separately. If the process were killed between the two
-    writes, the client would get headers without a body. A proxy can't retry a request on another
-    host after the client has received headers.
+    Uvicorn writes the headers and the body of a response separately. If the process were killed
+    after writing the headers, the client would get headers without a body. A proxy can't retry a
+    request on another host after the client has received headers.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -63,7 +69,8 @@ class JoinedWrites:
             self._transport.write(joined)
         else:
             self._unsent = data
-            # The headers of an event stream, for example, must not wait for the first event.
+            # Send headers without a body soon, because the first event of an event stream, for
+            # example, may come much later than the headers.
             self._loop.call_soon(self._send_unsent)
 
     def close(self) -> None:
@@ -80,10 +87,10 @@ class JoinedWrites:
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """Closes a connection if request headers arrive too slowly, or if no response is read.
+    """A connection that closes if request headers arrive too slowly or a response isn't read.
 
-    ``api.middleware.body_limits`` limits the time between the headers and the response. Uvicorn
-    limits the idle time after the response.
+    ``api.middleware.body_limits`` limits the time between the request headers and the response.
+    Uvicorn limits the time for which a connection is idle after a response.
     """
 
     _connections_by_address: ClassVar[Counter[str]] = Counter()
@@ -107,7 +114,7 @@ class BoundedConnection(HttpToolsProtocol):
             del self._connections_by_address[self._address]
         self._cancel_head_timer()
         super().connection_lost(exc)
-        # ``resume_writing`` cancels the stall timer.
+        # ``resume_writing`` cancels the timer that detects clients that stop reading.
         self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
@@ -117,7 +124,8 @@ class BoundedConnection(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
         if self.cycle is None or self.cycle.response_complete:
-            # During a response no timer starts, because the data may be the rest of a request body.
+            # Start no timer for headers during a response, because the received data may belong to
+            # the request body.
             self._close_in(MAX_HEAD_SECONDS if self._is_in_head else KEEP_ALIVE_SECONDS)
 
     def on_message_begin(self) -> None:
@@ -133,7 +141,8 @@ class BoundedConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._is_in_head:
-            # The headers of the next request began to arrive before this response was complete.
+            # Start the timer for headers after the response if the headers of the next request
+            # began to arrive before the response was complete.
             self._close_in(MAX_HEAD_SECONDS)
 
     def pause_writing(self) -> None:
@@ -164,7 +173,7 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 def _count_kernel_bytes(transport: asyncio.Transport) -> int:
-    """Return the number of bytes in the kernel's send buffer, which can be several megabytes."""
+    """Return the number of unsent bytes in the kernel's send buffer of a connection."""
     connection = transport.get_extra_info("socket")
     size = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
     return int.from_bytes(size, sys.byteorder)

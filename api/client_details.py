@@ -4,8 +4,8 @@ from fastapi import Request
 
 from core.settings import origins
 
-# Maps a part of the ``User-Agent`` header to a browser name. The first match counts, because most
-# browsers also name other browsers in this header.
+# Pairs of a text in the ``User-Agent`` header and a browser name. The first matching pair applies,
+# because most browsers also mention other browsers in the header.
 _BROWSERS = (
     ("Edg", "Edge"),
     ("OPR/", "Opera"),
@@ -27,7 +27,8 @@ _SYSTEMS = (
 
 
 def client_address(request: Request) -> str | None:
-    # Behind a trusted proxy, Uvicorn has already replaced the proxy's address by the caller's.
+    # If the request came through a trusted proxy, Uvicorn has replaced the proxy's IP address with
+    # the caller's.
     return request.client.host if request.client else None
 
 

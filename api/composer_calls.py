@@ -1,4 +1,4 @@
-"""Calls to the composer, from the API or from a page of the console."""
+"""Calls the composer for a request to the API or to a page of the console."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,10 +30,9 @@ NO_PREFERENCE = Preference(wait=None, respond_async=False)
 
 @dataclass(frozen=True)
 class ComposerCaller:
-    """A caller who waits for the composer during one request.
+    """A caller whose request waits for results of the composer.
 
-    Each method raises ``quota.exceeded``, the errors of ``WorkerCalls.call`` and the errors of the
-    work.
+    Each public method raises ``quota.exceeded`` and the errors of ``WorkerCalls.call``.
     """
 
     request: Request
@@ -46,13 +45,12 @@ class ComposerCaller:
     ) -> MetadataResult:
         """Return generated metadata for a post, such as a summary.
 
-        A call to a language model costs credits.
+        A call to a language model costs credits. Raises ``auth.insufficient_scope``,
+        ``credits.insufficient`` or ``idempotency.in_progress`` if the caller can't be charged.
 
         Args:
-            build_key: returns the idempotency key of the charge. ``build_key`` runs in a thread,
-                because hashing the body takes time.
-
-        Raises ``auth.insufficient_scope``, ``credits.insufficient``, ``idempotency.in_progress``.
+            build_key: a function that returns the idempotency key of the charge. ``build_key`` runs
+                in a thread, because hashing the request body takes time.
         """
         call_charges.require_spending_scope(self.state.resources.settings, self.caller)
         await self._count_call()
@@ -82,14 +80,15 @@ class ComposerCaller:
             )
         finally:
             if entry_id is not None:
-                # Reverse the charge, unless a worker has used it for a call to the language model.
+                # Reverse the charge, unless a worker has called the language model for the charged
+                # request.
                 try:
                     await MONEY.run(
                         own_charges.reverse_charge, self.state.resources.database, entry_id
                     )
                 except (DomainError, psycopg2.Error) as error:
                     # The caller gets the metadata even if reversing the charge fails. Maintenance
-                    # reverses the charge soon.
+                    # soon reverses a charge if no language model was called.
                     log.warning("composer.charge_not_reversed", reason=type(error).__name__)
         return MetadataResult.from_payload(result)
 

@@ -1,4 +1,4 @@
-"""The cookies that Pressroom sets in browsers."""
+"""Defines the cookies that Pressroom sets in browsers."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -13,7 +13,10 @@ from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 
 @dataclass(frozen=True)
 class Cookie:
-    """A cookie's name and lifetime. A cookie without ``seconds`` ends when the browser closes."""
+    """A cookie's name and lifetime.
+
+    The browser deletes a cookie without ``seconds`` when the browser closes.
+    """
 
     name: str
     seconds: float | None
@@ -34,15 +37,16 @@ VISIT_COOKIE = Cookie("pressroom_visit", TOKEN_LIFETIMES[Purpose.VISIT_PREFERENC
 # The notice cookie holds the notice that the next page of the console shows
 # (``api.console.requests``).
 NOTICE_COOKIE = Cookie("pressroom_notice", 60)
-# The only cookies that the pages for readers need if these pages have a separate host.
+# The cookies that are accepted on the separate host of the pages for readers.
 READER_COOKIES = (VISIT_COOKIE, FORM_COOKIE)
 
 
 @dataclass(frozen=True)
 class Cookies:
-    """Sets, reads and deletes cookies.
+    """Sets, reads and deletes Pressroom's cookies.
 
-    The prefix ``__Host-`` prevents other hosts of Pressroom's domain from setting these cookies.
+    The name prefix ``__Host-`` prevents other hosts in Pressroom's domain from setting Pressroom's
+    cookies.
     """
 
     prefix: str
@@ -77,6 +81,7 @@ def configure_cookies(settings: Settings) -> Cookies:
         is_loopback = ip_address(host).is_loopback
     except ValueError:
         is_loopback = host == "localhost" or host.endswith(".localhost")
-    # Browsers accept Secure cookies only over TLS. A trial on the user's own machine has no TLS.
+    # Browsers accept ``Secure`` cookies only over TLS, which a trial on the user's own machine
+    # doesn't have.
     secure = not (settings.public_url.scheme == "http" and is_loopback)
     return Cookies("__Host-" if secure else "", secure)

@@ -26,11 +26,11 @@ from services.privacy.overdue_rows import count_overdue_rows
 from storage.redis.canaries import Canaries
 from storage.resources import Resources
 
-# The metrics from the database are cached for this time, so that several metrics collectors cause
-# only one read.
+# Metrics from the database are cached for at least this time, so that several metrics collectors
+# cause only one read.
 _LIFETIME_SECONDS = 3.0
-# A slow read is cached for this multiple of its duration, so that reading takes at most a twentieth
-# of the time.
+# The result of a slow read is cached for this multiple of the read's duration, so that reads of the
+# metrics take at most a twentieth of the time.
 _LIFETIME_SECONDS_PER_READ_SECOND = 20.0
 
 _Quotas = Mapping[PhotoProviderName, list[Quota]]
@@ -58,7 +58,10 @@ class DeploymentMetrics:
         self._expires_at = 0.0
 
     async def refresh(self) -> None:
-        """Update all metrics. If Redis or the database is unavailable, remove its metrics."""
+        """Update all metrics of the deployment.
+
+        While Redis or the database is unavailable, the metrics that are read from it are removed.
+        """
         dependencies, redis_values, _ = await asyncio.gather(
             self._readiness.check_dependencies(), self._redis.read(), self._refresh_rows()
         )

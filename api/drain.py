@@ -1,4 +1,4 @@
-"""Keeps the API process serving for a while after SIGTERM, so that no request is lost."""
+"""Lets the API process serve requests for a while after SIGTERM, so that no request is lost."""
 
 import asyncio
 import os
@@ -13,19 +13,19 @@ from core.logging import get_logger
 
 log = get_logger(__name__)
 
-# The maximum time that the server takes to close after it has sent the last response.
+# The maximum time from the last response to the exit of the server process.
 MAX_CLOSE_SECONDS = 5.0
 
 
 class Drain:
     """The period after SIGTERM in which the server still serves requests.
 
-    A proxy sends requests to this process until ``/readyz`` returns 503. If the server closed at
-    SIGTERM, requests that the proxy sent afterwards would be lost. During the drain, ``/readyz``
-    returns 503, and each response closes its connection.
+    A proxy sends requests to an API process until ``/readyz`` of the process returns 503. If the
+    server exited at SIGTERM, requests that a proxy sends before it requests ``/readyz`` would be
+    lost. During the drain period, ``/readyz`` returns 503, and each response closes its connection.
 
     Args:
-        seconds: the time after SIGTERM in which the server still serves requests.
+        seconds: the number of seconds for which the server still serves requests after SIGTERM.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -34,12 +34,11 @@ class Drain:
 
     @contextmanager
     def start_on_sigterm(self, at_end: Callable[[], None]) -> Iterator[None]:
-        """Start the drain at SIGTERM.
+        """Start the drain period when the process receives SIGTERM.
 
-        After the drain, call ``at_end`` and the previous signal handler.
-
-        A second SIGTERM during the drain changes nothing. A process may get SIGTERM twice, because
-        a process manager may signal a process and its parent, which passes the signal on.
+        At the end of the drain period, ``at_end`` and the original signal handler are called. A
+        repeated SIGTERM during the drain period changes nothing. A process manager may send SIGTERM
+        both to the process and to its parent, which forwards the signal.
         """
         loop = asyncio.get_running_loop()
         earlier_handler = signal.getsignal(signal.SIGTERM)
@@ -67,9 +66,10 @@ class Drain:
                 signal.signal(signal.SIGTERM, earlier_handler)
 
     def force_exit_after_timeout(self) -> None:
-        """Exit the process a few seconds after the drain, even if a request hangs.
+        """Exit the process a few seconds after the drain period, even if a request hangs.
 
-        No response is lost, because the application calls this method after its last response.
+        No response is lost, because the application calls ``force_exit_after_timeout`` after its
+        last response.
         """
 
         def exit_process() -> None:

@@ -1,4 +1,4 @@
-"""Turns errors into responses: problem+json (RFC 9457) for programs, pages for browsers."""
+"""Turns errors into pages for browsers, and into problem+json (RFC 9457) for programs."""
 
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -60,21 +60,22 @@ MAX_PROBLEMS = 100
 # this number of characters.
 MAX_PLACE_CHARACTERS = 64
 _ELLIPSIS = "…"
-# The error codes for responses of Starlette's router, by status.
+# Maps the HTTP statuses of Starlette's router to Pressroom's errors.
 _ROUTER_ERRORS = {404: requests.ROUTE_NOT_FOUND, 405: requests.ROUTE_METHOD_NOT_ALLOWED}
 
 
 def problem_response(error: DomainError) -> Response:
-    """Return the response to an error, and count the error.
+    """Return the HTTP response for an error, and count the error in a metric.
 
-    The function takes no ``Request``, so that middleware can use it too.
+    The function has no parameter of the type ``Request``, so that middleware can call the function.
     """
     ERRORS.labels(error.code).inc()
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
     if error.kind is Kind.UNAUTHENTICATED or error.needed_scope is not None:
-        # ``WWW-Authenticate`` describes the fault of the credentials (RFC 6750, section 3).
+        # The header ``WWW-Authenticate`` describes what is wrong with the credentials (RFC 6750,
+        # section 3).
         challenge = 'Bearer realm="pressroom"'
         if error.needed_scope is not None:
             challenge += f', error="insufficient_scope", scope="{error.needed_scope}"'
@@ -96,7 +97,7 @@ def internal_error() -> Response:
 
 
 class _Problem(Response):
-    """The response to an error: a page for browsers, or problem+json for programs."""
+    """An error response, which is a page for browsers and problem+json for programs."""
 
     media_type = "application/problem+json"
 
@@ -142,7 +143,8 @@ async def _handle_http_exception(request: Request, error: HTTPException) -> Resp
         return internal_error()
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        # List the methods of all routes with this path. The router lists only one route's methods.
+        # List the methods of all routes with the requested path, because the router lists only one
+        # route's methods.
         path = request.scope["path"]
         methods = {
             method
@@ -166,14 +168,14 @@ async def _handle_validation_error(_: Request, error: RequestValidationError) ->
 
 
 def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainError:
-    """Return the error for an invalid request, which lists the first wrong values.
+    """Return an error that lists the first wrong values in an invalid request.
 
-    An invalid body gets the status 422. An invalid path or query, and a body that isn't JSON, get
-    the status 400.
+    A request body that doesn't match its schema gets the status 422. An invalid path or query, and
+    a body that isn't JSON, get the status 400.
 
     Args:
-        errors: Pydantic's validation errors, or only the first of these errors.
-        count: the total number of errors, if ``errors`` doesn't contain them all.
+        errors: all of Pydantic's validation errors, or only the first ones.
+        count: the total number of validation errors, if ``errors`` doesn't contain them all.
     """
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))
     omitted = (len(errors) if count is None else count) - len(problems)
@@ -188,7 +190,7 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
 
 
 def body_error(error: ValidationError) -> DomainError:
-    """Return the error for a body that doesn't match its schema."""
+    """Return the error for a request body that doesn't match its schema."""
     errors = error.errors(include_url=False, include_input=False)
     return request_error([{**details, "loc": ("body", *details["loc"])} for details in errors])
 
@@ -202,8 +204,8 @@ def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
 def format_place(parts: Sequence[str | int]) -> str:
     """Format the path ``("body", "members", 3, "email")`` as ``body.members[3].email``.
 
-    A JSON name may contain a lone surrogate, which UTF-8 can't encode. A lone surrogate is escaped,
-    for example as ``\\ud800``.
+    A lone surrogate in a JSON name is escaped, for example as ``\\ud800``, because UTF-8 can't
+    encode a lone surrogate.
     """
     steps = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     place = "".join(steps).removeprefix(".").encode(errors="backslashreplace").decode()
@@ -217,8 +219,8 @@ HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, An
     TransientError: _handle_unreachable_dependency,
     OperationalError: _handle_unreachable_dependency,
     InterfaceError: _handle_unreachable_dependency,
-    # psycopg2 raises its own errors for single statements, and when SQLAlchemy returns a connection
-    # to the pool after the database server has disconnected.
+    # psycopg2 raises its own errors for SQL statements that run without SQLAlchemy. psycopg2's
+    # errors also occur when SQLAlchemy returns a broken connection to the connection pool.
     psycopg2.OperationalError: _handle_unreachable_dependency,
     psycopg2.InterfaceError: _handle_unreachable_dependency,
     PoolTimeoutError: _handle_unreachable_dependency,

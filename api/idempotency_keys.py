@@ -1,4 +1,4 @@
-"""The ``Idempotency-Key`` header of a request."""
+"""Reads the ``Idempotency-Key`` header of a request."""
 
 import hashlib
 import re
@@ -17,9 +17,10 @@ _KEY_FORM = re.compile(r"[\x20-\x7e]{16,255}\Z")
 def read_idempotency_key(
     request: Request, caller: Caller, body: list[bytes]
 ) -> IdempotencyKey | None:
-    """Return the ``Idempotency-Key`` and a fingerprint of the request, or ``None`` without a key.
+    """Return the idempotency key and a fingerprint of the request.
 
-    Raises ``idempotency.key_invalid``.
+    Returns ``None`` if the header ``Idempotency-Key`` is missing. Raises
+    ``idempotency.key_invalid``.
     """
     name = request.headers.get("idempotency-key")
     if name is None:
@@ -30,7 +31,7 @@ def read_idempotency_key(
 
 
 def read_or_build_key(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey:
-    """Return the ``Idempotency-Key``. Without this header, build a key from the request id."""
+    """Return the idempotency key in the request's header, or build a key from the request id."""
     key = read_idempotency_key(request, caller, body)
     return key or _build_key(request, caller, body, current_request_id() or "")
 
@@ -40,7 +41,8 @@ def _build_key(request: Request, caller: Caller, body: list[bytes], name: str) -
     query = urlencode(sorted(request.query_params.multi_items()))
     digest = hashlib.sha256()
     for part in (request.method.encode(), path.encode(), query.encode(), *body):
-        # The length before each part makes ("ab", "c") and ("a", "bc") different.
+        # Hash the length of each part, so that ("ab", "c") and ("a", "bc") have different
+        # fingerprints.
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return IdempotencyKey(caller.user_id, f"{request.method} {path}", name, digest.digest())

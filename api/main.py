@@ -1,4 +1,4 @@
-"""Entry point of the API server, which serves the ``app`` of this module."""
+"""The entry point of the API server, which serves the application ``app``."""
 
 from api.app import create_app
 from core.log_output import configure_logging

@@ -14,8 +14,8 @@ from core.telemetry import spans
 from services.composer import call_charges as usage
 from services.deployment_figures import DeploymentFigures
 
-# Without this call, each counter would have a second metric with its creation time. No alert or
-# dashboard uses the creation times.
+# Disable the metrics with the creation times of counters, because no alert or dashboard uses the
+# creation times.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _CONNECTIONS = Gauge("pressroom_database_server_connections", "Open connections at the server")
@@ -96,7 +96,8 @@ _PLAIN_DATABASE_GAUGES = (
     _LEDGER_FAULTS,
 )
 
-# The counters that have alerts start at 0, so that an alert on the rate sees the first increase.
+# The counters that alerts use start at 0, so that an alert on a counter's rate sees the first
+# increase.
 for _outcome in ("succeeded", "failed", "paused"):
     LOGINS.labels(_outcome)
 for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY):
@@ -104,7 +105,10 @@ for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY
 
 
 def clear_database_gauges() -> None:
-    """Remove the values from the database, which may be out of date while it is unavailable."""
+    """Remove the values of all metrics that are read from the database.
+
+    While the database is unavailable, the values of metrics may be out of date.
+    """
     for gauge in _LABELLED_DATABASE_GAUGES:
         gauge.clear()
     for gauge in _PLAIN_DATABASE_GAUGES:
@@ -134,12 +138,12 @@ def set_database_gauges(figures: DeploymentFigures, overdue: Mapping[str, int]) 
     _ENDPOINTS.labels("working").set(webhooks.active - webhooks.failing)
     _WEBHOOK_LAG.set(webhooks.late_seconds)
     _WEBHOOK_FAILING.set(webhooks.failing_seconds)
-    # The number of faults is unknown before the first check of the ledger.
+    # The number of ledger faults is unknown before the first check of the ledger.
     faults = figures.ledger_faults
     _LEDGER_FAULTS.set(math.nan if faults is None else faults)
 
 
-# Maps the measure, its label and the language model to a sum.
+# Maps a measure, a label and the name of a language model to the sum of the measure.
 UsageSums = dict[tuple[str, str, str], float]
 
 
@@ -174,7 +178,7 @@ def observe_request(method: str, route: str, status: int, seconds: float) -> Non
     _duration_histogram(method, route).observe(seconds, spans.current_ids() or None)
 
 
-# The metrics with labels are cached, because the library takes a lock and formats the labels at
-# each lookup.
+# The metrics with labels are cached, because the Prometheus library takes a lock and formats the
+# labels at each lookup.
 _request_counter = cache(REQUESTS.labels)
 _duration_histogram = cache(REQUEST_SECONDS.labels)

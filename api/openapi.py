@@ -1,4 +1,4 @@
-"""Builds the OpenAPI document: adds credentials, scopes and errors to FastAPI's document."""
+"""Adds credentials, scopes and errors to the OpenAPI document that FastAPI builds."""
 
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
@@ -78,10 +78,11 @@ VERSION_RESPONSE_HEADER = {
 }
 
 _SCHEMA_PREFIX = "#/components/schemas/"
-# The keys in the document whose members are values, not schemas.
+# The keys in the OpenAPI document under which objects are values, not schemas.
 _VALUE_KEYS = frozenset({"example", "examples", "default", "enum", "const", "value"})
 _PROBLEM_REFERENCE = "#/components/schemas/Problem"
-# FastAPI can't find these headers, because dependencies read them from the whole request.
+# FastAPI can't find the following request headers, because dependencies read them from the whole
+# request.
 PREFER_PARAMETER = {
     "name": "Prefer",
     "in": "header",
@@ -105,7 +106,7 @@ IDEMPOTENCY_KEY_PARAMETER = {
 
 JOB_ACCEPTED = "The wait ran out; the work goes on. Location leads to its job."
 
-# Errors that several routes can return.
+# Groups of errors that several routes can return.
 IDEMPOTENCY_ERRORS = (
     requests.IDEMPOTENCY_KEY_INVALID,
     requests.IDEMPOTENCY_IN_PROGRESS,
@@ -134,7 +135,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def describe_api(settings: Settings) -> dict[str, Any]:
-    """Return the document's members about the whole API: its title, servers and tags."""
+    """Return the parts of the OpenAPI document about the whole API, such as title and servers."""
     base = _public_base(settings)
     return {
         "info": {
@@ -170,12 +171,15 @@ def describe_security_schemes(settings: Settings) -> dict[str, Any]:
 
 
 def _public_base(settings: Settings) -> str:
-    """Return the public URL, or an empty text without a deployment, so that URLs are relative."""
+    """Return the deployment's public URL, or an empty text if no public URL is configured.
+
+    Without a public URL, the URLs in the OpenAPI document are relative.
+    """
     return settings.public_base if "public_url" in settings.model_fields_set else ""
 
 
 def rename_schemas_to_titles(document: dict[str, Any]) -> None:
-    """Rename each schema to its title, for example to ``AttachmentPage``.
+    """Rename each schema in the OpenAPI document to its title, for example to ``AttachmentPage``.
 
     FastAPI derives unreadable names such as ``Page_AttachmentRecord_`` from generic types.
     """
@@ -190,11 +194,11 @@ def rename_schemas_to_titles(document: dict[str, Any]) -> None:
 
 
 def clean_schemas(document: dict[str, Any]) -> None:
-    """Mark integers as 64-bit numbers, and delete titles, which only repeat names."""
+    """Mark integers in schemas as 64-bit numbers, and delete titles, which only repeat names."""
     for node in _schema_nodes(document):
         if node.get("type") == "integer":
-            # Client generators use 32 bits for an integer without a format. Pressroom's integers
-            # are below 2**53.
+            # Client generators use 32 bits for an integer without a format, but Pressroom's
+            # integers have up to 53 bits.
             node.setdefault("format", "int64")
         is_schema = {"type", "$ref", "anyOf", "properties"} & node.keys()
         if is_schema and isinstance(node.get("title"), str):
@@ -202,7 +206,10 @@ def clean_schemas(document: dict[str, Any]) -> None:
 
 
 def _schema_nodes(value: Any) -> list[dict[str, Any]]:
-    """Return all objects in the document, except objects inside examples and other values."""
+    """Return all objects in the OpenAPI document that may be schemas.
+
+    Objects inside examples and default values are not schemas.
+    """
     nodes: list[dict[str, Any]] = []
     remaining = [value]
     while remaining:
@@ -210,7 +217,8 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
         if isinstance(node, dict):
             nodes.append(node)
             for key, member in node.items():
-                # A property of an object may be called ``value`` or ``default``, and has a schema.
+                # Don't skip the schema of a property whose name is, for example, ``value`` or
+                # ``default``.
                 is_schema = isinstance(member, dict) and "type" in member
                 if key not in _VALUE_KEYS or is_schema:
                     remaining.append(member)
@@ -220,7 +228,10 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
 
 
 def link_schemas(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
-    """Add recursive schemas to the document, and link them from nodes with only their title."""
+    """Add recursive schemas to the OpenAPI document, and refer to each of them by ``$ref``.
+
+    A schema that has only the title of a recursive schema is replaced by a ``$ref``.
+    """
     for node in _schema_nodes(document):
         name = node.get("title")
         if isinstance(name, str) and name in schemas and "properties" not in node:
@@ -230,7 +241,7 @@ def link_schemas(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -
 
 
 def share_samples(document: dict[str, Any]) -> None:
-    """Move each error's example to a shared place, because many operations have the same error."""
+    """Move the examples of errors to ``components``, because many operations share an error."""
     shared = document["components"].setdefault("examples", {})
     for operation in list_operations(document):
         for response in operation["responses"].values():
@@ -247,7 +258,7 @@ def list_operations(document: dict[str, Any]) -> list[dict[str, Any]]:
 def describe_json_body(
     schema: dict[str, Any], *, parameters: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return the ``openapi_extra`` of a route that reads its JSON body itself."""
+    """Return the ``openapi_extra`` of a route whose handler reads the JSON body itself."""
     return {
         "parameters": [*parameters],
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
@@ -264,13 +275,16 @@ def describe_text(media_type: str, sample: str) -> dict[str, Any]:
 
 
 def array_page_responses(*errors: ErrorType) -> Responses:
-    """Return the ``responses`` of a route that returns a page of records as a bare array."""
+    """Return the ``responses`` argument of a route that returns a page of records as an array."""
     page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
     return {200: page, **error_responses(requests.CURSOR_INVALID, *errors)}
 
 
 def accepted_response(model: Any, *errors: ErrorType, description: str = JOB_ACCEPTED) -> Responses:
-    """Return the ``responses`` of a route that returns 202 with this model for unfinished work."""
+    """Return the ``responses`` argument of a route that may return before its work is finished.
+
+    ``model``: the type of the response with status 202 for unfinished work.
+    """
     return {202: {"model": model, "description": description}, **error_responses(*errors)}
 
 
@@ -281,13 +295,14 @@ def error_responses(*errors: ErrorType) -> Responses:
 
 
 def _add_errors(responses: Responses, *errors: ErrorType) -> None:
-    """Add errors to the documented responses, with all errors of a status in the same response."""
+    """Add errors to the documented responses, and group errors with the same HTTP status."""
     for error in errors:
         status = STATUS_OF[error.kind]
         problem = {"schema": {"$ref": _PROBLEM_REFERENCE}, "examples": {}}
         response = responses.setdefault(str(status), {"description": ""})
         content = response.setdefault("content", {})
-        # An OAuth operation may also document a response in OAuth's own format for this status.
+        # An OAuth operation may document another response with the same status in OAuth's own
+        # format.
         examples = content.setdefault("application/problem+json", problem)["examples"]
         sample = openapi_samples.build_problem_sample(error, status)
         examples[error.code] = {"summary": error.example_sentence, "value": sample}
@@ -318,7 +333,8 @@ def build_document(app: FastAPI, settings: Settings) -> dict[str, Any]:
         for unused_schema in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused_schema, None)
         share_samples(document)
-        # The members about the whole API come first, and replace FastAPI's.
+        # Put the title, servers and tags at the start of the OpenAPI document, in place of
+        # FastAPI's values.
         head = {"openapi": document["openapi"], **describe_api(settings)}
         app.openapi_schema = {**head, **document, **head}
     return app.openapi_schema
@@ -332,7 +348,7 @@ def list_api_routes(app: FastAPI) -> Iterator[RouteContext]:
 
 
 def find_access(route: RouteContext) -> Access | None:
-    """Return the access rule of the route, or ``None`` unless there is exactly one."""
+    """Return the access rule of the route, or ``None`` unless the route has exactly one."""
     accesses = find_accesses(route.dependant)
     return accesses[0] if len(accesses) == 1 else None
 
@@ -352,17 +368,19 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
             _add_errors(operation["responses"], *access.docs.errors)
         path = route.path_format or ""
         parameters = operation.get("parameters", [])
-        # Generated clients take the parameters of the path first, in the path's order.
+        # Sort the parameters, because generated clients take path parameters first, in the order of
+        # the path.
         places = [path.find(f"{{{parameter.get('name')}}}") for parameter in parameters]
-        # Parameters outside of the path have the place -1. The modulo moves these parameters to the
-        # end.
+        # A parameter that isn't in the path has the place -1, which the modulo changes to the last
+        # place.
         order = sorted(range(len(parameters)), key=lambda n: places[n] % (len(path) + 1))
         operation["parameters"] = [
             *(parameters[n] for n in order),
             {"$ref": "#/components/parameters/Version"},
         ]
         operation["responses"] = dict(sorted(operation["responses"].items()))
-        # An operation that redirects browsers after a form also returns its errors as pages.
+        # An operation that accepts a form and redirects browsers also returns its errors as HTML
+        # pages.
         is_for_forms = FORM in operation.get("requestBody", {}).get("content", {})
         if is_for_forms and str(HTTPStatus.SEE_OTHER.value) in operation["responses"]:
             for status, response in operation["responses"].items():
@@ -379,7 +397,8 @@ def _add_common_errors(
     operation: dict[str, Any], route: RouteContext, schemas: dict[str, Any]
 ) -> None:
     responses = operation["responses"]
-    # Delete FastAPI's documentation of 422. Pressroom returns 400 for an invalid path or query.
+    # Delete FastAPI's documentation of the status 422, because Pressroom returns 400 for an invalid
+    # path or query.
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
     invalid = openapi_samples.build_invalid_parameter_error(
@@ -395,7 +414,7 @@ def _add_common_errors(
     if invalid:
         _add_errors(responses, requests.BODY_NOT_JSON)
         problems = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
-        # The route may have its own example of an invalid field.
+        # A route may document its own example of an invalid field, which must not be replaced.
         if invalid.code not in problems.get("examples", {}):
             _add_errors(responses, invalid)
     if body:

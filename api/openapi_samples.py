@@ -16,11 +16,11 @@ JsonSchema = dict[str, Any]
 SAMPLE_TS = 1_795_253_400
 _SAMPLE_MOMENT = "2026-11-21T09:30:00.000000Z"
 _SAMPLE_REQUEST_ID = "0198c6f2a4d07e1c9b5e"
-# The example of a text without an example of its own. A test checks that the OpenAPI document never
-# contains this example.
+# The example of a text field whose schema has no example. A test checks that the OpenAPI document
+# never contains the placeholder.
 PLACEHOLDER = "string"
 
-# Examples by field name, for fields without an example of their own.
+# Maps field names to examples, for fields whose schema has no example.
 _SAMPLES_BY_NAME = {
     "id": 6204117398252,
     "user_id": 4831920047116,
@@ -51,7 +51,7 @@ _SAMPLES_BY_TYPE: dict[str, Any] = {
 }
 _SAMPLED_MEDIA_TYPES = frozenset({"application/json", FORM})
 
-# Pydantic's messages about wrong values, and its error codes for these messages.
+# Pydantic's messages about wrong values, and Pydantic's error code for each message.
 _REQUIRED_RULE = "Field required"
 _TYPE_RULES = {
     "string": "Input should be a valid string",
@@ -100,13 +100,13 @@ _WEBHOOK_RESPONSES = {
 def build_sample(
     schema: JsonSchema, schemas: dict[str, JsonSchema], *, body: bool = False, name: str = ""
 ) -> Any:
-    """Build a value that matches the schema.
+    """Build an example value that matches a JSON Schema.
 
     Args:
-        schemas: the schemas to which a ``$ref`` may refer, by name.
-        body: whether callers send the value. An example of a request body omits optional fields
-            that have no example.
-        name: the name of the field, if the schema describes a field.
+        schemas: the JSON Schemas to which a ``$ref`` may refer, by name.
+        body: whether the value is a request body. An example of a request body omits optional
+            fields that have no example.
+        name: the name of the field, if the JSON Schema describes a field.
     """
     build = partial(build_sample, schemas=schemas, body=body)
     if examples := schema.get("examples") or schema.get("enum"):
@@ -125,14 +125,14 @@ def build_sample(
     if schema.get("default") is not None:
         return schema["default"]
     kind = schema.get("type", "null")
-    # A schema may allow a list of types.
+    # A JSON Schema may list several types.
     first_kind = kind if isinstance(kind, str) else kind[0]
     default = _SAMPLES_BY_FORMAT.get(schema.get("format", ""), _SAMPLES_BY_TYPE[first_kind])
     return _SAMPLES_BY_NAME.get(name, default)
 
 
 def add_samples(operation: dict[str, Any], schemas: dict[str, JsonSchema]) -> None:
-    """Add an example to each body and response, except to files and if there is one already."""
+    """Add an example to each request body and response that has none, except to files."""
     bodies = operation.get("requestBody", {}).get("content", {})
     for media_type, content in bodies.items():
         if media_type in _SAMPLED_MEDIA_TYPES and not _has_sample(content):
@@ -148,12 +148,12 @@ def _has_sample(content: dict[str, Any]) -> bool:
 
 
 def resolve_schema(schema: JsonSchema, schemas: dict[str, JsonSchema]) -> JsonSchema:
-    """Return the schema, or the schema to which its ``$ref`` refers."""
+    """Return the schema to which the ``$ref`` in ``schema`` refers, or ``schema`` itself."""
     return schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 
 def build_problem_sample(error: ErrorType, status: int) -> dict[str, Any]:
-    """Build the body of the response to an error."""
+    """Build the example of an error response's body."""
     sample = error.fill(**error.examples) if error.examples else error
     problem = Problem(
         type="about:blank",
@@ -173,7 +173,8 @@ def _invalid_fields(error: ErrorType) -> list[InvalidField]:
     if error.field is not None:
         return [InvalidField(field=error.field, code=error.code, message=error.sentence)]
     if error.code in {BODY_INVALID.code, REQUEST_INVALID.code}:
-        # The sentence of this error consists of the path to the wrong value and the broken rule.
+        # The sentences of ``body.invalid`` and ``request.invalid`` consist of the path to the wrong
+        # value and the violated rule.
         place, _, rule = error.sentence.partition(": ")
         code = next(
             (code for start, code in _CODES_BY_RULE.items() if rule.startswith(start)), "type"
@@ -185,7 +186,7 @@ def _invalid_fields(error: ErrorType) -> list[InvalidField]:
 def build_invalid_body_error(
     schema: JsonSchema, schemas: dict[str, JsonSchema]
 ) -> ErrorType | None:
-    """Build an example of ``body.invalid`` for a body, or ``None`` if its schema has no fields."""
+    """Build an example of ``body.invalid``, or ``None`` if the schema of the body has no fields."""
     body = resolve_schema(schema, schemas)
     if "properties" not in body:
         return None
@@ -210,12 +211,15 @@ def build_invalid_parameter_error(
 
 
 def _first_alternative(schema: JsonSchema) -> JsonSchema:
-    """Return the first alternative of a schema, or the schema itself."""
+    """Return the first alternative in ``anyOf``, or the schema itself if it has no ``anyOf``."""
     return dict(schema.get("anyOf", [schema])[0])
 
 
 def _broken_rule(schema: JsonSchema, *, is_path: bool) -> str | None:
-    """Return Pydantic's message about a wrong value, or ``None`` if every text is valid."""
+    """Return Pydantic's message about a value that the schema refuses.
+
+    Return ``None`` if the schema accepts every text.
+    """
     if "enum" in schema:
         *first_values, last_value = (f"'{value}'" for value in schema["enum"])
         return f"Input should be {' or '.join(filter(None, (', '.join(first_values), last_value)))}"
@@ -273,7 +277,10 @@ def _describe_event_call(
 def _describe_body(
     kind: FeedEventType, entry: TypeEntry, schemas: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the schema of a webhook's body, whose data is an event as in ``GET /events``."""
+    """Return the JSON Schema of a webhook request's body.
+
+    The body's ``data`` is an event in the format of ``GET /events``.
+    """
     event = schemas[_EVENT_SCHEMA]
     type_schema = {"type": "string", "const": kind.value}
     data = {"$ref": f"{_SCHEMA_PREFIX}{entry.data.__name__}"}

@@ -1,4 +1,4 @@
-"""Paging: the parameters of a request for a page, and the link to the next page."""
+"""Reads the paging parameters of a request, and adds the link to the next page to a response."""
 
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -35,8 +35,8 @@ async def _read_array_page_request(
     return PageRequest(limit, cursor=cursor)
 
 
-# The request for a page whose response is a bare array. The response contains the URL of the
-# next page in the header ``Link``.
+# The paging parameters of a route whose response is a bare array. A bare array can't contain a
+# link, so the URL of the next page is in the response header ``Link``.
 ArrayPaging = Annotated[PageRequest, Depends(_read_array_page_request)]
 
 

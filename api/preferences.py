@@ -1,4 +1,4 @@
-"""The ``Prefer`` header of a request (RFC 7240)."""
+"""Reads the ``Prefer`` header of a request (RFC 7240)."""
 
 import re
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ _HANDLING = re.compile(r"\s*handling\s*=\s*\"?(\w+)\"?\s*\Z", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Preference:
-    """The preferences of a caller.
+    """The preferences in the ``Prefer`` header of a request.
 
     Attributes:
-        wait: the seconds to wait for slow work; ``None`` without ``wait=N``.
-        respond_async: whether the caller sent ``respond-async``. A request with ``respond-async``
-            but without ``wait=N`` doesn't wait for its job.
-        is_strict: whether to refuse unknown names (``handling=strict``).
+        wait: the number of seconds to wait for slow work, or ``None`` without ``wait=N``.
+        respond_async: whether the header contains ``respond-async``. A request with
+            ``respond-async`` but without ``wait=N`` doesn't wait for its job.
+        is_strict: whether to refuse unknown parameters and body fields (``handling=strict``).
     """
 
     wait: int | None
@@ -33,7 +33,10 @@ class Preference:
         return self.wait
 
     def seconds_at_most(self, limit: float) -> float:
-        """Return the time to wait for work that can't continue after its request."""
+        """Return the number of seconds to wait for work that can't continue after its request.
+
+        ``limit``: the maximum number of seconds to wait.
+        """
         return limit if self.wait is None else min(self.wait, limit)
 
 
@@ -45,7 +48,7 @@ PreferenceOf = Annotated[Preference, Depends(read_preference)]
 
 
 def preference_of(request: Request) -> Preference:
-    """Return the preferences of a request.
+    """Return the preferences in the ``Prefer`` header of a request.
 
     Unknown preferences are ignored. If a preference is repeated, its first value applies.
     """

@@ -1,10 +1,10 @@
 """Decides whether this API process is ready to serve requests (``/readyz``).
 
-A load balancer sends no requests to a process that is not ready. A process is ready if it reaches
-the database, and if the database has the tables of this release, because every route needs the
-database. Redis, the broker and the object storage don't matter for the readiness of a process,
-because most routes work without them. All API processes share Redis. If readiness required Redis,
-an outage of Redis would stop all routes of all processes.
+A load balancer sends no requests to a process that is not ready. A process is ready if the database
+is available and has the tables of the running release, because every route needs the database.
+Redis, the broker and the object storage don't matter for readiness, because most routes work
+without them. If readiness required Redis, an outage of Redis would stop all API processes, because
+they share Redis.
 """
 
 import asyncio
@@ -26,24 +26,24 @@ _LIFETIME_SECONDS = 1.0
 
 
 class Condition(StrEnum):
-    """The condition of a dependency, or of this process."""
+    """The condition of a dependency such as the database, or of the API process."""
 
     OK = "ok"
     UNAVAILABLE = "unavailable"
-    # The database has the tables of an earlier release or of a development version.
+    # The database lacks the tables of the running release.
     OUTDATED = "outdated"
     # Redis, the broker or the object storage is unavailable, so some routes don't work.
     DEGRADED = "degraded"
-    # The process has received SIGTERM, and serves requests for a few more seconds.
+    # The API process has received SIGTERM, and serves requests for a few more seconds.
     ENDING = "ending"
 
 
-# A load balancer sends requests to a process in these conditions.
+# The conditions in which an API process gets requests from a load balancer.
 READY = frozenset({Condition.OK, Condition.DEGRADED})
 
 
 class Readiness:
-    """Checks the dependencies of this process at most once per second, for all callers together."""
+    """Checks the dependencies of the API process, at most once per second for all callers."""
 
     def __init__(self, resources: Resources) -> None:
         newest_revision = revisions.get_newest_revision()
@@ -88,7 +88,7 @@ class Readiness:
 
 
 def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> Condition:
-    """Return the condition of the process, given the conditions of its dependencies."""
+    """Return the condition of the API process, given the conditions of its dependencies."""
     if is_ending:
         return Condition.ENDING
     if dependencies["database"] is not Condition.OK:
@@ -100,7 +100,7 @@ def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> 
 class _BucketCheck:
     """Checks the bucket of the object storage, and logs why the bucket can't be used.
 
-    Each reason is logged only once until the bucket can be used again.
+    A reason is logged only once until the bucket can be used again.
     """
 
     def __init__(self, objects: ObjectStore) -> None:

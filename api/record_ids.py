@@ -19,10 +19,10 @@ _MEMBER_NAME_RULE = "must be an unsigned 64-bit integer or an e-mail address"
 
 
 def parse_id(text: str) -> int | None:
-    """Parse an id, or return ``None`` unless the text is an unsigned 64-bit integer.
+    """Parse an id, or return ``None`` if the text isn't an unsigned 64-bit integer.
 
     A number above the largest possible id becomes 0, which identifies no record. Forms must use
-    this function instead of ``int``, which raises an error for a number with thousands of digits.
+    ``parse_id``, because ``int`` raises an error for a number with thousands of digits.
     """
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
         return None
@@ -30,13 +30,19 @@ def parse_id(text: str) -> int | None:
 
 
 def parse_id_or_text(text: str | None) -> int | str | None:
-    """Return the id in a form's field, or the text itself, which a schema refuses later."""
+    """Return the id in a form's field, or the field's text if the text isn't an id.
+
+    The schema of the form later refuses a text that isn't an id.
+    """
     number = parse_id(text) if text else None
     return (text or None) if number is None else number
 
 
 def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """Return the list with this id or slug; raises ``list.not_found`` also for an invalid slug."""
+    """Return the mailing list with the id or slug ``name``.
+
+    Raises ``list.not_found`` for an unknown or invalid id or slug.
+    """
     try:
         return lists.get_named(uow, name, archived=archived)
     except DomainError as error:
@@ -56,7 +62,10 @@ PathId = Annotated[int, BeforeValidator(_validate_path_id)]
 
 
 def _validate_list_name(value: object) -> int | str:
-    """Return the id or the slug of a list. An id above the largest possible id becomes 0."""
+    """Return the id or the slug that identifies a mailing list in a path.
+
+    An id above the largest possible id becomes 0, which identifies no record.
+    """
     try:
         number = lists.parse_list_id(str(value))
     except DomainError:
@@ -70,10 +79,14 @@ ListName = Annotated[
 
 
 async def _find_list_id(state: StateOf, list_id: ListName) -> int:
-    """Return the id of the list in the path; raises ``list.not_found``."""
+    """Return the id of the mailing list that the path identifies by its id or slug.
+
+    Raises ``list.not_found`` for an unknown slug.
+    """
     if isinstance(list_id, int):
         return list_id
-    # The route decides itself whether to accept an archived list.
+    # Archived lists are accepted, because each route decides itself whether to refuse an archived
+    # list.
     return (await state.in_unit_of_work(lists.get_named, list_id, archived=True)).id
 
 
@@ -81,7 +94,7 @@ ListId = Annotated[int, Depends(_find_list_id)]
 
 
 def _validate_member_name(value: object) -> int | str:
-    """Return the user id of a member, or the normalised address of a member."""
+    """Return the user id or the normalised e-mail address that identifies a member in a path."""
     text = str(value)
     try:
         return email_addresses.normalise_address(text) if "@" in text else _validate_path_id(value)

@@ -1,17 +1,21 @@
-"""Pads the duration of a response, so that it doesn't reveal whether an address is known."""
+"""Pads the duration of responses, so that it doesn't reveal whether an e-mail address is known."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# Every response takes a multiple of this time. The step must exceed the slowest request, because a
-# second step would reveal what happened. The step must be so short that nobody notices the delay.
+# Each padded response takes a multiple of this time. The time must exceed the duration of the
+# slowest request, because a longer response would reveal whether an e-mail address is known. The
+# time must be so short that nobody notices the delay.
 STEP_SECONDS = 0.2
 
 
 @asynccontextmanager
 async def pad_duration() -> AsyncIterator[None]:
-    """Extend the duration of the block to a whole number of steps, even if the block raises."""
+    """Extend the duration of the ``async with`` block to a multiple of ``STEP_SECONDS``.
+
+    The duration is also extended if the block raises an exception.
+    """
     loop = asyncio.get_running_loop()
     start = loop.time()
     try:

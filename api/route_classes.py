@@ -28,13 +28,16 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def find_accesses(dependant: Dependant) -> list[Access]:
-    """Return the access rules that a route declares. A valid route declares exactly one rule."""
+    """Return the access rules that a route declares.
+
+    A valid route declares exactly one access rule.
+    """
     calls: list[object] = [dependency.call for dependency in dependant.dependencies]
     return [call for call in calls if isinstance(call, Access)]
 
 
 class ThreadedRoute(APIRoute):
-    """A route that runs a plain function in a thread of ``RECORDS``, but awaits a coroutine."""
+    """A route that runs a plain handler in a thread of ``RECORDS``, and awaits an async handler."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         if not iscoroutinefunction(endpoint):
@@ -43,7 +46,10 @@ class ThreadedRoute(APIRoute):
 
     @cached_property
     def access(self) -> Access:
-        """The access rule of the route; raises ``ValueError`` unless there is exactly one."""
+        """The only access rule of the route.
+
+        Raises ``ValueError`` if the route has no access rule or several access rules.
+        """
         [access] = find_accesses(self.dependant)
         return access
 
@@ -65,8 +71,8 @@ class ThreadedRoute(APIRoute):
 class JsonRoute(ThreadedRoute):
     """A route whose handler may declare a JSON body.
 
-    If the handler declares a JSON body, other media types are refused. A handler without a declared
-    body may read a form itself.
+    A route whose handler declares a JSON body refuses all other media types. A handler that
+    declares no body may read a form itself.
     """
 
     @cached_property
@@ -84,8 +90,8 @@ class JsonRoute(ThreadedRoute):
             if self.body_field is not None and await json_request.body():
                 require_json_type(json_request)
                 if has_strict_handling(json_request):
-                    # Parse the body here, because FastAPI would replace the error about an unknown
-                    # name by a general error.
+                    # Parse the body before FastAPI does, because FastAPI would replace the error
+                    # about an unknown name with a general error.
                     with suppress(JSONDecodeError):
                         await json_request.json()
             return await handle(json_request)
@@ -93,7 +99,10 @@ class JsonRoute(ThreadedRoute):
         return handle_json
 
     async def _begin_strict_handling(self, request: Request) -> None:
-        """Refuse unknown query parameters, and mark the request so that its body is checked too."""
+        """Refuse unknown query parameters, and mark the request for ``check_body_names``.
+
+        ``check_body_names`` later refuses unknown names in the body of a marked request.
+        """
         names = self.known_names
         if unknown_names := find_unknown_query_names(request, names):
             if isinstance(self.access, TraceAccess):

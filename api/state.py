@@ -73,15 +73,16 @@ class State:
             return work(uow)
 
     async def check_receiver(self, user_id: int, url: str) -> None:
-        """Check that webhooks may be sent to this URL, which includes a DNS lookup of its host.
+        """Check that webhooks may be sent to the URL, by a DNS lookup of the URL's host.
 
-        Raises ``webhook.url_not_allowed``, and ``service.busy`` while an earlier lookup of the same
-        user hangs.
+        Raises ``webhook.url_not_allowed`` if webhooks may not be sent to the URL. Raises
+        ``service.busy`` while an earlier DNS lookup for the same user hangs.
         """
         lookup = HOST_LOOKUPS_BY_CALLER.run(user_id, self.receivers.check, url)
         try:
             async with asyncio.timeout(MAX_HOST_LOOKUP_SECONDS):
-                # A DNS lookup can't be cancelled. A lookup that hangs keeps its user's only thread.
+                # A DNS lookup can't be cancelled, so a hanging DNS lookup keeps the user's only
+                # thread for lookups.
                 await asyncio.shield(lookup)
         except TimeoutError:
             rule = f"names a host that is found within {MAX_HOST_LOOKUP_SECONDS:.0f} seconds"
@@ -90,10 +91,10 @@ class State:
             raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None
 
     def admit(self, queue: Queue, owner_id: int, seconds: float) -> None:
-        """Refuse work that would wait too long in its queue, before any of its data is stored.
+        """Refuse work that would wait too long in its queue, before the work's data is stored.
 
-        ``seconds``: the time that the caller waits for the result. Raises ``queue.overloaded``,
-        ``queue.too_many_waiters``, ``queue.too_many_of_yours``.
+        ``seconds``: the time for which the caller waits for the result of the work. Raises
+        ``queue.overloaded``, ``queue.too_many_waiters`` or ``queue.too_many_of_yours``.
         """
         self.queue_ages.check(queue, waits=seconds > 0)
         if seconds > 0:
@@ -106,7 +107,8 @@ def state_of(connection: HTTPConnection) -> State:
 
 
 async def _find_state(request: Request) -> State:
-    # FastAPI runs plain functions in a thread. A coroutine needs no thread.
+    # ``_find_state`` is a coroutine function, because FastAPI would run a plain function in a
+    # thread.
     return state_of(request)
 
 
@@ -117,5 +119,5 @@ async def _open_unit_of_work(state: StateOf) -> UnitOfWork:
     return state.resources.unit_of_work()
 
 
-# The unit of work of a handler, which is committed before the response is sent.
+# The transaction of a handler, which is committed before the response is sent.
 Transaction = Annotated[UnitOfWork, Depends(_open_unit_of_work)]

@@ -6,7 +6,8 @@ from core.errors import access, mailing
 from core.errors.catalogue import ErrorType
 from core.scopes import GRANTABLE_SCOPES, Scope
 
-# OpenAPI's security requirements. Each requirement maps an authentication scheme to its scopes.
+# A list of OpenAPI security requirements. Each requirement maps an authentication scheme to the
+# scopes that a route needs.
 Security = list[dict[str, list[str]]]
 
 _MISSING_OR_INVALID = [
@@ -18,11 +19,13 @@ _MISSING_OR_INVALID = [
 
 @dataclass(frozen=True)
 class AccessDocs:
-    """The documentation of an access rule, which is empty for a public route.
+    """The description of a route's access rule in the OpenAPI document.
+
+    All fields of ``AccessDocs`` are empty for a public route.
 
     Attributes:
-        credential: a sentence about the credential that the route needs.
-        errors: the errors for missing and for invalid credentials.
+        credential: a sentence that says which credential the route needs.
+        errors: the documented errors for missing and for invalid credentials.
         security: the authentication schemes that the route accepts.
     """
 
@@ -52,7 +55,7 @@ def describe_unrestricted_credential() -> AccessDocs:
 
 
 def describe_scope(scope: Scope) -> AccessDocs:
-    # Users can't grant some scopes to OAuth apps, so OAuth isn't documented for these scopes.
+    # Document OAuth only for scopes that users can grant to OAuth apps.
     security = _all_schemes(scope) if scope in GRANTABLE_SCOPES else _schemes_without_oauth(scope)
     errors = [*_MISSING_OR_INVALID, access.AUTH_INSUFFICIENT_SCOPE.fill(scope=scope)]
     return AccessDocs(f"Scope: `{scope}`.", errors, security)

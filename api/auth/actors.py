@@ -1,6 +1,6 @@
 """Identifies the person who acts in a request, by a trace id or by credentials.
 
-A trace id in a mail's link identifies the recipient of the mail.
+Each link in a mail contains a trace id, which identifies the recipient of the mail.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,8 @@ from storage.unit_of_work import UnitOfWork
 class Principal:
     """The person who acts in a request.
 
-    ``trace`` is ``None`` if credentials identified the person, who may then act on every list.
+    ``trace`` is ``None`` if the request has no trace id. A person with credentials may act on every
+    list, but a trace id is valid for a single list.
     """
 
     user_id: int
@@ -36,9 +37,9 @@ class Principal:
     trace: Trace | None
 
     def get_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User:
-        """Return the person.
+        """Return the person who acts in the request.
 
-        Raises ``trace.invalid`` for a revoked trace id, and for a trace id of another list.
+        Raises ``trace.invalid`` if the trace id was revoked or is not for ``mailing_list``.
         """
         self._require_list_of_trace(mailing_list)
         if self.trace and traces.is_revoked(mailing_list, self.trace.delivery):
@@ -48,8 +49,8 @@ class Principal:
     def find_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
         """Return the person who unsubscribes, or ``None`` if the person was deleted.
 
-        A revoked trace id is accepted, so that everyone can unsubscribe. Raises ``trace.invalid``
-        for a trace id of another list.
+        A revoked trace id still allows unsubscribing, because everyone must be able to unsubscribe.
+        Raises ``trace.invalid`` if the trace id is not for ``mailing_list``.
         """
         self._require_list_of_trace(mailing_list)
         return accounts.find_user(uow, self.user_id)
@@ -62,10 +63,11 @@ class Principal:
 def identify_principal(
     request: Request, state: State, submission: FormOrJsonBody, scope: Scope
 ) -> Principal:
-    """Return the person of the trace id. Without a trace id, return the caller.
+    """Return the person that the request's trace id or credentials identify.
 
-    The caller's credentials must have the scope. Credentials are ignored if the request has a trace
-    id. Raises ``trace.invalid``, and the errors for missing and for invalid credentials.
+    Credentials are ignored if the request has a trace id. The request's credentials must have the
+    scope ``scope``. Raises ``trace.invalid`` for an invalid trace id. Raises an authentication
+    error for missing or invalid credentials.
     """
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):
@@ -81,7 +83,11 @@ def identify_principal(
 
 
 def require_trace(state: State, submission: FormOrJsonBody) -> Trace:
-    """Return the trace of a mail's link, or raise ``trace.missing`` or ``trace.invalid``."""
+    """Return the list, recipient and delivery that the request's trace id identifies.
+
+    Raises ``trace.missing`` if the request has no trace id. Raises ``trace.invalid`` if the trace
+    id is invalid.
+    """
     if submission.trace_id is None:
         raise mailing.TRACE_MISSING()
     return traces.read_trace_id(state.resources.keyring, submission.trace_id)

@@ -1,7 +1,8 @@
 """Protects forms against cross-site request forgery (CSRF).
 
-A browser sends Pressroom's cookies even if another site's page makes the request. A write with a
-cookie therefore needs Pressroom's own origin, or a token that other sites' pages can't read.
+A browser sends Pressroom's cookies even if a page of another site makes the request. A writing
+request with a cookie must come from Pressroom's own origin, or must contain a CSRF token. Pages of
+other sites can't read a CSRF token.
 """
 
 import re
@@ -22,11 +23,11 @@ _FORM_COOKIE_VALUE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 
 
 def require_csrf(request: Request, state: State, cookie: str | None, token: object = None) -> None:
-    """Raise ``auth.csrf`` for a write that another site's page may have sent.
+    """Raise ``auth.csrf`` if a page of another site may have sent the request.
 
     Args:
         cookie: the value of the cookie from which the CSRF token was made.
-        token: the CSRF token in a field of a form. Scripts send the token in a header instead.
+        token: the CSRF token in a field of a form. Scripts send the CSRF token in a request header.
     """
     if request.headers.get("origin") == state.resources.settings.public_origin:
         return
@@ -41,15 +42,16 @@ def require_csrf(request: Request, state: State, cookie: str | None, token: obje
 
 
 def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
-    """Check the CSRF token of a form for people without a login; raises ``auth.csrf``."""
+    """Raise ``auth.csrf`` if another site may have sent a form that needs no login."""
     cookie = state.cookies.read(request, FORM_COOKIE)
     require_csrf(request, state, cookie, form.get(CSRF_FIELD))
 
 
 def obtain_form_cookie(request: Request, state: State) -> str:
-    """Return the value of the browser's form cookie, or a new value if the cookie is invalid.
+    """Return the browser's form cookie, or a new value if the form cookie is missing or invalid.
 
-    The CSRF token of a form is made from this value, so only the same browser can submit the form.
+    A form's CSRF token is made from the form cookie, so only the browser with the form cookie can
+    submit the form.
     """
     value = state.cookies.read(request, FORM_COOKIE) or ""
     return value if _FORM_COOKIE_VALUE.match(value) else secrets.token_urlsafe(32)

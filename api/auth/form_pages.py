@@ -1,4 +1,4 @@
-"""Renders pages with forms, which contain a CSRF token for the browser that loads the page."""
+"""Renders pages with forms that contain a CSRF token for the browser that loads the page."""
 
 from typing import Any
 
@@ -20,9 +20,9 @@ def render_anonymous_page(
     form_cookie: str | None = None,
     **values: Any,
 ) -> Response:
-    """Render a page with forms for a person who may not be logged in.
+    """Render a page with forms that work without a login.
 
-    ``form_cookie``: the value of the form cookie, if the page's values depend on it.
+    ``form_cookie``: the browser's form cookie, if a template value was made from the form cookie.
     """
     cookie = form_cookie or obtain_form_cookie(request, state)
     response = render_form_page(state, cookie, template, status=status, **values)
@@ -31,7 +31,7 @@ def render_anonymous_page(
 
 
 def render_form_page(state: State, cookie: str, template: str, **values: Any) -> Response:
-    """Render a page whose forms only the browser with this cookie can submit."""
+    """Render a page whose forms only the browser with the cookie ``cookie`` can submit."""
     token = sessions.create_csrf_token(state.resources.keyring, cookie)
     return render_page(
         template, base=state.resources.settings.public_base, csrf_token=token, **values

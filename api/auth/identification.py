@@ -24,10 +24,10 @@ def identify_and_count(
     csrf_token: object = None,
     recent: bool = False,
 ) -> Caller | None:
-    """Identify the caller, and count the request.
+    """Identify the caller, and count the request against a rate limit.
 
-    A request with invalid credentials counts against its IP address, to limit guessing. Raises
-    ``rate.limited`` and the errors of ``identify_caller``.
+    A request with invalid credentials counts against its IP address, to limit the guessing of
+    credentials. Raises ``rate.limited``, and the errors that ``identify_caller`` raises.
     """
     try:
         caller = identify_caller(request, csrf_token, recent=recent)
@@ -49,12 +49,12 @@ def identify_caller(
 ) -> Caller | None:
     """Return the caller of a request, or ``None`` for a request without credentials.
 
-    An API key or token may be sent together with a session cookie only if the same person owns the
-    key and the session. Raises the errors for invalid credentials.
+    If a request has a session cookie and also an API key or token, both must belong to the same
+    person. Raises an authentication error for invalid credentials.
 
     Args:
-        csrf_token: the CSRF token in the form, if the body is a form.
-        recent: whether a check of the API key in the last minute is enough.
+        csrf_token: the CSRF token in the form, if the request body is a form.
+        recent: whether to accept an API key without a new check if the last check was recent.
     """
     state = state_of(request)
     database = state.resources.database
@@ -85,7 +85,7 @@ def identify_caller(
         caller = api_keys.authenticate_key(
             database, state.used_keys, keyring, secret, recent=recent
         )
-    # Ignore the cookie of a session that has ended, because browsers still send this cookie.
+    # Ignore the cookie of an ended session, because browsers keep sending the cookie.
     session = find_page_session(request, state)
     if session is not None and session.user_id != caller.user_id:
         raise access.AUTH_CREDENTIALS_DISAGREE()
@@ -93,24 +93,24 @@ def identify_caller(
 
 
 def count_anonymous(request: Request, rate: RateLimitName | None) -> None:
-    """Count a request against its IP address, unless ``rate`` is ``None``."""
+    """Count a request against the rate limit of its IP address, unless ``rate`` is ``None``."""
     if rate is not None:
         key = build_address_rate_key(client_address(request))
         state_of(request).rate_limiter.count(request.scope, rate, key)
 
 
 def count_trace(request: Request, token: str) -> bool:
-    """Count a request against the person of its trace id; return ``False`` if the id is invalid.
+    """Count a request against the rate limit of the person that the trace id identifies.
 
-    The IP address isn't counted too, because mail providers send the one-click requests of many
-    people from a few addresses.
+    Return ``False`` if the trace id is invalid. The request doesn't count against its IP address,
+    because mail providers send the one-click requests of many people from a few addresses.
     """
     state = state_of(request)
     try:
         trace = traces.read_trace_id(state.resources.keyring, token)
     except DomainError:
         return False
-    # Requests with the person's credentials are counted separately. A mail can be forwarded, so
-    # others may use the trace id too.
+    # Count requests with a trace id separately from requests with the person's credentials, because
+    # other people get the trace id with a forwarded mail.
     state.rate_limiter.count(request.scope, RateLimitName.DEFAULT, f"trace-{trace.user_id}")
     return True

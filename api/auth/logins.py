@@ -1,4 +1,4 @@
-"""Logs people in: checks the password, requires a second factor and starts the session."""
+"""Checks the password, requires a second factor and starts the session when a person logs in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class _FirstStep:
-    """A login with a correct password that still needs a second factor."""
+    """A login whose password was correct, but whose second factor is still missing."""
 
     cookie: str
     passkey_options: str | None
@@ -37,8 +37,9 @@ async def verify_password(
 ) -> tuple[logins.Attempt, passwords.PasswordCheck]:
     """Count the login attempt and verify the password.
 
-    Raises ``login.paused`` and ``password.wrong``. An unknown address also gets ``password.wrong``,
-    so that the error doesn't reveal whether an account exists.
+    Raises ``login.paused`` after too many failed login attempts. Raises ``password.wrong`` for a
+    wrong password or an unknown e-mail address, so that the error doesn't reveal whether an account
+    exists.
     """
     try:
         attempt = await state.in_unit_of_work(
@@ -51,7 +52,8 @@ async def verify_password(
         if error.code == access.LOGIN_PAUSED.code:
             LOGINS.labels("paused").inc()
         raise
-    # Verify the password outside of a transaction, because it may wait long for a thread.
+    # Verify the password outside of a transaction, because the verification may wait long for a
+    # thread.
     check = await PASSWORDS.run(passwords.verify_password, attempt.password_hash, password)
     if not check.matches:
         LOGINS.labels("failed").inc()
@@ -75,12 +77,13 @@ async def begin_session(
 ) -> Response:
     """Log in the person that ``identify`` returns, and redirect to ``path``.
 
-    Every login calls this function, including a repeated login and a login by a mailed link. The
-    browser's earlier session ends, even if it belongs to another user. A person with a second
-    factor gets status 403 and a page that asks for the factor, but no session yet.
+    All logins call ``begin_session``, including a repeated login and a login by a mailed link. A
+    new login ends the browser's previous session, even if the session belongs to another user. A
+    person who has set up a second factor gets status 403 and a page that asks for the second
+    factor, but no session.
 
     Args:
-        identify: returns the person, or raises an error.
+        identify: a function that returns the person to log in, or raises an error.
         is_factor_verified: whether ``identify`` also verifies the second factor.
     """
     earlier_session = await AUTHENTICATION.run(find_page_session, request, state)
@@ -124,17 +127,17 @@ def render_second_step(
     path: str,
     error: DomainError | None = None,
 ) -> Response:
-    """Render the page that asks for the second factor. A correct factor redirects to ``path``.
+    """Render the page that asks for the second factor of a login.
 
-    ``passkey_options``: the challenge that the browser signs with a passkey; ``None`` for a person
-    without passkeys.
+    The page redirects to ``path`` after a correct second factor. ``passkey_options``: the challenge
+    that the browser signs with a passkey, or ``None`` if the person has no passkeys.
     """
     is_paused = error is not None and error.kind is Kind.RATE_LIMITED
     response = render_anonymous_page(
         request,
         state,
         "second_step.html",
-        # A wrong factor has the same status as a missing factor.
+        # A wrong second factor gets the same status as a missing second factor.
         status=STATUS_OF[Kind.RATE_LIMITED if is_paused else access.AUTH_SECOND_FACTOR.kind],
         form_cookie=form_cookie,
         has_passkey_script=passkey_options is not None,

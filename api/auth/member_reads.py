@@ -1,7 +1,7 @@
 """Limits how many members a caller with a session can read.
 
-An export of members needs a recent login. Without limits, an attacker with a stolen session could
-read all members page by page instead.
+An export of members needs a recent login. Without limits on reading pages of members, an attacker
+with a stolen session could read all members without an export.
 """
 
 from dataclasses import replace
@@ -18,14 +18,17 @@ _PAGES_PER_HOUR_LIMIT = parse_limits(f"{MAX_PAGES_PER_HOUR}/hour")[0]
 
 
 def limit_members_page(caller: Caller, page: PageRequest) -> PageRequest:
-    """Reduce the size of the page for a caller with a session, but not for API keys and tokens."""
+    """Limit the size of a page of members if the caller has a session, not an API key or token."""
     if caller.session_id is None:
         return page
     return replace(page, limit=min(page.limit, MAX_MEMBERS_PER_SESSION_PAGE))
 
 
 def count_members_page(state: State, caller: Caller) -> None:
-    """Count a page of members, and record a security event if a session reads too many per hour."""
+    """Count a page of members that a caller with a session reads.
+
+    Record a security event if the sessions of a user read too many pages of members per hour.
+    """
     if caller.session_id is None:
         return
     if state.rate_limiter.has_just_exceeded(

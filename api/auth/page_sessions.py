@@ -1,6 +1,6 @@
 """Finds the sessions of people who are logged in to Pressroom's pages.
 
-Pages identify a person only by the session cookie, because keys and tokens are for programs.
+Pages identify a person only by the session cookie, because API keys and tokens are for programs.
 """
 
 from collections.abc import Callable
@@ -25,18 +25,18 @@ from services.access.sessions import require_recent_login
 from services.accounts.page_paths import FACTORS_PATH, LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
 
-# The header in which htmx sends the URL of the page whose script makes the request.
+# The request header in which htmx sends the URL of the page that is open in the browser.
 _PAGE_URL_HEADER = "hx-current-url"
 
 
 @dataclass(frozen=True)
 class PageSession:
-    """The session of a person who is logged in.
+    """The session of a person who is logged in to Pressroom's pages.
 
     Attributes:
         cookie: the value of the session cookie.
-        lacks_factor: whether the person must set up a second factor before opening other pages.
-        is_operator: whether the person is an operator of this deployment.
+        lacks_factor: whether the person still has to set up a required second factor.
+        is_operator: whether the person is an operator of the deployment.
     """
 
     caller: Caller
@@ -50,9 +50,9 @@ class PageSession:
 
 
 class LoginNeeded(Exception):
-    """The page needs a login. The response redirects to the login page.
+    """The exception for a page that needs a login, which redirects the browser to the login page.
 
-    ``again``: whether the person is logged in, but must log in again because the login is too old.
+    ``again``: whether the person is logged in, but the login is too old for the page.
     """
 
     def __init__(self, *, again: bool = False) -> None:
@@ -60,11 +60,11 @@ class LoginNeeded(Exception):
 
 
 class FactorNeeded(Exception):
-    """The person must set up a second factor. The response redirects to the page of the factors."""
+    """The exception that redirects a person to the page for setting up a second factor."""
 
 
 def find_page_session(request: Request, state: State) -> PageSession | None:
-    """Return the session of this browser, or ``None`` if nobody is logged in."""
+    """Return the session of the browser that sent the request, or ``None`` without a login."""
     cookie = state.cookies.read(request, SESSION_COOKIE)
     if not cookie:
         return None
@@ -83,7 +83,10 @@ def find_page_session(request: Request, state: State) -> PageSession | None:
 
 
 def find_form_session(request: Request, state: State, form: FormFields) -> PageSession | None:
-    """Return the session of the browser that submitted the form; raises ``auth.csrf``."""
+    """Return the session of the browser that submitted the form, or ``None`` without a login.
+
+    Raises ``auth.csrf`` if another site may have sent the form.
+    """
     member = find_page_session(request, state)
     if member is not None:
         require_csrf(request, state, member.cookie, form.get(CSRF_FIELD))
@@ -91,9 +94,10 @@ def find_form_session(request: Request, state: State, form: FormFields) -> PageS
 
 
 def require_member(member: PageSession | None) -> PageSession:
-    """Return the session of a person who may open all pages.
+    """Return the session of a person who is logged in and may open all pages.
 
-    Raises ``LoginNeeded`` and ``FactorNeeded``.
+    Raises ``LoginNeeded`` if nobody is logged in. Raises ``FactorNeeded`` if the person must set up
+    a second factor.
     """
     session = _require_login(member)
     if session.lacks_factor:
@@ -102,7 +106,7 @@ def require_member(member: PageSession | None) -> PageSession:
 
 
 def require_recent_session(uow: UnitOfWork, member: PageSession) -> None:
-    """Require a recent login; raises ``LoginNeeded``."""
+    """Raise ``LoginNeeded`` unless the person has logged in recently."""
     try:
         require_recent_login(uow, member.caller)
     except DomainError:
@@ -110,13 +114,14 @@ def require_recent_session(uow: UnitOfWork, member: PageSession) -> None:
 
 
 async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
-    """Redirect to the login page, which redirects back to this page after the login."""
+    """Redirect to the login page, which redirects back to the requested page after the login."""
     state = state_of(request)
     base = state.resources.settings.public_base
     next_path = request.scope["path"]
     if request.url.query:
         next_path += f"?{request.url.query}"
-    # A script requests only a part of a page. The login redirects back to the complete page.
+    # After the login, redirect to the complete page, because a script requests only a part of a
+    # page.
     page_url = request.headers.get(_PAGE_URL_HEADER, "")
     if page_url.startswith(f"{base}/"):
         next_path = page_url.removeprefix(base)
@@ -132,10 +137,14 @@ async def redirect_to_factors(request: Request, _: FactorNeeded) -> Response:
 
 
 def depend_on_form(find: Callable[..., Any]) -> Any:
-    """Return a dependency that finds the session of a form's sender and checks the CSRF token."""
+    """Return a FastAPI dependency that finds the session of a form's sender.
+
+    The FastAPI dependency also checks the CSRF token of the form.
+    """
 
     async def check_form(
-        # FastAPI resolves this parameter first, so that only forms of logged-in people are read.
+        # FastAPI resolves ``member`` before ``form``, so that only forms of logged-in people are
+        # read.
         member: Annotated[PageSession, Depends(find)],
         form: FormOf,
         request: Request,
@@ -147,9 +156,9 @@ def depend_on_form(find: Callable[..., Any]) -> Any:
 
 
 def depend_on_recent(session: Any) -> Any:
-    """Return a dependency that requires a recent login.
+    """Return a FastAPI dependency that requires a recent login.
 
-    ``session``: the dependency that finds the session.
+    ``session``: the FastAPI dependency that finds the person's session.
     """
 
     @AUTHENTICATION.threaded

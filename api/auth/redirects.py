@@ -7,8 +7,9 @@ from fastapi import Response
 from api.html.frame import redirect_to
 from api.state import State
 
-# A path of printable ASCII. Browsers would treat a path that starts with two slashes as a host
-# name. Browsers also treat a backslash as a slash.
+# A local path consists of printable ASCII characters except backslashes, and starts with a single
+# slash. Browsers read two slashes at the start of a path as the start of a host name. Browsers
+# treat a backslash like a slash.
 _LOCAL_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,8000}\Z")
 
 
@@ -18,5 +19,5 @@ def read_local_path(value: object) -> str | None:
 
 
 def redirect_to_path(state: State, path: str) -> Response:
-    """Redirect to a path of the public URL, so that a request can't choose the host."""
+    """Redirect to a path on Pressroom's public URL, so that a request can't choose the host."""
     return redirect_to(state.resources.settings.public_base + path)

@@ -1,6 +1,6 @@
-"""Access rules, which declare the credentials that the callers of a route need.
+"""Access rules, which declare the credentials that a route requires.
 
-Each route declares exactly one ``Access``. A route checks credentials before it reads the request
+Each route declares exactly one access rule. A route checks credentials before it reads the request
 body, so that callers without credentials can't fill the memory for request bodies.
 """
 
@@ -30,10 +30,11 @@ from core.scopes import Scope
 from services.access.caller import Caller, require_scope
 from services.subscriptions.members import traces
 
-# A longer body is read only after its credentials or the trace id in the query were checked.
+# The size of the largest request body that may be read before credentials or a trace id are
+# checked.
 MAX_UNCHECKED_BODY_BYTES = 16 * 1024
 
-# The key in a request's ASGI scope that holds the authorised caller.
+# The key in the ASGI scope for the authorised caller of a request.
 _CALLER_KEY = "pressroom.caller"
 
 
@@ -42,23 +43,23 @@ class Access(ABC):
     """The access rule of a route.
 
     Attributes:
-        docs: the description of the rule in the OpenAPI document.
-        stranger: the rate limit for requests without credentials; ``None`` without a limit.
+        docs: the description of the access rule in the OpenAPI document.
+        stranger: the rate limit for requests without credentials, or ``None`` for no rate limit.
     """
 
     docs: AccessDocs = field(default_factory=AccessDocs)
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS
 
     async def __call__(self, request: Request) -> Caller | None:
-        """Return the caller to the handler. The route has called ``admit`` before."""
+        """Return the caller that ``admit`` has stored in the request."""
         caller: Caller | None = request.scope[_CALLER_KEY]
         return caller
 
     async def admit(self, request: Request) -> None:
-        """Authorise the request, and store its caller for the handler.
+        """Authorise the request, and store the caller in the request.
 
-        The request body also gets the caller's id, because the memory for bodies is limited per
-        caller.
+        The request body gets the caller's user id, because memory for request bodies is limited per
+        user.
         """
         caller = await self.authorise(request)
         request.scope[_CALLER_KEY] = caller
@@ -67,11 +68,14 @@ class Access(ABC):
 
     @abstractmethod
     async def authorise(self, request: Request) -> Caller | None:
-        """Return the caller, and count the request; raises the errors in ``docs``."""
+        """Return the request's caller, and count the request against a rate limit.
+
+        Raises the errors that ``docs`` lists.
+        """
 
 
 class PublicAccess(Access):
-    """An access rule that ignores credentials."""
+    """The access rule for public routes, which ignores credentials."""
 
     async def authorise(self, request: Request) -> None:
         if self.stranger is not None and state_of(request).rate_limiter.has_limit(self.stranger):
@@ -82,9 +86,9 @@ class PublicAccess(Access):
 
 
 class LinkAccess(PublicAccess):
-    """An access rule for links in mails, which counts requests against the trace id's person.
+    """The access rule for links in mails, which ignores credentials.
 
-    Credentials are ignored.
+    A request counts against the rate limit of the person that the link's trace id identifies.
     """
 
     def _count(self, request: Request) -> None:
@@ -95,11 +99,11 @@ class LinkAccess(PublicAccess):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CallerAccess(Access):
-    """An access rule that needs credentials.
+    """An access rule that checks credentials.
 
     Attributes:
-        check: finds the caller and counts the request. The check runs in a thread, because the
-            check queries the database.
+        check: a function that finds the caller and counts the request against a rate limit.
+            ``check`` runs in a thread, because ``check`` queries the database.
     """
 
     check: Callable[[Request], Caller | None]
@@ -109,10 +113,11 @@ class CallerAccess(Access):
 
 
 class TraceAccess(Access):
-    """An access rule that needs credentials or a trace id. The trace id may be in the body.
+    """An access rule that requires credentials or a trace id.
 
-    The handler reads a short body before it checks the credentials or the trace id. A long body is
-    read only after credentials, or a trace id in the query, were checked.
+    The trace id may be in the request body, so a short body is read before the trace id or
+    credentials are checked. A long body is read only after credentials, or a trace id in the query,
+    were checked.
     """
 
     async def authorise(self, request: Request) -> None:
@@ -120,7 +125,10 @@ class TraceAccess(Access):
             await AUTHENTICATION.run(_check_trace_or_caller, request)
 
     async def count_refusal(self, request: Request) -> None:
-        """Count a request that is refused before its handler could count it."""
+        """Count a request against a rate limit, although its handler doesn't run.
+
+        The route calls ``count_refusal`` before it refuses a request with unknown query parameters.
+        """
         await AUTHENTICATION.run(_count_trace_or_caller, request)
 
 
@@ -133,7 +141,10 @@ def _check_trace_or_caller(request: Request) -> None:
 
 
 def _count_trace_or_caller(request: Request) -> None:
-    """Count the request. A trace id in the body is ignored, because the body isn't read yet."""
+    """Count the request against the rate limit of the trace id's person or of the caller.
+
+    A trace id in the request body is ignored, because the body hasn't been read yet.
+    """
     trace_id = request.query_params.get("trace_id")
     if trace_id is None or not count_trace(request, trace_id):
         identify_and_count(request)
@@ -141,11 +152,12 @@ def _count_trace_or_caller(request: Request) -> None:
 
 @cache
 def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
-    """Return a dependency that requires a caller with the scope.
+    """Return a FastAPI dependency that requires a caller whose credentials have the scope.
 
     Args:
-        recent: whether a recent check of the API key is enough. The handler must then check the key
-            in its own SQL statement, because the key may have been revoked since the last check.
+        recent: whether to accept an API key without a new check if the last check was recent. If
+            ``recent`` is true, the handler must check the API key in its own SQL statement, because
+            the API key may have been revoked since the last check.
     """
 
     def check(request: Request) -> Caller:
@@ -158,7 +170,7 @@ def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
 
 @cache
 def requires_scope_or_trace(scope: Scope) -> Any:
-    """Return a dependency that requires a trace id, or credentials with the scope."""
+    """Return a FastAPI dependency that requires a trace id, or credentials with the scope."""
     return Depends(TraceAccess(describe_scope_or_trace(scope)))
 
 
@@ -181,11 +193,11 @@ def _any_credential(sentence: str) -> Any:
 
 
 PUBLIC = Depends(PublicAccess())
-# No rate limit applies to routes that a payment provider or an image proxy calls for many people.
-# Requests with a signature need no rate limit either.
+# The access rule without a rate limit is for routes that a payment provider or an image proxy calls
+# for many people, and for routes that require a signed URL.
 UNLIMITED = Depends(PublicAccess(stranger=None))
-# This access rule is for routes where a caller could guess passwords or cause mails to other
-# people.
+# The access rule ``LOGIN`` is for routes on which a caller could guess passwords or cause mails to
+# other people.
 LOGIN = Depends(PublicAccess(stranger=RateLimitName.LOGIN))
 MAIL_LINK = Depends(LinkAccess())
 OPTIONAL = Depends(
@@ -195,8 +207,8 @@ OPTIONAL = Depends(
         check=partial(identify_and_count, stranger=RateLimitName.LOGIN),
     )
 )
-# The scope of some routes depends on the record, so only the service can check the scope. The
-# access rule then accepts any credentials.
+# Access rules that accept credentials with any scope. The required scope depends on the requested
+# record, so only the service can check the scope.
 ANY_CALLER = _any_credential("Scope: any credential.")
 JOB_KIND_SCOPE = _any_credential("Scope: that of the job's kind, such as `attachment`.")
 EXPORT_KIND_SCOPE = _any_credential(
@@ -206,12 +218,12 @@ EVENT_TYPE_SCOPES = _any_credential(
     "Scope: those of the events' types; those of keys and grants need a session or an unrestricted "
     "key."
 )
-# Only unrestricted credentials may create and revoke other credentials.
+# Only credentials without a restriction to scopes may create and revoke credentials.
 UNRESTRICTED = Depends(
     CallerAccess(describe_unrestricted_credential(), check=_require_unrestricted)
 )
 
-# Parameter types for handlers that need the caller.
+# Types for handler parameters that receive the caller of the request.
 AnyCaller = Annotated[Caller, ANY_CALLER]
 UnrestrictedCaller = Annotated[Caller, UNRESTRICTED]
 ListReader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
@@ -219,5 +231,6 @@ ListEditor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 CreditReader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
 CreditEditor = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 WebhookKeeper = Annotated[Caller, requires_scope(Scope.WEBHOOK)]
-# A handler with this parameter must check the caller's API key in its own SQL statement.
+# A handler with a ``CreditSpender`` parameter must check the caller's API key in its own SQL
+# statement.
 CreditSpender = Annotated[Caller, requires_scope(Scope.CREDIT_FULL, recent=True)]

@@ -1,4 +1,4 @@
-"""Reads the second factor from a form. The factor is a code or a passkey's signature."""
+"""Reads the second factor, which is a code or a passkey's signature, from a form."""
 
 from fastapi import Request
 
@@ -26,9 +26,10 @@ def read_factor(request: Request, state: State, form: dict[str, str]) -> Submitt
 async def count_code(
     request: Request, state: State, email: str, factor: SubmittedFactor | None
 ) -> Attempt | None:
-    """Count the login attempt before its code is checked; raises ``login.paused``.
+    """Count a login attempt with a code before the code is checked.
 
-    Attempts with a passkey aren't counted, because a passkey can't be guessed.
+    Raises ``login.paused`` after too many failed login attempts. Login attempts with a passkey
+    aren't counted, because a passkey can't be guessed.
     """
     if factor is None or factor.passkey or not factor.code:
         return None
@@ -45,11 +46,14 @@ async def count_wrong_code(state: State, attempt: Attempt | None, error: DomainE
 
 
 def is_factor_error(error: DomainError) -> bool:
-    """Return whether the form can be shown again with the error."""
+    """Return whether to show the form for the second factor again together with the error."""
     return error.code in _FACTOR_ERROR_CODES
 
 
 def status_of_error(error: DomainError) -> int:
-    """Return the status of the page with the form, which is 403 for a missing or wrong factor."""
+    """Return the HTTP status of the page that shows an error above the form.
+
+    A missing or wrong second factor gets the status 403.
+    """
     is_factor = is_factor_error(error) and error.kind is not Kind.RATE_LIMITED
     return STATUS_OF[AUTH_SECOND_FACTOR.kind if is_factor else error.kind]

@@ -1,7 +1,7 @@
-"""Request bodies that are either a form or JSON, and may contain a trace id.
+"""Reads request bodies that are either a form or JSON, and that may contain a trace id.
 
-Sign-up forms and mail clients send forms (RFC 8058), and programs send JSON. A link in a mail
-contains a trace id, which identifies the recipient. The trace id is in the body or in the query.
+Sign-up forms and mail clients send forms (RFC 8058), and programs send JSON. A trace id in the body
+or in the query identifies the recipient of a mail.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ BodyFields = list[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class FormOrJsonBody:
-    """The fields of a request's body, and the trace id of the query or the body."""
+    """The fields of a request body, and the trace id from the request's query or body."""
 
     fields: dict[str, Any]
     is_form: bool
@@ -36,7 +36,10 @@ class FormOrJsonBody:
         return self.is_form and _has_one_click(self.fields.items())
 
     def read_boolean(self, name: str) -> bool:
-        """Return a required boolean, which a form contains as text; raises ``body.invalid``."""
+        """Return the boolean in the required field ``name``.
+
+        A form contains booleans as text. Raises ``body.invalid`` for a missing or invalid boolean.
+        """
         value = self.fields.get(name)
         if self.is_form and isinstance(value, str):
             value = parse_boolean(value)
@@ -52,9 +55,10 @@ async def read_form_or_json(
         Query(description="From a mail of the list; stands for the person it was mailed to"),
     ] = None,
 ) -> FormOrJsonBody:
-    """Read the body, and the trace id of the query or the body.
+    """Read the request body, and the trace id from the request's query or body.
 
-    Raises ``trace.ambiguous`` for two different trace ids, and the errors for a malformed body.
+    Raises ``trace.ambiguous`` if the request contains two different trace ids. Raises the errors of
+    ``read_body_fields`` for a malformed body.
     """
     fields, is_form = await read_body_fields(request)
     body_trace_ids = [value for name, value in fields if name == "trace_id" and value is not None]
@@ -70,10 +74,11 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
 async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
-    """Return the fields of the body in their order, and whether the body is a form.
+    """Return the fields of the request body in their order, and whether the body is a form.
 
-    A name may occur several times. A body with the field ``List-Unsubscribe=One-Click`` counts as a
-    form unless its type is JSON, because some mail systems post the field as plain text.
+    A field name may occur several times in the body. Some mail systems post the field
+    ``List-Unsubscribe=One-Click`` as plain text. A body with the field
+    ``List-Unsubscribe=One-Click`` counts as a form unless its media type is JSON.
     """
     content_type = request.headers.get("content-type", "")
     kind = parse_media_type(content_type)
@@ -113,7 +118,10 @@ def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
 
 
 def nest_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
-    """Return a form's inputs, with the inputs ``name.key`` in a nested object, as in JSON."""
+    """Return a form's inputs as a dictionary in which inputs such as ``fields.city`` are nested.
+
+    ``name``: the prefix of the nested inputs, such as ``fields``.
+    """
     prefix = f"{name}."
     inner = {key.removeprefix(prefix): value for key, value in pairs if key.startswith(prefix)}
     outer = {key: value for key, value in pairs if not key.startswith(prefix)}

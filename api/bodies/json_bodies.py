@@ -1,7 +1,7 @@
-"""Reads JSON bodies of requests.
+"""Reads the JSON bodies of requests.
 
-The parser follows RFC 8259 strictly: NaN, other encodings than UTF-8 and deep nesting are errors.
-Amounts of money are parsed without rounding.
+The JSON parser refuses NaN, encodings other than UTF-8 (RFC 8259) and deep nesting. Amounts of
+money are parsed without rounding.
 """
 
 import json
@@ -21,14 +21,14 @@ from core.errors import requests
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DIGITS_OF_64_BITS = 20
-# The maximum number of numbers in a body with amounts of money.
+# The largest permitted count of numbers in a JSON body that contains amounts of money.
 MAX_EXACT_NUMBERS = 10_000
 
 M = TypeVar("M", bound=BaseModel)
 
 
 def parse_media_type(content_type: str) -> str:
-    """Return the media type in lower case, without parameters such as ``charset``."""
+    """Return the media type of a ``Content-Type`` header in lower case and without parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
@@ -41,29 +41,34 @@ def is_json(content_type: str) -> bool:
 
 
 def require_json_type(request: Request) -> None:
-    """Raise ``body.unsupported_type`` unless the body is JSON."""
+    """Raise ``body.unsupported_type`` unless the request's content type is JSON."""
     if not is_json(request.headers.get("content-type", "")):
         raise requests.BODY_NO_JSON_TYPE()
 
 
 def remove_byte_order_mark(body: bytes) -> bytes:
-    """Remove the byte order mark that some editors write, as RFC 8259 allows."""
+    """Remove the byte order mark that some editors write at the start of a JSON file.
+
+    RFC 8259 allows parsers to ignore a byte order mark.
+    """
     return body.removeprefix(_BYTE_ORDER_MARK)
 
 
 def read_json(request: Request, body: bytes) -> Any:
-    """Return the parsed body of a request.
+    """Return the parsed JSON body of a request.
 
-    Call this function in a thread for bodies of megabytes, because parsing them is slow. Raises
-    ``body.unsupported_type``, ``body.not_json``, and the errors of ``check_body_names``.
+    Call ``read_json`` in a thread for bodies of several megabytes, because parsing a large body
+    takes long. Raises ``body.unsupported_type`` or ``body.not_json`` if the body isn't JSON. Raises
+    the errors of ``check_body_names`` for unknown names in the body.
     """
     return _read_body(request, body, _parse)
 
 
 def read_exact_json(request: Request, body: bytes, schema: type[M]) -> M:
-    """Return the validated body of a request about money, with fractions as ``Decimal``.
+    """Return the validated JSON body of a request with amounts of money.
 
-    Raises ``body.invalid``, and the errors of ``read_json``.
+    Fractions become ``Decimal``, so that amounts of money aren't rounded. Raises ``body.invalid``
+    if the body doesn't match ``schema``. Raises the errors of ``read_json`` if the body isn't JSON.
     """
     parsed = _read_body(request, body, _parse_exactly)
     try:
@@ -87,17 +92,19 @@ def _parse(body: bytes) -> Any:
 
 
 def _parse_exactly(body: bytes) -> Any:
-    """Parse JSON with each fraction as a ``Decimal``.
+    """Parse JSON, and convert each number with a fraction to a ``Decimal``.
 
-    The number of numbers is limited, because a ``Decimal`` needs thirty times the memory of its
-    digits. Raises ``ValueError``, ``RecursionError`` and ``body.invalid``.
+    The count of numbers in the body is limited, because a ``Decimal`` needs thirty times the memory
+    of its digits. Raises ``body.invalid`` if the body contains too many numbers. Raises
+    ``ValueError`` or ``RecursionError`` for invalid JSON.
     """
     counter = count(1)
 
     def parse_number(text: str) -> int | Decimal:
         if next(counter) > MAX_EXACT_NUMBERS:
             raise requests.invalid_field("body", f"has more than {MAX_EXACT_NUMBERS} numbers")
-        # JSON allows integers of thousands of digits, but Python's ``int`` refuses them.
+        # JSON allows integers with thousands of digits, but Python's ``int`` raises an error for a
+        # number of that length.
         if len(text) <= _DIGITS_OF_64_BITS and text.removeprefix("-").isdecimal():
             return int(text)
         try:
@@ -120,13 +127,13 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 class JsonRequest(Request):
-    """A request whose JSON body is parsed strictly."""
+    """A request whose JSON body is parsed strictly according to RFC 8259."""
 
     async def json(self) -> Any:
-        """Return the parsed body.
+        """Return the parsed JSON body.
 
-        Raises ``JSONDecodeError``, which FastAPI turns into a response, and the errors of
-        ``check_body_names``.
+        Raises ``JSONDecodeError`` for invalid JSON, which FastAPI turns into an error response.
+        Raises the errors of ``check_body_names`` for unknown names in the body.
         """
         if not hasattr(self, "_json"):
             parsed = _parse(remove_byte_order_mark(await self.body()))

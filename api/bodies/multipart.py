@@ -14,15 +14,15 @@ MULTIPART = "multipart/form-data"
 
 @dataclass(frozen=True)
 class PartEnd:
-    """The end of a part."""
+    """The event at the end of a part of a multipart body."""
 
 
-# The events of a part are its headers, any number of pieces of its content, and its end.
+# An event is the headers of a part, a piece of the part's content, or the end of the part.
 PartEvent = PartHead | bytearray | PartEnd
 
 
 def read_boundary(request: Request) -> bytes | None:
-    """Return the boundary between parts, or ``None`` if the body isn't multipart."""
+    """Return the boundary that separates the parts, or ``None`` if the body isn't multipart."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     return options.get(b"boundary", b"") if kind == MULTIPART.encode() else None
 
@@ -31,11 +31,11 @@ class MultipartReader:
     """A parser for one multipart body.
 
     Attributes:
-        is_complete: whether the final boundary has arrived.
+        is_complete: whether the boundary at the end of the multipart body has arrived.
     """
 
     def __init__(self, boundary: bytes) -> None:
-        """Raise ``FormParserError`` for an invalid boundary."""
+        """Create the parser, or raise ``FormParserError`` for an invalid multipart boundary."""
         self.is_complete = False
         self._events: list[PartEvent] = []
         callbacks: dict[str, Callable[..., None]] = {
@@ -47,7 +47,10 @@ class MultipartReader:
         self._parser = MultipartParser(boundary, callbacks)  # type: ignore[arg-type]
 
     async def read(self, body: AsyncIterator[bytes]) -> AsyncIterator[list[PartEvent]]:
-        """Yield the events in each chunk of the body; raises ``FormParserError``."""
+        """Yield a list of events for each chunk of the multipart body.
+
+        Raises ``FormParserError`` for a malformed multipart body.
+        """
         async for chunk in body:
             self._parser.write(chunk)
             yield [*self._events]
@@ -55,7 +58,8 @@ class MultipartReader:
 
     def _add_content(self, data: bytes, start: int, end: int) -> None:
         last_event = self._events[-1] if self._events else None
-        # The parser splits content at line breaks. The pieces are joined to save memory.
+        # Join adjacent pieces of content to save memory, because the parser splits content at line
+        # breaks.
         if isinstance(last_event, bytearray):
             last_event += data[start:end]
         else:

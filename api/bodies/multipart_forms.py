@@ -1,4 +1,4 @@
-"""Reads multipart forms that are small enough for memory."""
+"""Reads multipart forms that are small enough to be kept in memory."""
 
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -11,8 +11,8 @@ from api.bodies.multipart import MultipartReader, PartEnd, PartEvent, read_bound
 from api.bodies.part_headers import PartHead
 from core.errors import media, requests
 
-# The number of parts is limited, because each part needs far more memory than its bytes. The forms
-# of Pressroom's pages have one part.
+# The maximum number of parts in a multipart form. The number of parts is limited, because each part
+# needs far more memory than its content. A form on Pressroom's pages has a single part.
 MAX_MULTIPART_PARTS = 100
 
 _DECODERS: dict[bytes, type[Base64Decoder] | type[QuotedPrintableDecoder]] = {
@@ -37,7 +37,7 @@ class MultipartForm:
         return [name for name, _ in self.fields] + [part.name for part in self.files]
 
     def list_parts(self) -> list[bytes]:
-        """Return all names and contents, for the fingerprint of an idempotency key."""
+        """Return the names and contents of all parts, for the fingerprint of an idempotency key."""
         pieces = [piece for name, value in self.fields for piece in (name.encode(), value)]
         for part in self.files:
             pieces += [part.name.encode(), part.filename.encode(), part.data]
@@ -47,9 +47,10 @@ class MultipartForm:
 async def read_multipart_form(request: Request) -> MultipartForm:
     """Read a multipart body into memory.
 
-    The middleware limits the size of the body. No part is written to a temporary file, because an
-    image must not reach a disk before the image is encrypted. Raises ``body.not_multipart`` and
-    ``body.malformed``.
+    ``BodyLimitMiddleware`` limits the size of the body. No part is written to a temporary file,
+    because an image must not be written to a disk before the image is encrypted. Raises
+    ``body.not_multipart`` if the body isn't multipart. Raises ``body.malformed`` for a malformed
+    multipart body.
     """
     boundary = read_boundary(request)
     if not boundary:
@@ -68,9 +69,10 @@ async def read_multipart_form(request: Request) -> MultipartForm:
 
 
 def find_only_file(form: MultipartForm, name: str) -> FilePart:
-    """Return the only file in the form field with this name.
+    """Return the only file in the form field ``name``.
 
-    Raises ``attachment.file_missing`` and ``attachment.several_files``.
+    Raises ``attachment.file_missing`` if the form field contains no file. Raises
+    ``attachment.several_files`` if the form field contains several files.
     """
     # Browsers send a part with an empty file name if the user chose no file.
     files = [part for part in form.files if part.name == name and part.filename]
@@ -82,7 +84,7 @@ def find_only_file(form: MultipartForm, name: str) -> FilePart:
 
 
 class _PartCollector:
-    """Adds the parts of a body to a form."""
+    """Collects the parts of a multipart body in a ``MultipartForm``."""
 
     def __init__(self, form: MultipartForm) -> None:
         self._form = form
@@ -91,7 +93,10 @@ class _PartCollector:
         self._decoder: Base64Decoder | QuotedPrintableDecoder | None = None
 
     def add(self, event: PartEvent) -> None:
-        """Process an event. At the end of a part, add the part; raises ``FormParserError``."""
+        """Process an event of the multipart parser, and add each complete part to the form.
+
+        Raises ``FormParserError`` for a part without a name.
+        """
         if isinstance(event, PartHead):
             self._begin(event)
         elif isinstance(event, PartEnd):

@@ -1,4 +1,4 @@
-"""Converts OAuth requests and responses for the library that implements OAuth."""
+"""Converts between HTTP messages and the OAuth messages of ``services.oauth``."""
 
 from contextlib import suppress
 from typing import Annotated
@@ -12,7 +12,11 @@ from services.oauth.adapters import OAuthRequest, OAuthResponse
 
 
 async def _read_oauth_request(request: Request) -> OAuthRequest:
-    """Read an OAuth request. A form's repeated fields are kept, and any other body is ignored."""
+    """Convert an HTTP request to an OAuth request.
+
+    The OAuth request contains all fields of a form, even repeated fields. A request body that isn't
+    a form is ignored.
+    """
     form: list[tuple[str, str]] = []
     if parse_media_type(request.headers.get("content-type", "")) == FORM:
         with suppress(ValueError):
@@ -29,7 +33,7 @@ def read_oauth_query(request: Request) -> OAuthRequest:
 
 
 def build_oauth_response(reply: OAuthResponse) -> Response:
-    # Only the client may keep the tokens, so caches must not store them.
+    # Caches must not store the response, because only the OAuth client may keep the tokens.
     headers = {"Cache-Control": "no-store", **reply.headers}
     headers.pop("Content-Type", None)
     return JSONResponse(reply.body, reply.status, headers=headers)

@@ -11,7 +11,11 @@ FormFields = dict[str, str]
 
 
 async def read_page_form(submission: FormOrJsonBodyOf) -> FormFields:
-    """Return the fields of the form, or raise ``body.unsupported_type`` or ``body.invalid``."""
+    """Return the fields of a form on one of Pressroom's own pages.
+
+    Raises ``body.unsupported_type`` if the request body isn't a form. Raises ``body.invalid`` if a
+    field contains a NUL character.
+    """
     if submission.fields and not submission.is_form:
         raise requests.BODY_NO_FORM_TYPE()
     fields = {name: str(value) for name, value in submission.fields.items()}

@@ -1,8 +1,8 @@
-"""Parses the headers of the parts of a multipart body: the field name and the file name.
+"""Parses the field name and the file name in the headers of a multipart body's parts.
 
-RFC 7578 requires raw UTF-8 in a file name, but not all libraries comply. Some libraries send
-`filename*` (RFC 8187), numbered sections of `filename*` (RFC 2231), encoded words (RFC 2047),
-backslash escapes or Latin-1.
+RFC 7578 requires raw UTF-8 in a file name, but not all HTTP libraries comply. Some HTTP libraries
+send a file name as `filename*` (RFC 8187), as numbered sections of `filename*` (RFC 2231) or as
+encoded words (RFC 2047). Some HTTP libraries send a file name with backslash escapes or in Latin-1.
 """
 
 import re
@@ -19,8 +19,8 @@ _ESCAPED_CHARACTER = re.compile(r'\\(["\\])')
 _NUMBERED_SECTION = re.compile(r"filename\*([0-9]{1,3})(\*?)")
 _ENCODED_WORD = r"=\?[^?\s]+\?[bq]\?[^?]*\?="
 _ENCODED_WORDS = re.compile(rf"{_ENCODED_WORD}(?:[ \t]+{_ENCODED_WORD})*", re.IGNORECASE)
-# The only charsets that are looked up. Python caches each name of a charset, even an unknown name,
-# so callers could fill the memory with names.
+# The names of the charsets that are looked up. Python caches every charset name that is looked up,
+# so callers could fill the memory with unknown names.
 _CHARSETS = frozenset({*aliases, *aliases.values()})
 
 
@@ -28,7 +28,8 @@ _CHARSETS = frozenset({*aliases, *aliases.values()})
 class PartHead:
     """The headers of one part of a multipart body.
 
-    ``name`` is ``None`` for a part without a name. ``filename`` is ``None`` for a field.
+    ``name`` is ``None`` for a part without a field name. ``filename`` is ``None`` for a part that
+    isn't a file.
     """
 
     name: str | None = None
@@ -38,7 +39,7 @@ class PartHead:
 
 @dataclass
 class PartHeaders:
-    """Collects the headers of the current part as ``MultipartParser`` parses them."""
+    """Collects the headers of each part of a multipart body, and passes them to ``on_head``."""
 
     on_head: Callable[[PartHead], None]
     _headers: dict[bytes, bytes] = field(default_factory=dict)
@@ -66,7 +67,10 @@ class PartHeaders:
 
 
 def read_disposition(header: bytes) -> tuple[str | None, str | None]:
-    """Return the name and the file name of a part. A missing name is ``None``."""
+    """Return the field name and the file name in a ``Content-Disposition`` header.
+
+    A missing field name or file name is ``None``.
+    """
     pairs = _PARAMETER.findall(header.decode("latin-1"))
     parameters = {name.lower(): _unquote(value) for name, value in pairs}
     name = parameters.get("name")
@@ -81,7 +85,10 @@ def _unquote(value: str) -> str:
 
 
 def _decode_filename(parameters: Mapping[str, str]) -> str | None:
-    """Return the file name, preferably from ``filename*`` because RFC 6266 prefers this form."""
+    """Return the decoded file name of a part.
+
+    The parameter ``filename*`` has precedence over ``filename``, as RFC 6266 recommends.
+    """
     plain = parameters.get("filename")
     extended = _join_extended_value(parameters)
     if extended is None:
@@ -94,7 +101,7 @@ def _decode_filename(parameters: Mapping[str, str]) -> str | None:
 
 
 def _join_extended_value(parameters: Mapping[str, str]) -> str | None:
-    """Return the value of ``filename*``, and join its sections ``filename*0``, ``filename*1``, …"""
+    """Return the value of ``filename*``, or join the values of ``filename*0``, ``filename*1``, …"""
     extended = parameters.get("filename*")
     if extended is not None:
         return extended
@@ -107,7 +114,7 @@ def _join_extended_value(parameters: Mapping[str, str]) -> str | None:
 
 
 def _split_extended(value: str) -> tuple[str, bytes]:
-    """Return the charset and the decoded bytes of ``charset'language'percent-encoded``."""
+    """Return the charset and the decoded bytes of a value ``charset'language'percent-encoded``."""
     charset, _, rest = value.partition("'")
     _, mark, encoded = rest.partition("'")
     if not mark:
@@ -124,7 +131,7 @@ def _decode_plain(value: str) -> str:
 
 
 def _decode_words(words: str) -> str:
-    """Decode adjacent encoded words (RFC 2047). Return malformed words unchanged."""
+    """Decode adjacent encoded words (RFC 2047), but return malformed encoded words unchanged."""
     try:
         chunks = decode_header(words)
     except (HeaderParseError, ValueError):

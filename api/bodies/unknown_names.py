@@ -1,6 +1,7 @@
-"""Refuses unknown names in a request with the header ``Prefer: handling=strict``.
+"""Refuses unknown query parameters and body fields in a request with strict handling.
 
-Without this header, unknown names are ignored, because a client may be written for a later release.
+A request asks for strict handling with the header ``Prefer: handling=strict``. By default, a
+request may contain unknown names, because a client may be written for a later release of Pressroom.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,18 +22,18 @@ from core.errors import DomainError, FieldProblem, requests
 
 # The largest number of unknown names that an error lists.
 MAX_LISTED_NAMES = 20
-# The maximum depth to which a body is searched for unknown names. Routes refuse filters with a
-# deeper nesting.
+# The maximum depth to which a request body is searched for unknown names. Routes refuse filters
+# that are nested more deeply than this depth.
 MAX_PLACE_PARTS = 20
 
-# The key in a request's ASGI scope that holds the names that the body may contain.
+# The key in the ASGI scope for the ``KnownNames`` of the request's route.
 _NAMES_KEY = "pressroom.known_names"
 
 Schema = dict[str, Any]
 # The path to a value in a request, for example ``("body", "members", 3, "tags")``.
 Place = tuple[str | int, ...]
 
-# The schemas to which other schemas of bodies refer by name.
+# The JSON Schemas to which the schemas of request bodies refer by name.
 _SHARED_SCHEMAS: dict[str, Schema] = {
     **FILTER_SCHEMAS,
     NewSubscription.__name__: NewSubscription.model_json_schema(),
@@ -41,12 +42,12 @@ _SHARED_SCHEMAS: dict[str, Schema] = {
 
 @dataclass(frozen=True)
 class KnownNames:
-    """The names that a route knows.
+    """The names of the query parameters and body fields that a route accepts.
 
     Attributes:
-        query: the parameters of the query.
-        body: the schema of the JSON body; ``None`` for a route without one.
-        schemas: the schemas to which ``body`` refers by name.
+        query: the names of the query parameters.
+        body: the JSON Schema of the request body, or ``None`` for a route without a JSON body.
+        schemas: the JSON Schemas to which ``body`` refers by name.
     """
 
     query: frozenset[str]
@@ -60,7 +61,8 @@ def find_known_names(route: APIRoute) -> KnownNames:
         body_type: Any = route.body_field.field_info.annotation
         schema = TypeAdapter(body_type).json_schema()
         return KnownNames(query, schema, {**_SHARED_SCHEMAS, **schema.pop("$defs", {})})
-    # A route that reads its body itself declares the schema in ``openapi_extra``.
+    # A route whose handler reads the request body itself declares the body's schema in
+    # ``openapi_extra``.
     content = (route.openapi_extra or {}).get("requestBody", {}).get("content", {})
     return KnownNames(query, content.get("application/json", {}).get("schema"), _SHARED_SCHEMAS)
 
@@ -72,7 +74,7 @@ def _list_query_names(dependant: Dependant) -> Iterator[str]:
 
 
 def find_unknown_query_names(request: Request, names: KnownNames) -> list[str]:
-    """Return the first query parameters that the route doesn't know."""
+    """Return up to ``MAX_LISTED_NAMES`` query parameters that the route doesn't know."""
     return [
         *islice(
             (name for name in request.query_params if name not in names.query), MAX_LISTED_NAMES
@@ -81,7 +83,7 @@ def find_unknown_query_names(request: Request, names: KnownNames) -> list[str]:
 
 
 def begin_strict_handling(request: Request, names: KnownNames) -> None:
-    """Mark the request, so that ``check_body_names`` checks its body."""
+    """Mark the request, so that ``check_body_names`` refuses unknown names in the request body."""
     request.scope["pressroom.headers"].append((b"preference-applied", b"handling=strict"))
     request.scope[_NAMES_KEY] = names
 
@@ -91,9 +93,10 @@ def has_strict_handling(request: Request) -> bool:
 
 
 def check_body_names(request: Request, parsed: object) -> None:
-    """Refuse unknown names in the body of a request with strict handling.
+    """Refuse unknown names in the JSON body of a request that asks for strict handling.
 
-    Raises ``request.option_in_body`` and ``request.unknown``.
+    Raises ``request.option_in_body`` if the body contains the name of a query parameter. Raises
+    ``request.unknown`` for any unknown name in the body that is not a query parameter.
     """
     known: KnownNames | None = request.scope.get(_NAMES_KEY)
     if known is None or known.body is None:
@@ -111,10 +114,11 @@ def check_body_names(request: Request, parsed: object) -> None:
 def find_unknown_names(
     schema: Schema, value: object, place: Place, schemas: dict[str, Schema]
 ) -> Iterator[Place]:
-    """Yield the path to each property that isn't in its schema.
+    """Yield the path to each property of a JSON value that the JSON Schema doesn't define.
 
-    Pydantic's ``extra="forbid"`` isn't used, because it creates an error for each unknown name. A
-    body of 2 MB with 180,000 unknown names took up to 294 MB and 2.5 seconds.
+    Pydantic's ``extra="forbid"`` isn't used, because Pydantic creates an error for each unknown
+    name. With ``extra="forbid"``, a body of 2 MB with 180,000 unknown names took up to 294 MB and
+    2.5 seconds.
     """
     if len(place) > MAX_PLACE_PARTS:
         return
@@ -134,21 +138,25 @@ def find_unknown_names(
             [*islice(find_unknown_names(alternative, value, place, schemas), MAX_LISTED_NAMES)]
             for alternative in schema["anyOf"]
         ]
-        # Report the unknown names for the alternative that fits best, because it has the fewest
-        # unknown names. Among equally good alternatives, prefer the deepest unknown names.
+        # If a schema has alternatives, report the unknown names for the alternative with the fewest
+        # unknown names. If several alternatives have equally few unknown names, choose the one with
+        # the most deeply nested unknown names.
         yield from min(
             alternatives, key=lambda places: (len(places), -max(map(len, places), default=0))
         )
 
 
 def _resolve(schema: Schema, schemas: dict[str, Schema]) -> Schema:
-    """Return the schema to which a schema refers, by ``$ref`` or by the title of a filter."""
+    """Return the JSON Schema to which ``schema`` refers, or ``schema`` itself.
+
+    A reference to a JSON Schema is a ``$ref``, or the title of a filter's schema.
+    """
     name = schema["$ref"].rpartition("/")[2] if "$ref" in schema else schema.get("title", "")
     return schema if "properties" in schema else schemas.get(name, schema)
 
 
 def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
-    """Build the error ``request.unknown``, which lists the places of unknown names."""
+    """Build the error ``request.unknown``, which lists the paths to the unknown names."""
     problems = tuple(
         FieldProblem(format_place(place), "unknown", "is not known here") for place in places
     )
@@ -157,10 +165,9 @@ def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
 
 
 def refuse_options(request: Request, names: Iterable[str]) -> None:
-    """Refuse names in a body that are query parameters of the route.
+    """Raise ``request.option_in_body`` if a name in the body is a query parameter of the route.
 
-    Ignoring such a name would be harmful: a request with ``dry_run`` in the body would change data.
-    Raises ``request.option_in_body``.
+    If the route ignored ``dry_run`` in the body, for example, the request would change data.
     """
     route: APIRoute = request.scope["route"]
     options = {parameter.alias for parameter in route.dependant.query_params}
@@ -170,10 +177,10 @@ def refuse_options(request: Request, names: Iterable[str]) -> None:
 
 
 def refuse_parts(request: Request, names: Iterable[str]) -> None:
-    """Refuse query parameters among the fields of an upload form.
+    """Raise ``request.option_in_body`` if a field of an upload form is a query parameter's name.
 
-    With strict handling, refuse all fields except the file. Raises ``request.option_in_body`` and
-    ``request.unknown``.
+    If the request asks for strict handling, raise ``request.unknown`` for every field except the
+    file.
     """
     field_names = [name for name in names if name != "file"]
     refuse_options(request, field_names)

@@ -1,6 +1,7 @@
 """Stores uploads of large files in the object storage while they arrive.
 
-Only one part of the object is in memory at a time, and no thread waits for a slow sender.
+Only one part of the uploaded file is in memory at a time. No thread waits for the slow sender of an
+upload.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -20,16 +21,16 @@ from core.errors import imports, requests
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.parts import PART_BYTES, PartWriter
 
-# The maximum size of all fields before the file.
+# The maximum total size of the form fields that are kept in memory.
 MAX_FIELDS_BYTES = 16 * 1024
 
-# A function that checks the fields that precede the file in a form, before the file is read.
+# A function that checks the form fields in front of an uploaded file, before the file is read.
 Check = Callable[[Mapping[str, str]], Awaitable[None]]
 
 
 @dataclass
 class ReceivedFile:
-    """The name and the size of an upload."""
+    """The name and the size of an uploaded file."""
 
     filename: str | None
     size: int = 0
@@ -45,15 +46,16 @@ async def store_upload(
     check: Check | None = None,
     check_part: Callable[[str], None] | None = None,
 ) -> ReceivedFile:
-    """Store the file, which is the part `file` of a form or the whole body.
+    """Store the uploaded file, which is the form field `file` or the whole request body.
 
-    Raises ``body.malformed``, ``import.file_missing``, ``import.several_files``, ``import.empty``,
-    ``import.too_large``, and the errors of ``check`` and ``check_part``.
+    Raises ``body.malformed`` for a malformed form. Raises ``import.file_missing``,
+    ``import.several_files``, ``import.empty`` or ``import.too_large`` unless the request contains
+    one valid file. Raises the errors of ``check`` and ``check_part``.
 
     Args:
-        delete_parts: deletes the stored parts with the writer's prefix after an error.
-        check: checks the fields of the form.
-        check_part: checks the name of each part of the form when the part arrives.
+        delete_parts: a function that deletes the stored parts of the file after an error.
+        check: a function that checks the form fields in front of the file.
+        check_part: a function that checks the name of each form field when the field arrives.
     """
     file = ReceivedFile(filename)
     content: AsyncIterator[bytes] = request.stream()
@@ -63,7 +65,7 @@ async def store_upload(
     try:
         await _store(content, request.scope, writer, file, caller_id)
     except BaseException:
-        # A disconnect of the sender raises ``CancelledError``, which is not an ``Exception``.
+        # Catch ``BaseException``, because a disconnect of the sender raises ``CancelledError``.
         await RECORDS.run(delete_parts, writer.prefix)
         raise
     return file
@@ -87,7 +89,8 @@ async def _store(
             await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
             part.clear()
         if not part:
-            # All bytes so far are stored or skipped, so the body needs no memory now.
+            # Release the memory budget of the request body, because all received bytes were stored
+            # or skipped.
             release_body(scope)
     await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
     await UPLOADS_BY_CALLER.run(caller_id, writer.close)
@@ -102,7 +105,7 @@ async def _read_file_part(
     check: Check | None,
     check_part: Callable[[str], None] | None,
 ) -> AsyncIterator[bytes]:
-    """Yield the content of the part `file` in each chunk of the body, and set the file's name."""
+    """Yield the file's content in each chunk of a multipart body, and set the name of ``file``."""
     form = _UploadForm(check_part)
     is_checked = False
     try:
@@ -127,7 +130,7 @@ async def _read_file_part(
 
 
 class _UploadForm:
-    """A form with one file. The form keeps its small fields in memory."""
+    """A multipart form that keeps its small fields in memory, but not its single file."""
 
     def __init__(self, check_part: Callable[[str], None] | None) -> None:
         self.files = 0
@@ -139,7 +142,7 @@ class _UploadForm:
         self._field: str | None = None
 
     def read_content(self, event: PartEvent) -> bytes | bytearray:
-        """Return the bytes of the file in this event."""
+        """Return the file's bytes in an event of the multipart parser."""
         if isinstance(event, PartHead):
             self._begin_part(event)
         elif isinstance(event, PartEnd):

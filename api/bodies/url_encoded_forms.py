@@ -7,16 +7,18 @@ from api.limits.bulkheads import STORAGE
 FORM = "application/x-www-form-urlencoded"
 
 MAX_FORM_FIELDS = 100
-# A longer form is decoded in a thread, because decoding percent escapes can take a second.
+# The largest form that is decoded on the event loop. A thread decodes larger forms, because
+# decoding many percent escapes can take a second.
 MAX_FORM_BYTES_ON_LOOP = 64 * 1024
-# The words for booleans, because queries and forms contain only text.
+# The words for true and false in queries and forms, which contain only text.
 BOOLEAN_WORDS = {"1": True, "true": True, "0": False, "false": False}
 
 
 async def read_pairs(body: bytes) -> list[tuple[str, str]]:
-    """Return all fields of a form, or raise ``ValueError`` for a malformed form.
+    """Return all fields of a URL-encoded form.
 
-    A long form is decoded in a thread, because decoding would block the event loop.
+    Raises ``ValueError`` for a malformed form. A large form is decoded in a thread, so that
+    decoding doesn't block the event loop.
     """
     if len(body) <= MAX_FORM_BYTES_ON_LOOP:
         return parse_pairs(body)
@@ -24,14 +26,18 @@ async def read_pairs(body: bytes) -> list[tuple[str, str]]:
 
 
 def parse_pairs(body: bytes) -> list[tuple[str, str]]:
-    """Return all fields of a form, including repeated fields; raises ``ValueError``.
+    """Return all fields of a URL-encoded form, including repeated fields.
 
-    Whitespace around the body is removed, because a form encodes the whitespace in its values.
+    Raises ``ValueError`` for a malformed form. Whitespace around the form is removed, which changes
+    no value because values contain only percent-encoded whitespace.
     """
     text = body.decode().strip()
     return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
 
 
 def parse_boolean(value: object) -> bool | None:
-    """Return the boolean for a word in any case, or ``None`` for an unknown word."""
+    """Return the boolean for a word in ``BOOLEAN_WORDS``, or ``None`` for an unknown word.
+
+    The comparison of the words is case-insensitive.
+    """
     return BOOLEAN_WORDS.get(str(value).lower())

@@ -1,7 +1,7 @@
-"""Limits the memory for request bodies, in total and per holder.
+"""Limits the memory for request bodies, in total, per IP address and per user.
 
-A holder is an IP address or a user. A body counts for its IP address and for its user. Small bodies
-have a separate pool, so that a charge or a login doesn't compete with uploads.
+The holders of a body's memory are the sender's IP address and the user. Small bodies have a
+separate memory pool, so that a charge or a login doesn't compete with uploads for memory.
 """
 
 from collections import Counter
@@ -16,20 +16,21 @@ from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
 MEGABYTE = 1024 * 1024
 MAX_SMALL_BODY_BYTES = 64 * 1024
 MAX_HELD_SMALL_BODY_BYTES = 64 * MEGABYTE
-# The memory for fifty of the largest images. A body counts until it is stored.
+# The size of the memory pool for large bodies, which is enough for fifty of the largest images. A
+# large body uses memory of the pool until the body is stored.
 MAX_HELD_LARGE_BODY_BYTES = 256 * MEGABYTE
-# A holder may use one eighth of each pool.
+# An IP address or user may use one eighth of each memory pool.
 HOLDER_FRACTION = 8
-# The maximum number of unfinished bodies per holder. Each unfinished body needs a task, and up to
-# half a megabyte that the server has read ahead.
+# The maximum number of incomplete request bodies per IP address or user. Each incomplete body needs
+# a task, and up to half a megabyte of memory for data that the server has read ahead.
 MAX_UNFINISHED_BODIES = 128
 
-# The result is cached, because a few IP addresses send most bodies.
+# The keys of IP addresses are cached, because a few IP addresses send most request bodies.
 name_address_holder = lru_cache(maxsize=4096)(build_address_rate_key)
 
 
 class BytePool:
-    """A limited number of bytes. Each holder may use only a part of these bytes."""
+    """A memory pool of a limited size. An IP address or user may use only a part of the pool."""
 
     def __init__(self, name: str, max_bytes: int) -> None:
         self._gauge = BODY_BYTES.labels(name)
@@ -38,7 +39,7 @@ class BytePool:
         self._bytes_by_holder: Counter[str] = Counter()
 
     def take(self, holders: Iterable[str], count: int) -> ErrorType | None:
-        """Reserve bytes for the holders. Return an error if there are not enough bytes."""
+        """Reserve bytes for the holders, or return an error if the pool has too few free bytes."""
         if any(
             self._bytes_by_holder[holder] + count > self._max_bytes_per_holder for holder in holders
         ):
@@ -58,7 +59,7 @@ class BytePool:
 
 
 class BodyBudget:
-    """The pools of bytes, and the number of unfinished bodies, of all requests in this process."""
+    """The memory pools, and the numbers of incomplete request bodies, in one process."""
 
     def __init__(self) -> None:
         self.small = BytePool("small", MAX_HELD_SMALL_BODY_BYTES)
@@ -67,10 +68,10 @@ class BodyBudget:
 
 
 class HeldBody:
-    """The bytes of the budget that one request body uses.
+    """The memory that one request body has reserved.
 
-    The bytes come from the pool for small bodies at first. A body that exceeds the limit of small
-    bodies moves to the pool for large bodies.
+    A body first uses the memory pool for small bodies. A body that exceeds the maximum size of a
+    small body moves to the memory pool for large bodies.
     """
 
     def __init__(self, budget: BodyBudget, *holders: str) -> None:
@@ -81,7 +82,7 @@ class HeldBody:
         self._is_unfinished = False
 
     def begin(self) -> ErrorType | None:
-        """Count an unfinished body. Return an error if a holder has too many unfinished bodies."""
+        """Count an incomplete request body, or return an error if a holder has too many of them."""
         unfinished = self._budget.unfinished
         if any(unfinished[holder] >= MAX_UNFINISHED_BODIES for holder in self._holders):
             return BODY_TOO_MANY_UNFINISHED
@@ -90,7 +91,7 @@ class HeldBody:
         return None
 
     def take(self, count: int) -> ErrorType | None:
-        """Reserve bytes for the next chunk. Return an error if there are not enough bytes."""
+        """Reserve memory for the next chunk, or return an error if too little memory is free."""
         size = self._bytes + count
         if self._pool is self._budget.small and size > MAX_SMALL_BODY_BYTES:
             return self._move_to_large_pool(size)
@@ -100,9 +101,9 @@ class HeldBody:
         return error
 
     def move_to_large_pool(self) -> ErrorType | None:
-        """Release the pool for small bodies, because this body stays in memory for long.
+        """Move the body to the pool for large bodies, because the body stays in memory for long.
 
-        Return an error if the pool for large bodies is full.
+        Return an error if the memory pool for large bodies is full.
         """
         if self._pool is self._budget.small:
             return self._move_to_large_pool(self._bytes)
@@ -117,7 +118,7 @@ class HeldBody:
         return error
 
     def finish(self) -> None:
-        """Stop counting the body as unfinished, because no more of it will arrive."""
+        """Stop counting the body as incomplete, because no more data of the body will be read."""
         if self._is_unfinished:
             _count_down(self._budget.unfinished, self._holders, 1)
             self._is_unfinished = False

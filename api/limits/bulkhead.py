@@ -1,8 +1,9 @@
-"""Bulkheads, which divide the threads of this process so that hanging work can't block all threads.
+"""Bulkheads, which divide the threads of a process so that hanging work can't block all threads.
 
 Each handler that blocks runs in a thread of one bulkhead. If all threads of a bulkhead are busy, a
-limited number of callers wait for a limited time. Callers beyond this number get the status 503. No
-handler runs in FastAPI's own threads, which a test checks.
+limited number of callers wait for a thread for a limited time. A caller gets the status 503 if too
+many callers wait for a thread, or if no thread becomes free in time. A test checks that no handler
+runs in FastAPI's own threads.
 """
 
 import asyncio
@@ -20,8 +21,8 @@ from core.errors import requests
 from core.errors.catalogue import ErrorType
 from storage.unit_of_work import UnitOfWork
 
-# The default of the maximum wait for a thread. A burst of small requests needs only a fraction of
-# this time, and callers don't give up so soon.
+# The default maximum time for which a caller waits for a thread. During a burst of small requests,
+# a caller gets a thread in a fraction of this time.
 MAX_WAIT_SECONDS = 2.0
 MAX_WAITING_CALLERS = 1_000
 
@@ -54,10 +55,10 @@ class Bulkhead:
         self._calls = 0
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run the work in a thread and return its result.
+        """Run the work in a thread of the bulkhead, and return the result.
 
-        Raises the bulkhead's error if no thread is free in time.
-        Work that has begun keeps its thread until its end, even if its caller is cancelled.
+        Raises the bulkhead's error if no thread is free in time. Work that has begun keeps its
+        thread until the work ends, even if the caller is cancelled.
         """
         with self._lock:
             has_thread = self._calls < self.threads
@@ -76,7 +77,7 @@ class Bulkhead:
         is_refused = False
 
         def refuse() -> None:
-            # ``cancel`` fails if the work has begun.
+            # ``Future.cancel`` returns ``False`` if the work has already begun.
             nonlocal is_refused
             is_refused = future.cancel()
 
@@ -93,7 +94,7 @@ class Bulkhead:
                 timer.cancel()
 
     def threaded(self, handler: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Decorate a route's handler so that it runs in the bulkhead's threads."""
+        """Decorate a route's handler, so that the handler runs in a thread of the bulkhead."""
 
         @wraps(handler)
         async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -102,7 +103,10 @@ class Bulkhead:
         return in_thread
 
     async def iterate(self, items: Iterator[T]) -> AsyncIterator[T]:
-        """Yield items, and produce each item in a thread. A slow receiver occupies no thread."""
+        """Yield the items of an iterator, and produce each item in a thread of the bulkhead.
+
+        No thread is occupied while the receiver processes an item.
+        """
         while (item := await self.run(partial(next, items, _NO_MORE_ITEMS))) is not _NO_MORE_ITEMS:
             yield item
 
@@ -112,7 +116,7 @@ class Bulkhead:
 
 
 class KeyedBulkhead:
-    """A bulkhead that gives each key, such as a list's id, at most ``threads`` threads."""
+    """A bulkhead in which each key, such as a list's id, occupies at most ``threads`` threads."""
 
     def __init__(
         self, bulkhead: Bulkhead, threads: int, error: ErrorType, *, wait_seconds: float
@@ -121,11 +125,11 @@ class KeyedBulkhead:
         self._threads = threads
         self._error = error
         self._wait_seconds = wait_seconds
-        # A semaphore exists only while callers with its key use it.
+        # Each key has a semaphore, which exists only while a caller uses the semaphore.
         self._semaphores: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     async def run(self, key: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the work's result, or raise the error if the threads of the key stay busy."""
+        """Run the work for the key, or raise an error if the key's threads stay busy."""
         semaphore = self._semaphores.setdefault(key, asyncio.Semaphore(self._threads))
         try:
             async with asyncio.timeout(self._wait_seconds):
@@ -139,9 +143,9 @@ class KeyedBulkhead:
 
 
 def wrap_in_transaction(handler: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a handler, so that its unit of work is committed in the handler's thread.
+    """Wrap a route's handler, so that its transaction is committed in the handler's thread.
 
-    A handler has a unit of work if it declares a parameter of the type ``Transaction``.
+    A handler has a transaction if it declares a parameter of the type ``Transaction``.
     """
 
     def work(*args: P.args, **kwargs: P.kwargs) -> T:

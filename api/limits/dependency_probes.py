@@ -1,4 +1,4 @@
-"""Reads from a dependency that may hang, such as the database or Redis."""
+"""Reads values from a dependency that may hang, such as the database or Redis."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class DependencyProbe(Generic[T]):
-    """Reads from a dependency in a thread, and waits at most a second for the result.
+    """Reads a value from a dependency in a thread, and waits at most a second for the value.
 
-    If the dependency hangs, only one thread waits for it: all callers share the same read.
+    All callers share one read, so that a hanging dependency occupies only one thread.
     """
 
     def __init__(self, read: Callable[[], T], bulkhead: Bulkhead) -> None:
@@ -29,7 +29,7 @@ class DependencyProbe(Generic[T]):
         self._started_at = 0.0
 
     async def read(self) -> T | None:
-        """Return the result, or ``None`` if the dependency fails or hangs."""
+        """Return the value from the dependency, or ``None`` if the dependency fails or hangs."""
         now = asyncio.get_running_loop().time()
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._bulkhead.run(self._read))

@@ -1,4 +1,4 @@
-"""Bulkheads that limit the threads per list or per caller, so that one list can't occupy all."""
+"""Limits the threads that one list or one caller can occupy, so that all others get threads too."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
@@ -11,25 +11,30 @@ from core.errors import mailing, requests
 T = TypeVar("T")
 
 
-# A locked list must delay only changes of the same list.
+# Limit the threads per list, so that a locked list delays only changes of the same list.
 CHANGES_BY_LIST = KeyedBulkhead(
     LISTS, LISTS.threads // 4, mailing.LIST_BUSY, wait_seconds=MAX_WAIT_SECONDS
 )
-# The uploads of one caller must leave threads for uploads of other callers.
+# Limit the threads per caller, so that one caller's uploads leave threads for all other callers.
 UPLOADS_BY_CALLER = KeyedBulkhead(
     STORAGE, STORAGE.threads // 2, requests.SERVICE_BUSY, wait_seconds=10.0
 )
-# A caller's own DNS server may keep a thread waiting, so each caller has only one thread. The wait
-# for the thread must be shorter than ``MAX_HOST_LOOKUP_SECONDS``, which includes the lookup.
+# Each caller has only one thread for DNS lookups, because a caller's own DNS server may keep a
+# thread waiting. The wait for a thread must be shorter than ``MAX_HOST_LOOKUP_SECONDS``, which
+# limits the wait and the DNS lookup together.
 HOST_LOOKUPS_BY_CALLER = KeyedBulkhead(HOST_LOOKUPS, 1, requests.SERVICE_BUSY, wait_seconds=1.0)
-# A search may read half a million rows, and a count may take seconds.
+# Limit the threads per caller, because a search for members may read half a million rows and take
+# seconds.
 SEARCHES_BY_CALLER = KeyedBulkhead(
     RECORDS, RECORDS.threads // 4, requests.SERVICE_BUSY, wait_seconds=MAX_WAIT_SECONDS
 )
 
 
 def threaded_by_list(handler: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
-    """Decorate a route's handler so that it runs in the threads of the list ``list_id``."""
+    """Decorate a route's handler, so that the handlers for one list occupy only a few threads.
+
+    The handler's parameter ``list_id`` identifies the list.
+    """
 
     @wraps(handler)
     async def in_thread(*, list_id: int, **kwargs: Any) -> T:

@@ -1,10 +1,10 @@
 """Limits the rate of requests per user, or per IP address for requests without credentials.
 
-All credentials of a user share one limit, because a user can create API keys for free.
+All credentials of a user share one rate limit, because a user can create API keys for free.
 
-While Redis is unavailable, most requests aren't counted. Routes where a caller could guess
-passwords or create orders without credentials are still limited. For these routes, each process
-counts its own requests against half the limit.
+While Redis is unavailable, rate limits apply only to routes where a caller could guess passwords or
+create orders without credentials. Without Redis, each process counts its own requests against half
+of the rate limit.
 """
 
 from collections.abc import MutableMapping
@@ -21,7 +21,7 @@ from storage.redis.rate_counters import RateCounters, parse_limits
 
 
 class RateLimitName(StrEnum):
-    """The limits that a call can count against, by their names in the ``RateLimit`` headers."""
+    """The names of the rate limits, which responses contain in the ``RateLimit`` headers."""
 
     DEFAULT = "default"
     ANONYMOUS = "anonymous"
@@ -29,7 +29,7 @@ class RateLimitName(StrEnum):
 
 
 class RateLimiter:
-    """Counts requests against the rate limits of the settings."""
+    """Counts requests against the rate limits that the settings define."""
 
     def __init__(self, settings: Settings) -> None:
         self._counters = RateCounters(settings)
@@ -43,21 +43,21 @@ class RateLimiter:
         return bool(self._limits[rate])
 
     def count(self, scope: MutableMapping[str, Any], rate: RateLimitName, key: str) -> None:
-        """Count a request for this key, or raise ``rate.limited`` if the limit is exceeded.
+        """Count a request for ``key``, or raise ``rate.limited`` if the rate limit is exceeded.
 
-        The method also adds the ``RateLimit`` headers to the response.
+        ``count`` also adds the ``RateLimit`` headers to the response.
         """
         statuses = []
         for item in self._limits[rate]:
             status = self._counters.count(item, rate, key)
-            # Limit logins even while Redis is unavailable.
+            # Limit the rate of logins even while Redis is unavailable.
             if status is None and rate is RateLimitName.LOGIN:
                 status = self._counters.count_locally(item, rate, key)
             if status is not None:
                 statuses.append(status)
         if not statuses:
             return
-        # The format of the headers is defined by draft-ietf-httpapi-ratelimit-headers.
+        # draft-ietf-httpapi-ratelimit-headers defines the format of the ``RateLimit`` headers.
         policies = []
         remainders = []
         for status in statuses:
@@ -73,7 +73,7 @@ class RateLimiter:
             raise RATE_LIMITED(retry_after=max(resets))
 
     def has_just_exceeded(self, item: RateLimitItem, name: str, key: str) -> bool:
-        """Count an event, and return whether this event is the first that exceeds the limit."""
+        """Count an event, and return whether the event is the first one above the rate limit."""
         status = self._counters.count(item, name, key)
         return status is not None and status.remaining == -1
 
@@ -86,9 +86,10 @@ def build_caller_rate_key(caller: Caller) -> str:
 
 
 def build_address_rate_key(address: str | None) -> str:
-    """Return the key of an IP address, which is the network for IPv6.
+    """Return the key under which requests from an IP address are counted.
 
-    An IPv6 customer usually has a whole network of 2**64 addresses.
+    The key of an IPv6 address is its network, because a customer usually has a whole network of
+    2**64 IPv6 addresses.
     """
     network = network_of(address)
     return "nowhere" if network is None else str(network.network_address)

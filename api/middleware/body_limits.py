@@ -1,4 +1,4 @@
-"""Limits the size and the duration of request bodies while they arrive."""
+"""Limits the size of request bodies, and the time in which they must arrive."""
 
 import asyncio
 import re
@@ -16,35 +16,39 @@ from core.errors import imports, media, requests
 from core.errors.catalogue import ErrorType
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 
-# The maximum size of the part headers, boundaries and small fields around a file.
+# The maximum size of the part headers, boundaries and small fields in a multipart form with a file.
 MULTIPART_OVERHEAD_BYTES = 64 * 1024
-# The maximum time between two chunks of a body.
+# The maximum time between two chunks of a request body.
 MAX_BODY_SILENCE_SECONDS = 20.0
-# The maximum time for a whole body. A body of 5 MB must arrive at 60 KB/s.
+# The maximum time in which a whole request body must arrive. A request body of 5 MB must arrive at
+# 60 KB/s.
 MAX_BODY_SECONDS = 90.0
-# The maximum time for a file of members. The time is long, because the file is stored while it
-# arrives and needs no memory. A file of 2 GB must arrive at 150 KB/s.
+# The maximum time in which an uploaded file of members must arrive. The time for a file of members
+# is long, because the file is stored while it arrives and needs no memory. A file of 2 GB must
+# arrive at 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
-# The maximum time for which bytes of a body may stay in memory. A body of 8 MB must arrive at 14
-# KB/s.
+# The maximum time for which bytes of a request body may stay in memory. A request body of 8 MB must
+# arrive at 14 KB/s.
 MAX_HELD_SECONDS = 600.0
-# The maximum time to wait for memory, if the caller's other bodies use all of the caller's part.
-# The server doesn't read a body that waits for memory, so the sender must wait too.
+# The maximum time for which a request body waits for memory, if the caller's other bodies use the
+# caller's whole share. The server doesn't read a body that waits for memory, so the sender must
+# wait too.
 MAX_MEMORY_WAIT_SECONDS = 10.0
 _MEMORY_POLL_SECONDS = 0.1
-# Anyone can send a sign-up, so its body has a lower limit than other bodies. A sign-up contains
-# only a name, an address and values of public fields.
+# The maximum size of the body of a sign-up, which is low because anyone can send a sign-up. A
+# sign-up contains only a name, an e-mail address and values of public fields.
 MAX_SIGN_UP_BYTES = 64 * 1024
 
-# The key in a request's ASGI scope that holds the body.
+# The key in the ASGI scope for the body of a request.
 _BODY_KEY = "pressroom.body"
 
 
 @dataclass(frozen=True)
 class BodyLimit:
-    """The limits of request bodies for the paths that match ``path``.
+    """The limits for request bodies on the paths that match ``path``.
 
-    ``max_seconds`` is the maximum time for a whole body; ``None`` means ``MAX_BODY_SECONDS``.
+    ``max_seconds`` is the maximum time in which a whole body must arrive. If ``max_seconds`` is
+    ``None``, the maximum time is ``MAX_BODY_SECONDS``.
     """
 
     path: re.Pattern[str]
@@ -58,7 +62,8 @@ def _json_limit(path: str, megabytes: int) -> BodyLimit:
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
 
 
-# The limits by path. The first limit whose pattern matches the path applies.
+# The limits for request bodies. The first limit whose pattern matches the path of a request applies
+# to the request.
 LIMITS = (
     BodyLimit(
         re.compile(r"(/lists/[^/]+/imports|/console/imports/new)$"),
@@ -77,7 +82,7 @@ LIMITS = (
         MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES,
         media.ATTACHMENT_TOO_LARGE,
     ),
-    # The size of the largest deny list, if its entries have a normal length.
+    # The largest permitted deny list needs 8 MB, if its entries have a normal length.
     _json_limit(r"/deny-list$", 8),
     _json_limit(r"/webhooks/", 1),
     _json_limit(r"(/auxilia)?/composer/|/console/composer$", 8),
@@ -90,16 +95,19 @@ def find_body_limit(path: str) -> BodyLimit:
 
 
 class BodyRefused(Exception):
-    """The body was refused. ``BodyRefused`` ends the handler, and never leaves the middleware."""
+    """The exception that ends the handler of a request whose body was refused.
+
+    ``BodyRefused`` never leaves ``BodyLimitMiddleware``.
+    """
 
 
 class BoundedBody:
     """The body of a request while it arrives.
 
     Attributes:
-        owner_id: the user whose memory budget the body uses, in addition to the budget of the IP
-            address. The body must not be read before ``owner_id`` is set.
-        error: the reason why the body was refused.
+        owner_id: the id of the user whose memory budget the body uses, in addition to the memory
+            budget of the IP address. ``owner_id`` must be set before the body is read.
+        error: the error with which the body was refused.
     """
 
     def __init__(
@@ -127,9 +135,10 @@ class BoundedBody:
         self.error: ErrorType | None = None
 
     async def is_within(self, max_bytes: int) -> bool:
-        """Return whether the body has at most ``max_bytes``, and read no more than necessary.
+        """Return whether the request body has at most ``max_bytes`` bytes.
 
-        ``receive`` later returns the messages that this method has read.
+        ``is_within`` reads no more messages than necessary. ``receive`` later returns the messages
+        that ``is_within`` has read.
         """
         if self._declared_bytes > max_bytes:
             return False
@@ -144,7 +153,8 @@ class BoundedBody:
 
     async def _receive_next(self) -> Message:
         if self._is_complete:
-            # The next message is the end of the connection, which has no deadline.
+            # After a complete body, the next ASGI message is the end of the connection, which has
+            # no deadline.
             return await self._receive()
         if self._held is None:
             owner = [] if self.owner_id is None else [f"owner {self.owner_id}"]
@@ -171,26 +181,27 @@ class BoundedBody:
     def move_to_large_pool(self) -> None:
         """Count the body as a large body, because its caller waits for a worker.
 
-        The pool for small bodies must stay free for small bodies. Raises
-        ``body.too_many_unfinished`` and ``service.busy``.
+        While a request waits for a worker, its body must not use the memory pool for small bodies.
+        Raises ``body.too_many_unfinished`` or ``service.busy`` if the memory pool for large bodies
+        is full.
         """
         if self._held is not None and (error := self._held.move_to_large_pool()):
             raise error()
 
     def release(self) -> None:
-        """Release the memory budget of the body, because the body isn't in memory any longer."""
+        """Release the memory that the body has reserved, because the body was processed."""
         self._held_until = asyncio.get_running_loop().time() + MAX_HELD_SECONDS
         if self._held is not None:
             self._held.release()
 
     def finish(self) -> None:
-        """Release the memory budget at the end of the request."""
+        """Release all memory that the body has reserved, because the request has ended."""
         if self._held is not None:
             self._held.finish()
             self._held.release()
 
     async def _reserve_memory(self, held: HeldBody, chunk_bytes: int) -> None:
-        """Reserve memory for a chunk, and wait while the caller's other bodies use too much."""
+        """Reserve memory for a chunk, or wait until the caller's other bodies release memory."""
         deadline = asyncio.get_running_loop().time() + MAX_MEMORY_WAIT_SECONDS
         while error := held.take(chunk_bytes):
             if error is requests.SERVICE_BUSY or asyncio.get_running_loop().time() > deadline:
@@ -225,7 +236,8 @@ class BodyLimitMiddleware:
 
         async def send_unless_refused(message: Message) -> None:
             nonlocal has_started
-            # Drop the handler's own response, because the response to the error below replaces it.
+            # Drop the handler's response, because an error response for the refused body replaces
+            # it.
             if body.error and not has_started:
                 return
             has_started = True
@@ -246,5 +258,5 @@ def body_of(scope: Scope) -> BoundedBody:
 
 
 def release_body(scope: Scope) -> None:
-    """Release the memory budget of the request's body before the response is ready."""
+    """Release the memory that the request body has reserved, before the response is ready."""
     body_of(scope).release()

@@ -1,4 +1,4 @@
-"""Cross-origin resource sharing (CORS): scripts of other sites may call the API."""
+"""Allows scripts of other sites to call the API, by cross-origin resource sharing (CORS)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -36,13 +36,13 @@ EXPOSED_HEADERS = (
 class ApiCorsMiddleware:
     """Allows scripts of any origin to call the API without cookies, but not to read pages.
 
-    The middleware also marks requests for pages, so that their errors are pages too.
+    The middleware also marks requests for pages, so that their errors are shown as pages.
 
     Args:
-        pages: the routers of pages.
+        pages: the routers whose routes are pages.
         reader_pages: the routers of pages for readers, which are shown in the reader's language.
-        folders: maps the first segment of a path to a function that renders errors. All routes
-            below this segment are pages.
+        folders: maps the first segment of a path to a function that renders error pages. All routes
+            below a path segment in ``folders`` are pages.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class ApiCorsMiddleware:
             mark_page_request(scope, folder)
             await self._app(scope, receive, send)
         elif all(name != b"origin" for name, _ in scope["headers"]):
-            # Most requests have no ``Origin`` header and skip Starlette's middleware. A cache must
-            # still know that the response depends on the origin.
+            # Requests without an ``Origin`` header skip Starlette's CORS middleware. The header
+            # ``Vary`` tells caches that the response depends on the origin.
             scope["pressroom.headers"].append((b"vary", b"Origin"))
             await self._app(scope, receive, send)
         else:
@@ -86,7 +86,7 @@ class ApiCorsMiddleware:
 
 
 def _compile_paths(routers: Iterable[APIRouter]) -> re.Pattern[str]:
-    """Return a pattern that matches the paths of all routes, including paths with parameters."""
+    """Return a pattern that matches the paths of all routes in the routers."""
     routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     patterns = {re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(route.path)) for route in routes}
     return re.compile("|".join(sorted(patterns)))

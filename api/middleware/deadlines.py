@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import problem_response
 from core.errors.requests import REQUEST_TOO_SLOW
 
-# The deadline must exceed the sum of the maximum time for a body (90 s) and the maximum time that a
+# The deadline must exceed the maximum time for a request body (90 s) plus the maximum time that a
 # caller may ask to wait (60 s).
 DEADLINE_SECONDS = 170.0
 
@@ -15,7 +15,7 @@ DEADLINE_SECONDS = 170.0
 class DeadlineMiddleware:
     """Refuses a request whose response doesn't begin in time.
 
-    The handler or the sender of the body may be slow.
+    A slow handler or a slow sender of the request body may delay the response.
     """
 
     def __init__(self, app: ASGIApp, seconds: float = DEADLINE_SECONDS) -> None:
@@ -46,5 +46,5 @@ class DeadlineMiddleware:
 
 
 def extend_deadline(scope: Scope) -> None:
-    """Restart the deadline, because a large body that is still arriving may take longer."""
+    """Restart the request's deadline, because a large request body is still arriving."""
     scope["pressroom.extend_deadline"]()

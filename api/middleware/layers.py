@@ -1,4 +1,4 @@
-"""Lists the ASGI middleware for all requests, in order."""
+"""Lists the ASGI middleware for all requests, in the order in which the middleware runs."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -29,15 +29,16 @@ from core.settings import Settings
 
 log = get_logger("api.auth")
 
-# No route needs a longer path. The longest path segment is a percent-encoded e-mail address.
+# The maximum length of a request's path. No route needs a longer path, because the longest path
+# segment is a percent-encoded e-mail address.
 MAX_PATH_BYTES = 2048
 
 
 class PathLengthMiddleware:
-    """Refuses a request whose path is too long, before other code searches the path.
+    """Refuses a request whose path is too long, before regular expressions search the path.
 
-    Only the outer middleware handles a request with a long path, to add the response headers and
-    to log the request.
+    Only middleware outside of ``PathLengthMiddleware`` handles a request with a long path, to add
+    the response headers and to log the request.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -54,7 +55,8 @@ class PathLengthMiddleware:
 class InternalErrorMiddleware:
     """Returns an error without details if a handler raises an unexpected exception.
 
-    ``ApiCorsMiddleware`` must be outside of this class, so that scripts can read the response.
+    ``ApiCorsMiddleware`` must be outside of ``InternalErrorMiddleware``, so that scripts of other
+    sites can read the error response.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -71,18 +73,18 @@ class InternalErrorMiddleware:
         try:
             await self._app(scope, receive, send_and_note_start)
         except (CallerDisconnected, ClientDisconnect):
-            # The caller has disconnected. The log shows the status 499.
+            # A caller who has disconnected gets no response, and the log shows the status 499.
             return
-        except Exception:  # the caller gets a response without details
+        except Exception:  # the error response contains no details
             log.exception("request.broke")
             if not has_started:
                 await internal_error()(scope, receive, send)
 
 
 class RequestLayers:
-    """Passes HTTP requests through all layers. The first layer is the outermost.
+    """Passes HTTP requests through a list of middleware, from the outermost to the innermost.
 
-    Other ASGI messages, such as the start and the end of the server, skip the layers.
+    ASGI messages that aren't HTTP requests, such as the start of the server, skip the middleware.
     """
 
     def __init__(self, app: ASGIApp, *, layers: Sequence[Middleware]) -> None:
@@ -105,15 +107,15 @@ def build_request_layers(
     reader_pages: Sequence[APIRouter],
     folders: Mapping[str, ProblemRenderer],
 ) -> list[Middleware]:
-    """Return the middleware of all requests, with the outermost first.
+    """Return the middleware that handles all requests, with the outermost middleware first.
 
     Args:
-        reader_cookies: the cookies for the separate host of the pages for readers; ``None`` without
-            a separate host.
-        pages: the routers of pages.
+        reader_cookies: the names of the cookies that the separate host of the pages for readers
+            accepts, or ``None`` without a separate host.
+        pages: the routers whose routes are pages.
         reader_pages: the routers of pages for readers, which are shown in the reader's language.
-        folders: maps the first segment of a path to a function that renders errors. All routes
-            below this segment are pages.
+        folders: maps the first segment of a path to a function that renders error pages. All routes
+            below a path segment in ``folders`` are pages.
     """
     pages_host = (
         [Middleware(PagesHostMiddleware, settings=settings, cookies=reader_cookies)]

@@ -1,4 +1,4 @@
-"""The separate host for the pages that readers open from mails."""
+"""Serves the pages that readers open from mails on a separate host."""
 
 import re
 from collections.abc import Collection
@@ -14,22 +14,23 @@ from core.errors.requests import ROUTE_NOT_FOUND
 from core.settings import Settings
 from services.subscriptions.page_urls import UNSUBSCRIBE_PATH
 
-# Sign-up forms on other sites post to this path.
+# The path to which sign-up forms on other sites post.
 _SUBMISSION_PATH = re.compile(r"/subscriptions/[^/]+")
-# Mail programs post one-click requests to this path.
+# The path to which mail programs post one-click unsubscribe requests.
 _ONE_CLICK_PATH = re.compile(r"/subscriptions/[^/]+/delete")
-# Proxies and `pressroom doctor` request this path.
+# The path that proxies and `pressroom doctor` request to check the health of the process.
 _HEALTH_PATH = "/healthz"
 _FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 
 
 class PagesHostMiddleware:
-    """Serves the pages for readers on a separate host, and serves nothing else on this host.
+    """Serves the pages for readers on a separate host that has no other pages.
 
-    List owners write texts on the pages for readers. On the host of the login page, a malicious
-    text could imitate the login and deceive people and password managers.
+    The pages for readers contain texts that list owners write. On the host of the login page, a
+    malicious text could imitate the login and deceive people and password managers.
 
-    ``ApiCorsMiddleware`` must run before, because it marks the requests for pages for readers.
+    ``ApiCorsMiddleware`` must run before ``PagesHostMiddleware``, because ``ApiCorsMiddleware``
+    marks the requests for pages for readers.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, cookies: Collection[str]) -> None:
@@ -50,8 +51,9 @@ class PagesHostMiddleware:
                 await self._app(self._without_credentials(scope), receive, send)
             else:
                 await problem_response(ROUTE_NOT_FOUND())(scope, receive, send)
-        # Redirect pages for readers and sign-up forms to the separate host. A one-click request is
-        # not redirected, because RFC 8058 forbids it. The mail may be older than the separate host.
+        # Redirect requests for pages for readers, and submitted sign-up forms, to the separate
+        # host. A one-click request is not redirected, because RFC 8058 forbids redirects. A mail
+        # that was sent before the separate host existed contains a one-click URL on the main host.
         elif (is_page and not (is_post and path == UNSUBSCRIBE_PATH)) or (
             is_submission and is_post and _header(scope, b"content-type").startswith(_FORM_TYPES)
         ):
@@ -63,7 +65,7 @@ class PagesHostMiddleware:
             await self._app(scope, receive, send)
 
     def _without_credentials(self, scope: Scope) -> Scope:
-        """Return the request without credentials, and with only the cookies for readers."""
+        """Return the ASGI scope without credentials, and with only the cookies for readers."""
         cookies = cookie_parser(_header(scope, b"cookie").decode("latin-1"))
         dropped = {*self._credentials, b"cookie"}
         headers = [header for header in scope["headers"] if header[0] not in dropped]

@@ -1,4 +1,4 @@
-"""Records each request: its id, log line, span and metrics."""
+"""Assigns an id to each request, and records each request in logs, traces and metrics."""
 
 import re
 import secrets
@@ -18,9 +18,9 @@ from services.event_origins import Origin
 log = get_logger("api.auth")
 
 MAX_LOGGED_PATH_CHARACTERS = 500
-# A request id from the caller is used only if it matches this pattern.
+# The pattern of request ids that are accepted from callers.
 _VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
-# Machines request these paths every few seconds.
+# Paths that aren't traced, because machines request them every few seconds.
 _UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -48,9 +48,11 @@ class RequestMiddleware:
                 status = message["status"]
             await send(message)
 
-        # Uvicorn runs each request in a separate context, so the variable ends with the request.
+        # Uvicorn runs each request in a separate context, so the request id is unset after the
+        # request.
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        # The span gets the route instead of the path, because a path may contain an address.
+        # The trace span contains the route, not the path, because a path may contain an e-mail
+        # address.
         is_traced = scope["path"] not in _UNTRACED_PATHS
         parent = headers.get("traceparent")
         with spans.request_span(scope["method"], parent) if is_traced else nullcontext():

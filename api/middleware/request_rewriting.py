@@ -1,4 +1,4 @@
-"""Rewrites requests: the caller's address, cookies, trailing slashes and HEAD."""
+"""Rewrites the caller's address, the cookies, the path and the method of requests."""
 
 from typing import cast
 
@@ -11,15 +11,15 @@ from core.settings import Settings
 
 log = get_logger(__name__)
 
-# The key in a request's ASGI scope that marks a HEAD request.
+# The key in the ASGI scope that marks a HEAD request.
 _HEAD_KEY = "pressroom.head"
 
 
 class ForwardingMiddleware:
-    """Takes the caller's IP address and scheme from the headers of a trusted proxy.
+    """Reads the caller's IP address and URL scheme from the headers of a trusted proxy.
 
-    All callers behind a proxy that isn't trusted seem to have the proxy's address. The log
-    therefore warns about a proxy that isn't trusted. The warning is logged only once, because any
+    All callers behind an untrusted proxy seem to have the proxy's IP address, so the log warns
+    about an untrusted proxy. The warning about an untrusted proxy is logged only once, because any
     caller can send the header of a proxy.
     """
 
@@ -32,7 +32,8 @@ class ForwardingMiddleware:
         self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Store the address of the TCP peer, because uvicorn replaces it by the forwarded address.
+        # Store the IP address of the TCP peer, because Uvicorn replaces it with the forwarded IP
+        # address.
         scope[PEER] = scope.get("client")
         if not self._has_warned and any(name == b"x-forwarded-for" for name, _ in scope["headers"]):
             address = scope["client"][0] if scope.get("client") else ""
@@ -45,7 +46,7 @@ class ForwardingMiddleware:
 class PlainCookiesMiddleware:
     """Drops cookies that contain a quotation mark, because a quoted cookie can be slow to parse.
 
-    Some versions of Python take quadratic time to parse a quoted value. FastAPI parses the cookies
+    Some versions of Python take quadratic time to parse a quoted cookie. FastAPI parses the cookies
     of every request. Pressroom's cookies contain no quotation marks.
     """
 
@@ -67,10 +68,10 @@ def _drop_quoted_cookies(cookies: bytes) -> bytes:
 
 
 class PathMiddleware:
-    """Accepts a trailing slash without a redirect, and HEAD requests for every route with GET.
+    """Accepts paths with a trailing slash, and accepts HEAD requests for every route with GET.
 
-    Uvicorn drops the body of a response to HEAD. A handler with an expensive body should check
-    ``is_head`` and omit the body.
+    Uvicorn drops the body of a response to a HEAD request. A handler with an expensive response
+    body should check ``is_head`` and omit the response body.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -83,10 +84,10 @@ class PathMiddleware:
         try:
             await self._app(inner_scope, receive, send)
         finally:
-            # The outer middleware needs the route for its metrics and its log line.
+            # ``RequestMiddleware`` needs the route for its metrics and its traces.
             scope["route"] = inner_scope.get("route")
 
 
 def is_head(scope: Scope) -> bool:
-    """Return whether the request is a HEAD request, which its handler sees as a GET request."""
+    """Return whether the caller sent a HEAD request, which the handler sees as a GET request."""
     return _HEAD_KEY in scope

@@ -1,4 +1,4 @@
-"""Adds headers to responses, and a final newline to JSON."""
+"""Adds headers to responses, and a final newline to JSON responses."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -12,21 +12,24 @@ _COMMON_HEADERS: tuple[_Header, ...] = (
     (b"referrer-policy", b"no-referrer"),
 )
 _PAGE_HEADERS: tuple[_Header, ...] = (
-    # Pages need none of these features, so injected scripts are denied these features.
+    # Deny pages the use of the camera, the location and similar features, because only injected
+    # scripts would use them.
     (
         b"permissions-policy",
         b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
     ),
-    # Another site's page that opens a page of Pressroom in a window can't control that window.
+    # With ``same-origin``, another site's page can't control a window in which it opens a Pressroom
+    # page.
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-# Only pages need to load, run or frame content. All other responses get the strictest policy.
+# Responses that aren't pages get the strictest content security policy, because they don't need to
+# load, run or frame content.
 _STRICT_POLICY: _Header = (
     b"content-security-policy",
     b"default-src 'none'; frame-ancestors 'none'",
 )
-# Responses with a caller's own data must not be cached. Shared caches respect ``Authorization``,
-# but don't know that other headers contain credentials.
+# Responses with a caller's own data must not be cached. Shared caches know that ``Authorization``
+# contains credentials, but don't know that the header for API keys contains credentials.
 _NO_STORE: _Header = (b"cache-control", b"no-store")
 _HSTS_NAME = b"strict-transport-security"
 # The header ``Connection: close`` makes the caller send its next request to another process.
@@ -34,17 +37,17 @@ _CLOSE_CONNECTION: _Header = (b"connection", b"close")
 
 
 class HeadersMiddleware:
-    """Adds headers for browsers and caches to each response, unless the response has them already.
+    """Adds headers for browsers and caches to each response that doesn't have them already.
 
-    The middleware also adds the headers in ``scope["pressroom.headers"]``, which inner layers
-    collect there. During the drain, each response closes its connection. The middleware must be
-    outside of all layers that return responses.
+    The middleware also adds the headers that handlers and inner middleware have stored in
+    ``scope["pressroom.headers"]``. While the process shuts down, each response closes its
+    connection. ``HeadersMiddleware`` must be outside of all middleware that returns responses.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, drain: Drain) -> None:
         self._app = app
         self._drain = drain
-        # HSTS makes browsers use TLS for all later requests.
+        # The HSTS header makes browsers use TLS for all later requests.
         hsts = b"max-age=31536000" + (b"; includeSubDomains" if settings.hsts_subdomains else b"")
         is_https = settings.public_url.scheme == "https"
         self._common_headers = _COMMON_HEADERS + (((_HSTS_NAME, hsts),) if is_https else ())

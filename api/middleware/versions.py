@@ -1,4 +1,4 @@
-"""The versions of the API's contract, which clients select with a header."""
+"""Handles the version of the API that clients select with a header."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -7,9 +7,9 @@ from api.html.problems import is_for_browser
 from core.errors.requests import VERSION_UNKNOWN
 
 VERSION_HEADER = "Pressroom-Version"
-# The versions, newest first. Each version is the date of a breaking change (docs/conventions.md). A
-# client that names no version gets the oldest version, so that a new version doesn't break the
-# client.
+# The supported API versions, newest first. Each API version is the date of a breaking change
+# (docs/conventions.md). A client that selects no API version gets the oldest one, so that a new API
+# version doesn't break the client.
 VERSIONS = ("2026-11-21",)
 
 _HEADER_NAME = VERSION_HEADER.lower().encode()
@@ -18,9 +18,9 @@ _KNOWN_VERSIONS = {version.encode() for version in VERSIONS}
 
 
 class VersionMiddleware:
-    """Adds the version to each response, and refuses requests for an unknown version.
+    """Adds the API version to each response, and refuses requests for an unknown API version.
 
-    Pages have no version.
+    Responses with pages for browsers contain no API version.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,4 +1,4 @@
-"""Responses that stream a file."""
+"""Builds responses that stream a file."""
 
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -23,7 +23,10 @@ def stream_file(
     *,
     status: int = HTTPStatus.OK,
 ) -> StreamingResponse:
-    """Stream the content, which threads of the bulkhead produce. A HEAD request gets no content."""
+    """Return a response that streams the content.
+
+    Threads of the bulkhead produce the content. The response to a HEAD request has no content.
+    """
     pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
     limited_pieces = _SLOW_DOWNLOADS.limit(client_address(request), pieces)
     return StreamingResponse(limited_pieces, status, headers, media_type)

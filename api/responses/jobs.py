@@ -1,4 +1,4 @@
-"""Waits for jobs, and builds the responses with their results."""
+"""Waits for jobs, and builds responses with the results of jobs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,9 +34,9 @@ _EXPORTS = frozenset(kind.name for kind in exports.EXPORT_JOBS.values())
 async def wait_for_job(
     request: Request, state: State, job_id: int, seconds: float, *, owner_id: int = 0
 ) -> Job:
-    """Wait until the job ends or the time is over, and return the job.
+    """Wait until the job ends or ``seconds`` have passed, and return the job.
 
-    Raises the error of a failed job.
+    Raises the error of a failed or cancelled job.
     """
     job_end = state.jobs.wait(build_job_topic(job_id), seconds, owner_id=owner_id)
     await run_while_connected(request.receive, job_end)
@@ -49,7 +49,8 @@ async def wait_for_job(
 def build_job_response(state: State, job: Job) -> JSONResponse:
     """Return the job's record with status 200, or with status 202 if the job isn't finished.
 
-    Call this function in a thread, because it reads samples of an imported file.
+    Call ``build_job_response`` in a thread, because it queries the database for samples of an
+    imported file.
     """
     record = JobRecord.of(job, add_file_samples(state, job, add_links(state, job)))
     content = build_envelope(record).model_dump(mode="json")
@@ -59,9 +60,10 @@ def build_job_response(state: State, job: Job) -> JSONResponse:
 
 
 def build_count_response(job: Job, name: str, *, replayed: bool = False) -> JSONResponse:
-    """Return one count of the job's result, or the job's id with status 202 if it isn't finished.
+    """Return a response with a count from the job's result.
 
-    ``name``: the name of the count in the result.
+    The response for an unfinished job has the status 202, and contains the job's id. ``name``: the
+    name of the count in the job's result.
     """
     headers = {"Idempotent-Replayed": "true"} if replayed else {}
     if job.status == JobStatus.SUCCEEDED:
@@ -79,7 +81,8 @@ async def respond_to_undo(
 ) -> JSONResponse:
     """Start an undo, wait for its job, and return the number of restored members.
 
-    ``begin``: starts the undo, and returns the job's id, or ``None`` if nothing can be undone.
+    ``begin``: a function that starts the undo and returns the id of its job. ``begin`` returns
+    ``None`` if nothing can be undone.
     """
     job_id = await state.in_unit_of_work(begin)
     if job_id is None:
@@ -91,7 +94,7 @@ async def respond_to_undo(
 def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[str, Any] | None:
     """Return the job's result with newly signed URLs of the files that the job wrote.
 
-    A caller without a recent login gets no working URL, because the files contain addresses.
+    A caller without a recent login gets no working URL, because the files contain e-mail addresses.
     """
     result = job.result
     if result is None:
@@ -109,9 +112,9 @@ def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[
 def add_file_samples(
     state: State, job: Job, result: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Add samples of the imported file to the result of an import.
+    """Add sample rows of the imported file to the result of an import job.
 
-    Call this function in a thread, because it queries the database.
+    Call ``add_file_samples`` in a thread, because it queries the database.
     """
     if result is None or job.kind not in _FILE_IMPORTS:
         return result
@@ -121,9 +124,9 @@ def add_file_samples(
 def list_readings(state: State, job: Job) -> list[dict[str, str]]:
     """Return sample rows of an imported file, decoded with each possible encoding.
 
-    Each item has the form of an error about the query parameter ``encoding``. The list is empty
-    unless the job failed because the encoding is uncertain. Call this function in a thread, because
-    it queries the database.
+    Each item has the form of a validation error about the query parameter ``encoding``. The
+    returned list is empty unless the import failed because the encoding of its file is uncertain.
+    Call ``list_readings`` in a thread, because it queries the database.
     """
     code = IMPORT_ENCODING_NEEDED.code
     if job.error is None or job.error["code"] != code:
@@ -140,7 +143,10 @@ def list_readings(state: State, job: Job) -> list[dict[str, str]]:
 
 
 def _read_error(state: State, job: Job) -> DomainError:
-    """Return the error of a failed job, with sample rows if a file's encoding is uncertain."""
+    """Return the error of a failed job.
+
+    If the encoding of an imported file is uncertain, the error contains sample rows of the file.
+    """
     error = restore_error(job)
     problems = [FieldProblem(**reading) for reading in list_readings(state, job)]
     return replace(error, problems=tuple(problems)) if problems else error

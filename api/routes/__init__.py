@@ -1,4 +1,4 @@
-"""The routers of the API, in the order in which a request is matched."""
+"""The routers of the API, in the order in which FastAPI tries them."""
 
 from api.console import ROUTERS as CONSOLE_ROUTERS
 from api.pages import PAGES
@@ -24,8 +24,7 @@ from api.routes import (
 from api.routes.members import bulk, one, search
 from api.sign_up import routes as sign_up
 
-# The first routers have the most frequent and the cheapest requests, because routers are tried in
-# order.
+# Routers with frequent and cheap requests come first, because FastAPI tries the routers in order.
 ROUTERS = (
     credits.router,
     composer.router,

@@ -141,9 +141,10 @@ async def upload_attachment(
 async def _accept_upload(
     request: Request, state: State, caller: Caller, *, encrypted: bool, with_renditions: bool
 ) -> AcceptedJob:
-    """Read and store the upload.
+    """Read and store an uploaded image.
 
-    A separate function frees the memory of the file before the route waits for the job.
+    A separate function reads the image, so that the image's memory is free while the route waits
+    for the job.
     """
     form = await read_multipart_form(request)
     refuse_parts(request, form.list_names())

@@ -50,7 +50,7 @@ _PHOTO_ERRORS = (
 
 
 def _describe_responses(source: str, *errors: ErrorType) -> Responses:
-    """Return the documented responses of a composer call, including these errors."""
+    """Return the documented responses of a composer route, including ``errors``."""
     header = {"description": source, "schema": {"type": "string"}, "example": "offline"}
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE_HEADER: header}},
@@ -106,7 +106,8 @@ async def generate_metadata(
     Where the operator has set a price for calls that a language model answers, this needs the scope
     `credit.full` too. An answer that is cached or written without the model costs nothing.
     """
-    # The parameter is documented as a single text, but a caller may also repeat the parameter.
+    # The parameter ``includes`` is documented as a single text, but a caller may also repeat the
+    # parameter.
     del includes
     names = ",".join(request.query_params.getlist("includes")).split(",")
     try:
@@ -180,7 +181,7 @@ async def search_photos(
     """
     search = PhotoSearch(provider.named(state.photos.providers.default), query, page, limit)
     result = await ComposerCaller(request, state, caller, preference).search_photos(search)
-    # The provider's text is inserted unchanged, so that no number loses digits.
+    # Insert the photo provider's JSON text unchanged, so that no number loses digits.
     body = f'{{"data":{result.payload},"ts":{int(time.time())}}}'
     return Response(body, headers={_SOURCE_HEADER: result.source}, media_type="application/json")
 
@@ -218,5 +219,5 @@ async def locate_photo_file(
 
 router = APIRouter()
 router.include_router(_routes)
-# Each route is also available with a prefix, but documented only once.
+# Each composer route is also available with the prefix ``/auxilia``, but documented only once.
 router.include_router(_routes, prefix="/auxilia", include_in_schema=False)

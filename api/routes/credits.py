@@ -36,7 +36,8 @@ from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest, fill_page
 
 WAIT_SECONDS = 20.0
-# Prices change only with the settings of a deployment, so caches may keep them for a while.
+# Prices of credits change only with the settings of a deployment, so caches may keep the prices for
+# a while.
 PRICES_CACHE_CONTROL = "public, max-age=300"
 
 Payer = Annotated[Caller | None, OPTIONAL]
@@ -228,7 +229,8 @@ async def topup_credits(
 def _build_order_response(state: State, accepted: AcceptedJob) -> Response:
     with state.resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, accepted.subject_id)
-    # The response contains the URL of the payment page even if the order has been paid meanwhile.
+    # The response contains the URL of the payment page even if the order has been paid in the
+    # meantime.
     record = schemas.describe_order(order) | {
         "payment_url": order.payment_url,
         "claim_token": claim_tokens.restore_token(state.resources.keyring, order),

@@ -48,7 +48,7 @@ from services.subscriptions.imports.undo_preview import forecast_undo
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-# An import takes long, so a caller polls or streams the job instead of waiting.
+# By default, a request doesn't wait for an import job, because an import takes long.
 IMPORT_WAIT_SECONDS = 0.0
 
 Filename = Annotated[

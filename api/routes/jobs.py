@@ -37,7 +37,7 @@ router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 JobCaller = Annotated[Caller, JOB_KIND_SCOPE]
 
 HEARTBEAT_SECONDS = 15.0
-# A stream may continue for at most this time after its credential was revoked.
+# An event stream may continue for at most this time after its credential was revoked.
 CREDENTIAL_CHECK_SECONDS = 15.0
 
 _EVENT_EXAMPLE = 'id: 3\nevent: job\ndata: {"id": 6204117398252, "status": "running"}\n\n'
@@ -93,8 +93,8 @@ def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[i
             "description": "Server-sent events: the job's present state, with its version as id",
             "content": {
                 "text/event-stream": {
-                    # The schema is empty, because OpenAPI 3.1 doesn't say whether a schema
-                    # describes the stream or one event.
+                    # The schema of the event stream is empty, because OpenAPI 3.1 doesn't say
+                    # whether a schema describes the whole stream or one event.
                     "schema": {},
                     "example": _EVENT_EXAMPLE,
                 }
@@ -141,7 +141,8 @@ async def _stream_events(
             if job.status in FINISHED or state.streams.closing.is_set():
                 return
             await wait_for_change()
-            # The wait may have been shorter. An early heartbeat does no harm.
+            # Count the whole interval even if the wait was shorter, because an early heartbeat does
+            # no harm.
             silent_seconds += CHECK_EVERY_SECONDS
             if silent_seconds >= HEARTBEAT_SECONDS:
                 yield ": still here\n\n"
@@ -153,14 +154,17 @@ async def _stream_events(
                     checked_at = now()
                 job, record = await STREAMS.run(_read_job, state, caller, job.id)
             except DomainError as error:
-                # The status was already sent, so the error only ends the stream. A client that
-                # reconnects gets the error.
+                # End the stream without an error response, because the HTTP status was already
+                # sent. A client that reconnects to the event stream gets the error.
                 log.info("stream.ended", job_id=job.id, code=error.code)
                 return
 
 
 def _identify_again(request: Request, caller: Caller) -> Caller:
-    """Identify the caller again, or raise an error if the credential was revoked."""
+    """Identify the caller of an open stream again.
+
+    Raises an error if the caller's credential was revoked.
+    """
     identified = identify_caller(request)
     if identified is None or identified.user_id != caller.user_id:
         raise access.AUTH_CREDENTIALS_MISSING()

@@ -24,7 +24,7 @@ from services.subscriptions import daily_figures, deny_lists, lists
 from services.subscriptions.daily_figures import FiguresBy
 from services.subscriptions.members import traces
 
-# The errors for invalid fields of a list.
+# The errors for invalid values in the fields of a mailing list.
 _LIST_FIELD_ERRORS = (
     mailing.LIST_FIELDS,
     mailing.LIST_SLUG_TAKEN,

@@ -33,13 +33,16 @@ router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 _SAFETY_HEADERS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
 _MEDIA_TYPES = ("image/webp", "image/png", "image/jpeg")
 _CACHE_FOREVER = "public, max-age=31536000, immutable"
-# A range with more than 30 digits is ignored, because no file is that large.
+# A byte position with more than 30 digits isn't accepted, because no file is that large.
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,30})-([0-9]{0,30})\s*\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ByteRange:
-    """A range of bytes in a file. As in HTTP, ``end`` is the position of the last byte."""
+    """A range of bytes in a file.
+
+    As in HTTP, ``end`` is the position of the last byte in the range.
+    """
 
     start: int
     end: int
@@ -50,14 +53,14 @@ class ByteRange:
 
 
 class RangeNotSatisfiable(Exception):
-    """The requested range begins after the end of the file."""
+    """The exception for a requested byte range that begins after the end of the file."""
 
 
 def parse_range(header: str | None, size: int) -> ByteRange | None:
-    """Return the requested range (RFC 9110, section 14.2), or ``None`` for the whole file.
+    """Return the byte range in a ``Range`` header, or ``None`` for the whole file.
 
-    A malformed header, and a header with several ranges, are ignored, which the RFC allows. Raises
-    ``RangeNotSatisfiable``.
+    A malformed header, or a header with several byte ranges, is ignored, as RFC 9110, section 14.2,
+    allows. Raises ``RangeNotSatisfiable``.
     """
     match = _RANGE.match(header) if header else None
     if match is None or match.groups() == ("", ""):
@@ -113,7 +116,8 @@ def download_media(request: Request, filename: str) -> Response:
     etags = [candidate.strip().removeprefix("W/") for candidate in if_none_match.split(",")]
     if etag in etags or etags == ["*"]:
         return Response(status_code=304, headers=headers)
-    # The range is ignored for a HEAD request, and if the caller has another version of the file.
+    # Ignore the requested byte range for a HEAD request, or if the caller has another version of
+    # the file.
     is_ranged = not is_head(request.scope) and request.headers.get("if-range", etag) == etag
     range_header = request.headers.get("range") if is_ranged else None
     try:
@@ -126,7 +130,7 @@ def download_media(request: Request, filename: str) -> Response:
 
 
 def _require_owner(request: Request, attachment: Attachment) -> None:
-    """Raise ``media.not_found`` for all callers except the owner."""
+    """Raise ``media.not_found`` unless the caller is the owner of the file."""
     try:
         caller = identify_caller(request)
     except DomainError:
@@ -156,7 +160,10 @@ def _stream_media(
 def _read_content(
     state: State, attachment: Attachment, file: MediaFile, part: ByteRange
 ) -> Iterator[bytes]:
-    """Return the bytes of the part. Raise ``media.not_found`` before the response begins."""
+    """Return an iterator over the bytes of a file's part.
+
+    Raises ``media.not_found`` before the response begins if the file is missing.
+    """
     if attachment.encrypted:
         content = records.read_encrypted_file(state.resources, attachment, file)
         plain = content[part.start : part.end + 1]

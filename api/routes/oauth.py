@@ -1,6 +1,6 @@
 """The API endpoints of the OAuth authorization server.
 
-The responses have the format of the OAuth RFCs, and no envelope.
+The responses have the format that the OAuth RFCs define, without Pressroom's envelope.
 """
 
 from typing import Any
@@ -48,7 +48,7 @@ _TOKEN_FIELDS = {"token": "Of either kind", "token_type_hint": "Not needed"}
 
 
 def _describe_form(required: str, fields: dict[str, str]) -> dict[str, Any]:
-    """Return the ``openapi_extra`` of a route whose form the service reads itself."""
+    """Return the ``openapi_extra`` of a route whose form is read by the OAuth service."""
     properties = {
         name: {"type": "string", "description": description}
         | ({"examples": [_FIELD_EXAMPLES[name]]} if name in _FIELD_EXAMPLES else {})

@@ -34,7 +34,7 @@ _SERVICE_DESCRIPTION = (
     "that go with a post, and credits. It sends no newsletters; it knows who gets them, and why."
 )
 _NOT_READY_DESCRIPTION = "The database is missing, or outdated, or the process is about to end"
-# RFC 9116 recommends a lifetime of less than a year.
+# RFC 9116 recommends that ``security.txt`` expires in less than a year.
 SECURITY_TXT_LIFETIME = timedelta(days=180)
 
 router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=JsonRoute)

@@ -43,7 +43,8 @@ router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
 TRACE_OR_FULL_SCOPE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 
-# The result of every request with a trace id, so that the result doesn't reveal who subscribes.
+# Every request with a trace id returns this count, so that the response doesn't reveal whether the
+# person subscribes to the list.
 ACCEPTED_COUNT = 1
 
 _TRACE_ERRORS = (
@@ -56,7 +57,7 @@ _TRACE_ERRORS = (
 
 
 def _describe_body(**properties: Any) -> dict[str, Any]:
-    """Return the ``openapi_extra`` of a route whose body is JSON or a form with these fields."""
+    """Return the ``openapi_extra`` of a route whose body is JSON or a form with the properties."""
     trace_id = {
         "type": "string",
         "description": "Instead of the query parameter",
@@ -132,8 +133,8 @@ async def set_email_enabled(
     try:
         is_enabling = submission.read_boolean("enabled")
     except DomainError:
-        # ``_set_email`` raises the error later, because the error about missing credentials comes
-        # first.
+        # Ignore an invalid value of ``enabled`` here, because ``_set_email`` raises the error after
+        # checking the credentials.
         is_enabling = False
     call = partial(_set_email, request, state, list_id, submission)
     await (CHANGES_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))

@@ -16,7 +16,7 @@ _MAX_PICTURE_TITLE_CHARACTERS = 255
 _MAX_PICTURE_TAGS = 50
 _MAX_PICTURE_TAG_CHARACTERS = 64
 
-# A tag is a single line without spaces around it.
+# An image's tag is a single line without spaces around it.
 PictureTag = Annotated[
     str,
     StringConstraints(
@@ -94,7 +94,7 @@ class AttachmentRecord(Schema):
 
     @classmethod
     def of(cls, attachment: Attachment, settings: Settings) -> Self:
-        # Encrypted files must not be loaded through a CDN, which would see their content.
+        # Encrypted files must not be loaded through a CDN, because the CDN would see their content.
         base = settings.public_base if attachment.encrypted else settings.media_base
 
         def locate(filename: str) -> dict[str, str]:

@@ -25,7 +25,8 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def _read_money(value: object) -> Decimal:
-    # Pydantic would convert strings to numbers, and in Python a boolean is an integer.
+    # Refuse strings, which Pydantic would convert to numbers. Refuse booleans, which are integers
+    # in Python.
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise PydanticCustomError("type", "must be a number")
     return Decimal(value)
@@ -40,7 +41,8 @@ def _read_text(value: object) -> str:
     return value
 
 
-# The services check the range and the decimals of an amount, because each has its own error codes.
+# The services check the range and the decimals of an amount of money, because each service has its
+# own error codes.
 Money = Annotated[
     Decimal,
     Field(allow_inf_nan=True),
@@ -48,15 +50,19 @@ Money = Annotated[
     WithJsonSchema({"type": "number"}),
 ]
 Text = Annotated[str, BeforeValidator(_read_text)]
-# The OpenAPI document doesn't mention that an optional field may be null.
+# The OpenAPI document doesn't say that optional fields accept null.
 OptionalMoney = Annotated[Money | None, WithJsonSchema({"type": "number"})]
 OptionalText = Annotated[Text | None, WithJsonSchema({"type": "string"})]
-# The service validates the names in the object, because invalid names have a separate error code.
+# The service validates the names in a JSON object, because invalid names have a separate error
+# code.
 OptionalObject = Annotated[dict[Any, Any] | None, WithJsonSchema({"type": "object"})]
 
 
 class MoneyBody(BaseModel):
-    """A request's body with amounts of money: types are strict, unknown fields are ignored."""
+    """The base class of request bodies with amounts of money.
+
+    JSON types are strict, and unknown fields are ignored.
+    """
 
     model_config = ConfigDict(strict=True)
 
@@ -209,7 +215,7 @@ class ClaimToken(Body):
 
 
 def describe_prices(settings: Settings, channels: Iterable[str]) -> dict[str, Any]:
-    """Return a ``CreditPrices`` as a dictionary with exact decimals."""
+    """Return the fields of a ``CreditPrices`` record as a dictionary with exact decimals."""
     currencies = []
     for currency in settings.currencies:
         rate = CreditRate(currency, settings.credits_per_usd)
@@ -231,7 +237,7 @@ def describe_prices(settings: Settings, channels: Iterable[str]) -> dict[str, An
 
 
 def describe_order(order: PaymentOrder) -> dict[str, Any]:
-    """Return an ``OrderRecord`` as a dictionary with exact decimals."""
+    """Return the fields of an ``OrderRecord`` as a dictionary with exact decimals."""
     special_values = {
         "order_id": order.id,
         "rate_usd_to_credit": order.credits_per_usd,
@@ -250,7 +256,7 @@ def describe_order(order: PaymentOrder) -> dict[str, Any]:
 
 
 def count_json_bytes(data: dict[str, Any]) -> int:
-    """Return the size of a record in a response."""
+    """Return the number of bytes that a record takes up in a response."""
     return len(_dump_exact_json(data))
 
 
@@ -266,7 +272,10 @@ def _dump_exact_json(data: dict[str, Any]) -> bytes:
 def build_decimal_response(
     data: dict[str, Any] | str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return a response with an envelope around a record, which may already be JSON text."""
+    """Return a response with an envelope around a record.
+
+    ``data``: the fields of the record, or the record as JSON text.
+    """
     text = data if isinstance(data, str) else _dump_exact_json(data).decode()
     body = f'{{"data":{text},"ts":{int(time.time())}}}'
     return Response(body, headers=headers, media_type="application/json")

@@ -30,11 +30,12 @@ from models.declarative import Model
 from services import paging
 from services.paging import PageOfRows, PageRequest
 
-# The maximum length of a text in a request, unless its schema has another maximum. A service may
-# have a lower maximum with a separate error code. The general maximum keeps the checks of services
-# fast.
+# The maximum length of a text in a request, unless the text's schema has another maximum. A service
+# may have a lower maximum for a text, with a separate error code. The general maximum keeps the
+# checks of texts in the services fast.
 MAX_TEXT_CHARACTERS = 10_000
-# If a list may have more items, only its first wrong item is reported, to limit the size of errors.
+# If the schema of a list allows more items than this number, only the first wrong item is reported,
+# to limit the size of errors.
 MAX_ITEMS_WITH_ERRORS = 100
 # Times near the first and the last year can't be converted between time zones.
 _ALLOWED_YEARS = range(1970, 9999)
@@ -55,7 +56,7 @@ Url = Annotated[str, Field(json_schema_extra={"format": "uri"})]
 
 
 def _require_iso_text(value: object) -> object:
-    # A number is refused, because Pydantic would read it as Unix time.
+    # Refuse a number, because Pydantic would read a number as Unix time.
     if value is not None and not (isinstance(value, str) and _DATE_START.match(value)):
         raise ValueError("must be an ISO 8601 time with an offset")
     return value
@@ -76,15 +77,15 @@ Moment = Annotated[
 
 
 class Schema(BaseModel):
-    """The content of an answer; built from a model's attributes."""
+    """The base class of response records, which are built from an object's attributes."""
 
     model_config = ConfigDict(from_attributes=True)
 
     @classmethod
     def of_row(cls, row: Model, **others: Any) -> Self:
-        """Build the record from the row's attributes and from ``others``.
+        """Build the record from the attributes of a row and from the values in ``others``.
 
-        Fields that have a default aren't read from the row.
+        Fields that have a default value aren't read from the row.
         """
         stored = {
             name: getattr(row, name)
@@ -96,10 +97,10 @@ class Schema(BaseModel):
 
 @dataclass(frozen=True)
 class AtMost:
-    """The maximum number of items in a list or dictionary of a request.
+    """Limits the number of items in a list or dictionary of a request.
 
-    The items are counted before they are validated. Pydantic's own ``max_length`` counts the items
-    of a dictionary only after it has validated all of them.
+    ``AtMost`` counts items before they are validated. Pydantic's own ``max_length`` counts the
+    items of a dictionary only after all items have been validated.
     """
 
     items: int
@@ -127,7 +128,10 @@ class AtMost:
 
 @dataclass(frozen=True)
 class OneError:
-    """The only error for a wrong value of a union. Pydantic would report one error per type."""
+    """The only error for a value that matches no type of a union.
+
+    By default, Pydantic reports one error for each type of the union.
+    """
 
     code: str
     rule: str
@@ -143,7 +147,10 @@ class OneError:
 
 
 class Body(BaseModel):
-    """The content of a request: JSON types are strict, unknown fields are ignored."""
+    """The base class of request bodies.
+
+    JSON types are strict, and unknown fields are ignored.
+    """
 
     model_config = ConfigDict(strict=True, str_max_length=MAX_TEXT_CHARACTERS)
 
@@ -151,7 +158,7 @@ class Body(BaseModel):
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Add ``MAX_TEXT_CHARACTERS`` to the OpenAPI document, because Pydantic doesn't."""
+        """Add ``MAX_TEXT_CHARACTERS`` to the OpenAPI document, because Pydantic doesn't add it."""
         json_schema = handler(schema)
         for field in handler.resolve_ref_schema(json_schema).get("properties", {}).values():
             _add_max_length(field)
@@ -166,7 +173,7 @@ class Body(BaseModel):
         return value
 
     def sent(self) -> dict[str, Any]:
-        """Return the fields that the request contains, including fields with null."""
+        """Return the fields that the request contains, including fields whose value is null."""
         return self.model_dump(exclude_unset=True)
 
 
@@ -261,9 +268,10 @@ def build_envelope(data: T) -> Envelope[T]:
 
 # Optimization: large responses without pydantic (decision 17).
 def build_plain_response(data: Any) -> Response:
-    """Return a JSON response with an envelope, without validating the data.
+    """Return a JSON response with an envelope around the data, without validating the data.
 
-    The route must declare the Pydantic model of the data. A test validates the route's responses.
+    The route must declare the Pydantic model of the data. A test validates the responses of the
+    route.
     """
     content = {"data": data, "ts": int(time.time())}
     return Response(orjson.dumps(content, option=orjson.OPT_UTC_Z), media_type="application/json")
@@ -271,7 +279,7 @@ def build_plain_response(data: Any) -> Response:
 
 # Optimization: times formatted by orjson (decision 17).
 def format_plain_moment(moment: datetime | None) -> datetime | str | None:
-    """Return a UTC time that ``build_plain_response`` writes like a ``Timestamp``.
+    """Return a UTC time that ``build_plain_response`` writes in the format of a ``Timestamp``.
 
     A time without microseconds is returned as text, because orjson would omit the microseconds.
     """
@@ -285,7 +293,7 @@ def build_page(
     read: Callable[[PageRequest], PageOfRows[R]],
     convert: Callable[[list[R]], list[S]],
 ) -> Page[S]:
-    """Read a page, and return its records with their pagination."""
+    """Read a page of rows, and return the page's records together with pagination data."""
     page = fill_page(request, read, convert)
     return Page(pagination=Pagination.of(request, page), items=page.rows)
 
@@ -295,11 +303,11 @@ def fill_page(
     read: Callable[[PageRequest], PageOfRows[R]],
     convert: Callable[[list[R]], list[S]],
 ) -> PageOfRows[S]:
-    """Read a page, and return as many records as fit into a response.
+    """Read a page of rows, and return as many records as fit into a response.
 
     Args:
-        read: reads a page of rows.
-        convert: converts rows to records.
+        read: a function that reads a page of rows.
+        convert: a function that converts rows to records.
     """
     return paging.fill_page(
         request, read, convert, lambda record: len(record.model_dump_json().encode())

@@ -10,7 +10,8 @@ from services.subscriptions import tags
 from services.subscriptions.fields import MAX_FIELDS, MAX_KEY_CHARACTERS, MAX_VALUE_CHARACTERS
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
-# The enum isn't strict, because strict mode refuses the text that JSON contains.
+# Strict mode is off for ``FieldType``, because strict mode accepts only enum members, and JSON
+# contains texts.
 FieldTypeName = Annotated[FieldType, Field(strict=False)]
 _Key = Annotated[str, Field(max_length=MAX_KEY_CHARACTERS)]
 _Value = Annotated[
@@ -48,7 +49,7 @@ TagNames = Annotated[
     ),
 ]
 
-# The service allows 100 choices, and has a separate error code for more choices.
+# The service allows only 100 choices, and has a separate error code for too many choices.
 _MAX_CHOICES = 1_000
 _KEY_DESCRIPTION = "1 to 40 of a-z, 0-9 and '_', a letter first; callers name the field by it"
 _CHOICES_DESCRIPTION = "Of a field of the type choice: 1 to 100 texts"
@@ -74,7 +75,7 @@ class _FieldWords(Body):
     public: bool = Field(default=False, description=_PUBLIC_DESCRIPTION)
 
     def columns(self) -> dict[str, Any]:
-        """Return the fields that the request contains, by the names of their columns."""
+        """Return the values that the request contains, by the names of the database columns."""
         sent = self.sent()
         return {"is_public" if name == "public" else name: sent[name] for name in sent}
 

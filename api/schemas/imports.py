@@ -9,8 +9,8 @@ from api.schemas.envelope import Schema, Timestamp, Url
 
 
 class MemberInput(TypedDict):
-    # The fields have plain types, because Pydantic checks these fastest. A request may contain a
-    # hundred thousand members.
+    # The fields of ``MemberInput`` have plain types, because Pydantic validates plain types
+    # fastest. A request may contain a hundred thousand members.
     email: str
     name: NotRequired[str | None]
 

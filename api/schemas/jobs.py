@@ -46,7 +46,10 @@ class JobRecord(Schema):
 
     @classmethod
     def of(cls, job: Job, result: dict[str, Any] | None) -> Self:
-        """Build the record. ``result`` is the job's result with newly signed URLs."""
+        """Build the record of a job in a response.
+
+        ``result``: the job's result with newly signed URLs of the job's files.
+        """
         progress = JobProgress.model_validate(measure_progress(job))
         return cls.of_row(
             job,

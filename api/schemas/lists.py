@@ -23,7 +23,7 @@ ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
 _IMAGE_DESCRIPTION = "An absolute http or https address"
 
 
-# The service allows 10 origins, and has a separate error code for more origins.
+# The service allows only 10 origins, and has a separate error code for too many origins.
 _MAX_ORIGINS = 100
 _EXAMPLE_ADDRESSES = ["spam@example.net"]
 _EXAMPLE_DOMAINS = ["example.org", "*.example.org"]

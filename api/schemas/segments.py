@@ -21,7 +21,8 @@ from services.subscriptions.segments import MAX_SEGMENT_NAME_CHARACTERS
 _NAME_DESCRIPTION = (
     f"1 to {MAX_SEGMENT_NAME_CHARACTERS} characters; a list has each once, whatever its case"
 )
-# The maximum exceeds the number of different statuses, because a caller may repeat a status.
+# The maximum number of statuses in a request exceeds the number of different statuses, because a
+# caller may repeat a status.
 _MAX_STATUSES = 100
 _FILTER_EXAMPLE = {
     "all": [
@@ -90,8 +91,8 @@ def _describe_condition() -> dict[str, Any]:
     }
 
 
-# The schemas by their names in the OpenAPI document. Pydantic doesn't validate filters, because the
-# service's own errors contain the place in the filter.
+# The JSON Schemas of filters, by their names in the OpenAPI document. Pydantic doesn't validate
+# filters, because the service's own errors contain the place of the error in the filter.
 FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
     "MemberFilter": {
         "description": f"Which members are meant. At most {MAX_DEPTH} deep, with at most "
@@ -118,7 +119,8 @@ FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
     "FilterCondition": _describe_condition(),
 }
 
-# A filter in a body. The title is replaced by a reference to the schema in the OpenAPI document.
+# A filter in a request body. The OpenAPI document replaces the title ``MemberFilter`` with a
+# reference to the schema of the same name.
 FilterDocument = Annotated[Any, WithJsonSchema({"type": "object", "title": "MemberFilter"})]
 
 

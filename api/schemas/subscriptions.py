@@ -74,7 +74,10 @@ class SubscriptionRecord(Schema):
     list: Channel | None = None
 
     def masked(self) -> Self:
-        """Return the record without data that identifies the person, and with a masked address."""
+        """Return the record without the member's id, name and end of the paid tier.
+
+        The e-mail address in the returned record is masked.
+        """
         email = None if self.email is None else email_addresses.mask_address(self.email)
         hidden = {"user_id": None, "name": None, "paid_expiry": None}
         return self.model_copy(update={**hidden, "email": email})
@@ -91,7 +94,7 @@ def build_member_record(
 
 # Optimization: large responses without pydantic (decision 17).
 def build_member_item(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a ``SubscriptionRecord`` as a dictionary for ``build_plain_response``."""
+    """Return the fields of a ``SubscriptionRecord`` for ``build_plain_response``."""
     person = {"id": row["user_id"], "name": row.pop("user_name")}
     moments = {name: format_plain_moment(row[name]) for name in _MOMENT_COLUMNS}
     return {**row, **moments, "user": person, "list": None}
@@ -157,7 +160,8 @@ class _SignUp(Body):
         description="The list's own name for the person, on a new record",
         examples=["Ada Reader"],
     )
-    # Any text is accepted, because a form sends these fields even to a list without a challenge.
+    # Any text is accepted in the challenge fields, because a form sends them even to a list without
+    # a challenge.
     challenge_provider: str | None = Field(
         default=None, alias="challenge-provider", examples=["turnstile"]
     )
@@ -217,7 +221,7 @@ class MemberValues(Body):
     fields: FieldValues = Field(default_factory=dict)
 
     def edit(self) -> MemberEdit:
-        """Return the changes that the request contains."""
+        """Return the changes of a member that the request contains."""
         values = self.model_dump(exclude_unset=True)
         columns = {name: values.pop(name) for name in _EDITABLE_COLUMNS if name in values}
         return MemberEdit(columns, AttributeChanges(**values))
@@ -280,7 +284,10 @@ class MemberConsent(Schema):
 
     @classmethod
     def of(cls, evidence: ConsentEvidence, others: Mapping[str, int]) -> Self:
-        """Build the record. ``others`` is the result of ``count_people_by_network``."""
+        """Build the record of a consent.
+
+        ``others``: the result of ``count_people_by_network``.
+        """
         values = evidence._asdict()
         others_of_network = None
         if evidence.ip is not None and not evidence.claimed_by:

@@ -11,11 +11,13 @@ from models import RecordedEvent
 from services.event_origins import CredentialKind
 from services.security_events import EventType
 
-# The enum isn't strict, because strict mode refuses the text that JSON contains.
+# Strict mode is off for ``Scope``, because strict mode accepts only enum members, and JSON contains
+# texts.
 ScopeName = Annotated[Scope, Field(strict=False)]
 
 
-# The maximum exceeds the number of different scopes, because a caller may repeat a scope.
+# The maximum number of scopes in a request exceeds the number of different scopes, because a caller
+# may repeat a scope.
 _MAX_SCOPES = 100
 
 

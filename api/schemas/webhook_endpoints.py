@@ -10,7 +10,8 @@ from integrations.receivers.destinations import MAX_URL_CHARACTERS
 from models import DeliveryStatus, EndpointState, WebhookDelivery
 from services.feed.catalogue import FeedEventType
 
-# The enum isn't strict, because strict mode refuses the text that JSON contains.
+# Strict mode is off for ``FeedEventType``, because strict mode accepts only enum members, and JSON
+# contains texts.
 EventTypeName = Annotated[FeedEventType, Field(strict=False)]
 
 

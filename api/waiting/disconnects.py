@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 class CallerDisconnected(Exception):
-    """The caller disconnected before the response."""
+    """The exception for a caller who disconnected before the response was sent."""
 
 
 async def run_while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work.
+    """Wait for the work while the caller is connected, and return the result of the work.
 
-    If the caller disconnects, cancel the work and raise ``CallerDisconnected``. The caller of this
-    function must have read the request's body, so that the next message is a disconnect.
+    If the caller disconnects, cancel the work and raise ``CallerDisconnected``. The request's body
+    must have been read before, so that the next ASGI message is a disconnect.
     """
     work_task = asyncio.ensure_future(work)
 

@@ -1,4 +1,4 @@
-"""Streams of server-sent events, with a maximum number per user and per process."""
+"""Streams server-sent events, and limits the number of event streams per user and per process."""
 
 import asyncio
 from collections import Counter
@@ -20,15 +20,16 @@ class StreamCounter:
 
     def __init__(self) -> None:
         self._open: Counter[int] = Counter()
-        # The event is set when the process shuts down, so that all streams end and their clients
-        # reconnect to another process.
+        # ``closing`` is set when the process shuts down, so that all event streams end and their
+        # clients reconnect to another process.
         self.closing = asyncio.Event()
 
     @contextmanager
     def count_stream(self, user_id: int) -> Iterator[None]:
-        """Count a stream until the block ends.
+        """Count an event stream until the ``with`` block ends.
 
-        Raises ``jobs.too_many_streams``, or ``service.busy`` if the process has too many streams.
+        Raises ``jobs.too_many_streams`` if the user has too many open event streams. Raises
+        ``service.busy`` if the process has too many open event streams.
         """
         if self._open.total() >= MAX_STREAMS:
             raise requests.SERVICE_BUSY()

@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 @contextmanager
 def count_while_open(counter: Counter[K], key: K) -> Iterator[None]:
-    """Increase the count of the key until the block ends."""
+    """Increase the count of the key by one until the ``with`` block ends."""
     counter[key] += 1
     try:
         yield

@@ -13,22 +13,26 @@ from core.queues import Queue
 from storage.redis.canaries import Canaries
 
 READ_EVERY_SECONDS = 1.0
-# The maximum delay before work starts if a caller waits for the result.
+# The maximum delay of a queue if callers wait for the results of the work.
 MAX_QUEUE_SECONDS_WHILE_WAITING = 30.0
-# The maximum delay before other work starts. With longer delays, the workers might never catch up.
+# The maximum delay of a queue if no caller waits for the results of the work. If the delay of a
+# queue were longer, the workers might never catch up.
 MAX_QUEUE_SECONDS = 600.0
 _MAX_RETRY_AFTER_SECONDS = 60
 
 
 class QueueAges:
-    """The delays with which the queues start work, read from Redis once per second."""
+    """The delays with which workers start the work in each queue.
+
+    The delays of the queues are read from Redis once per second.
+    """
 
     def __init__(self, client: redis.Redis) -> None:
         self._canaries = Canaries(client)
         self._seconds: dict[str, float] = {}
 
     def check(self, queue: Queue, *, waits: bool) -> None:
-        """Raise ``queue.overloaded`` if work in this queue would start too late.
+        """Raise ``queue.overloaded`` if new work in the queue would start too late.
 
         Args:
             waits: whether a caller waits for the result of the work.
@@ -42,6 +46,6 @@ class QueueAges:
             try:
                 self._seconds = await BACKGROUND.run(self._canaries.read_delays)
             except (RedisError, DomainError):
-                # Work is accepted while the delays are unknown.
+                # Accept all work while the delays of the queues are unknown.
                 self._seconds = {}
             await asyncio.sleep(READ_EVERY_SECONDS)

@@ -15,14 +15,14 @@ from core.logging import get_logger
 
 log = get_logger(__name__)
 
-# Shorter downloads aren't counted, because a cache or a mail provider downloads many files for many
-# people at the same time.
+# A download that takes longer than this time is slow. Quick downloads aren't counted, because a
+# cache or a mail provider downloads many files for many people at the same time.
 MAX_QUICK_SECONDS = 10.0
 MAX_SLOW_DOWNLOADS_PER_CALLER = 32
 
 
 class SlowDownloads:
-    """The slow downloads of this process, counted per caller."""
+    """Counts the slow downloads that each caller has open on this process."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
@@ -30,7 +30,7 @@ class SlowDownloads:
     async def limit(
         self, address: str | None, content: AsyncIterator[bytes]
     ) -> AsyncGenerator[bytes]:
-        """Yield the content, but disconnect a caller with too many slow downloads."""
+        """Yield the content of a download, but disconnect a caller with too many slow downloads."""
         caller = name_address_holder(address)
         clock = asyncio.get_running_loop().time
         began_at = clock()

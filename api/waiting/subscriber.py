@@ -1,4 +1,4 @@
-"""Receives the notifications in Redis, and passes them to this process's listeners."""
+"""Receives notifications from Redis, and passes them to the listeners in the process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
@@ -11,9 +11,10 @@ from storage.redis.notifications import CHANNEL, build_channel_name, build_job_t
 
 log = get_logger(__name__)
 
-# A job is checked this often even without a notification, because notifications can get lost.
+# The maximum time between two checks of a job. Jobs are checked even without a notification,
+# because notifications can get lost.
 CHECK_EVERY_SECONDS = 1.0
-# A connection counts as broken after this time without a message or a response to a ping.
+# A connection to Redis counts as broken after this time without a message or a response to a ping.
 _MAX_SILENCE_SECONDS = 4
 _PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
 
@@ -22,14 +23,14 @@ Listener = Callable[[str, str], None]
 
 
 class NotificationsSilent(Exception):
-    """The connection to Redis is broken, because pings get no response."""
+    """The exception for a broken connection to Redis, on which pings get no response."""
 
 
 class Subscriber:
-    """Passes notifications to listeners.
+    """Passes notifications from Redis to listeners.
 
-    The subscriber receives notifications for all processes, and notifications for its own process.
-    ``waiter`` is the name of the subscriber's process.
+    The subscriber receives notifications for all API processes, and notifications for its own
+    process. ``waiter``: the name of the subscriber's process.
     """
 
     def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
@@ -64,8 +65,8 @@ class Subscriber:
                 message = await pubsub.get_message(timeout=1.0)
                 if message is None:
                     silent_seconds += 1
-                    # The response to a ping counts as a message, so a working connection is never
-                    # silent for long.
+                    # The response to a ping counts as a message, so a working connection never
+                    # seems to be broken.
                     await pubsub.ping()
                     continue
                 silent_seconds = 0
@@ -78,7 +79,10 @@ class Subscriber:
 def watch_jobs(
     subscriber: Subscriber, job_ids: Collection[int]
 ) -> Iterator[Callable[[], Awaitable[None]]]:
-    """Yield a function that waits until a job changes, but at most ``CHECK_EVERY_SECONDS``."""
+    """Yield a function that waits until one of the jobs changes.
+
+    The yielded function waits for at most ``CHECK_EVERY_SECONDS``.
+    """
     changed = asyncio.Event()
     topics = {build_job_topic(job_id) for job_id in job_ids}
 

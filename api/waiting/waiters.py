@@ -1,10 +1,10 @@
 """Lets requests wait for a result without occupying a thread.
 
-A waiting request is a future. A topic names a result, such as the end of a job. A single loop looks
-up the results of all topics with one query, so 500 requests need no more queries than one.
+Each waiting request has a future. A topic is the name of a result, such as the end of a job. A
+single loop looks up the results of all topics with one query, however many requests wait.
 
-A notification makes the loop look up its topic at once. A notification can get lost, so the loop
-also looks up all topics every 300 ms.
+When a notification about a topic arrives, the loop looks up the topic at once. A notification can
+get lost, so the loop also looks up all topics every 300 ms.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ log = get_logger(__name__)
 
 LOOK_UP_ALL_SECONDS = 0.3
 MAX_WAITING_REQUESTS = 2_000
-# The maximum per owner is lower than the total, so that one owner can't block the others.
+# The maximum number of waiting requests per owner is lower than the total maximum, so that one
+# owner can't block all others.
 MAX_WAITING_REQUESTS_PER_OWNER = 500
 
 V = TypeVar("V")
@@ -36,10 +37,9 @@ Lookup = Callable[[list[str]], Awaitable[Mapping[str, V]]]
 
 
 class Waiters(Generic[V]):
-    """The futures of waiting requests by topic, and the loop that sets their results.
+    """The futures of waiting requests by topic, and the loop that sets the results of the futures.
 
-    The loop calls ``look_up`` with many topics. ``look_up`` returns the values of the topics whose
-    results are known.
+    ``look_up``: returns the values of those topics whose results are known.
     """
 
     def __init__(self, look_up: Lookup[V]) -> None:
@@ -51,7 +51,7 @@ class Waiters(Generic[V]):
         self.closed = False
 
     def close(self) -> None:
-        """End all waits like after a timeout, because the process is shutting down."""
+        """End the waits of all requests as after a timeout, because the process shuts down."""
         self.closed = True
         for futures in self._futures.values():
             for future in futures:
@@ -59,9 +59,10 @@ class Waiters(Generic[V]):
                     future.set_result(None)
 
     async def wait(self, topic: str, seconds: float, *, owner_id: int = 0) -> V | None:
-        """Return the value of the topic, or ``None`` after a timeout.
+        """Wait for the value of the topic, or return ``None`` after a timeout.
 
-        Raises ``queue.too_many_waiters``. Only ``check_room`` checks the maximum per owner.
+        Raises ``queue.too_many_waiters`` if too many requests wait. ``wait`` doesn't check the
+        maximum number of waiting requests per owner, because ``check_room`` does.
         """
         with self.register(topic) as future, count_while_open(self._owners, owner_id):
             self.nudge(topic)
@@ -70,9 +71,9 @@ class Waiters(Generic[V]):
             return None
 
     def check_room(self, owner_id: int) -> None:
-        """Refuse a request if too many requests wait, before any of its data is stored.
+        """Refuse a request if too many requests already wait, before the request's data is stored.
 
-        Raises ``queue.too_many_waiters``, ``queue.too_many_of_yours``.
+        Raises ``queue.too_many_waiters`` or ``queue.too_many_of_yours``.
         """
         if len(self._futures) >= MAX_WAITING_REQUESTS:
             raise QUEUE_TOO_MANY_WAITERS()
@@ -80,7 +81,7 @@ class Waiters(Generic[V]):
             raise QUEUE_TOO_MANY_OF_YOURS()
 
     def nudge(self, topic: str) -> None:
-        """Look up the topic at once, because its value may be known now."""
+        """Make the loop look up the topic at once, because the topic's value may be known now."""
         if topic in self._futures:
             self._nudged.add(topic)
             self._wake.set()
@@ -130,18 +131,18 @@ class Waiters(Generic[V]):
 
 
 def deliver_job_status(waiters: Waiters[bool], topic: str, status: str) -> None:
-    """Look up a job after a notification about its end.
+    """Make the loop look up a job after a notification about the end of the job.
 
-    The notification itself isn't trusted, because it may come from another deployment. Redis
-    delivers notifications to all deployments on the same server, even if they use
-    different Redis databases.
+    The status in a notification isn't trusted, because another deployment may have sent the
+    notification. Redis delivers notifications to all deployments on the same server, even if they
+    use different Redis databases.
     """
     if status in FINISHED:
         waiters.nudge(topic)
 
 
 def build_job_lookup(database: Database) -> Lookup[bool]:
-    """Return a lookup that finds finished jobs."""
+    """Return a function that finds the topics of finished jobs among the given topics."""
 
     def find_ended_jobs(topics: list[str]) -> Mapping[str, bool]:
         job_ids = {topic: parse_job_topic(topic) for topic in topics}

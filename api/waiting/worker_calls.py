@@ -1,7 +1,7 @@
 """Calls workers for work that exists only during a request, such as generating metadata.
 
-Concurrent calls with the same input share one run, even from different processes. The run is
-cancelled when its last caller leaves.
+Concurrent calls with the same input share one run of the work, even from different processes. A run
+is cancelled when no caller waits for its result any longer.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from storage.redis.request_calls import RequestCalls
 
 log = get_logger(__name__)
 
-# The message to the workers is sent again after this time, because messages can get lost. The
-# pauses double, so that repeated messages don't fill the queue.
+# A message to the workers is sent again after this time, because messages can get lost. The time
+# between two messages doubles, so that repeated messages don't fill the queue.
 RESEND_AFTER_SECONDS = 2.0
 
 
@@ -43,15 +43,15 @@ class WorkerCalls:
         owner_id: int | None = None,
         shared_key: str | None = None,
     ) -> dict[str, Any]:
-        """Return the result of the work.
+        """Send work to the workers, and return the result of the work.
 
-        Raises the errors of the work, ``request.too_slow`` if there is no result in time, and
-        ``queue.unavailable`` if the broker accepts no message. Raises ``queue.overloaded`` or
-        ``queue.too_many_of_yours`` if the work would wait too long in its queue.
+        Raises the errors of the work. Raises ``request.too_slow`` if there is no result in time.
+        Raises ``queue.unavailable`` if the broker accepts no message. Raises ``queue.overloaded``
+        or ``queue.too_many_of_yours`` if the work would wait too long in its queue.
 
         Args:
-            shared_key: a key made from everything that determines the result. Concurrent calls with
-                an equal key share one run of the work.
+            shared_key: a key that is made from everything that determines the result. Concurrent
+                calls with an equal key share one run of the work.
         """
         caller = self._calls.create_caller_id()
         request_id = request_scripts.build_request_id(kind.queue, shared_key or caller)
@@ -60,7 +60,7 @@ class WorkerCalls:
         )
         result = None
         if seconds > 0:
-            # Register before the message is sent, so that a fast result isn't missed.
+            # Register the call before the message is sent, so that a fast result isn't missed.
             with self.results.register(build_result_topic(request_id)) as future:
                 try:
                     await join(seconds=seconds)
@@ -68,8 +68,8 @@ class WorkerCalls:
                 except RedisError:
                     raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
-                    # Leave the run even if ``join`` failed or was cancelled. Leaving runs in the
-                    # background, so it doesn't delay the response.
+                    # Remove the caller from the run even if ``join`` failed or was cancelled. The
+                    # caller is removed in the background, so that the response isn't delayed.
                     self._calls.remove_caller(request_id, caller)
         if result is None and self.results.closed:
             raise requests.QUEUE_UNAVAILABLE()
@@ -82,7 +82,10 @@ class WorkerCalls:
         return outcome["result"]
 
     def deliver(self, topic: str, value: str) -> None:
-        """Deliver the result in a notification. Look up the result if the notification has none."""
+        """Pass the result in a notification to the waiting callers.
+
+        If the notification contains no result, the result is looked up.
+        """
         if value:
             self.results.fulfil(topic, value)
         else:
@@ -92,9 +95,9 @@ class WorkerCalls:
 async def _wait_and_resend(
     future: asyncio.Future[str | bytes | None], join: Callable[..., Awaitable[None]], seconds: float
 ) -> str | bytes | None:
-    """Wait for the result, and send the message again while there is none.
+    """Wait for the result, and repeat the message to the workers until the result arrives.
 
-    Return ``None`` after a timeout.
+    Return ``None`` if there is no result in time.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
@@ -108,6 +111,7 @@ async def _wait_and_resend(
             try:
                 await join(seconds=remaining, again=True)
             except (RedisError, DomainError) as error:
-                # The first message may still be in the queue.
+                # Ignore the failure to repeat the message, because the first message may still be
+                # in the queue.
                 log.warning("request.not_sent_again", reason=type(error).__name__)
     return None

@@ -56,7 +56,8 @@ WAIT_SECONDS = 30.0
 _ROWS_PER_PART = 1_000
 
 _MEMBERS_ADAPTER = TypeAdapter(MembersInput)
-# The schema is only for the OpenAPI document, because the route reads its body itself.
+# The JSON Schema of a member is only for the OpenAPI document, because the route reads the request
+# body itself.
 _MEMBER_SCHEMA = {
     "type": "object",
     "required": ["email"],
@@ -113,12 +114,13 @@ async def add_members(
 async def _accept_members(
     request: Request, state: State, caller: Caller, list_id: int
 ) -> AcceptedJob:
-    """Read and store the members.
+    """Read and store the members in the request body.
 
-    A separate function frees the memory of the body before the route waits for the job.
+    A separate function reads the body, so that the body's memory is free while the route waits for
+    the job.
     """
     require_json_type(request)
-    # The body is read as a stream, because ``request.body()`` would keep the body in memory.
+    # Read the body as a stream, because ``request.body()`` would keep the body in memory.
     body = remove_byte_order_mark(b"".join([piece async for piece in request.stream()]))
     await STORAGE.run(_check_members, request, body)
     accepted = await UPLOADS_BY_CALLER.run(
@@ -154,9 +156,10 @@ def _check_members(request: Request, body: bytes) -> None:
 
 
 def _split_body(parsed: object, members: object) -> Iterator[tuple[int, object]]:
-    """Yield the body in parts of 1,000 rows, each with the index of its first row.
+    """Yield parts of 1,000 rows of the request body, and the index of each part's first row.
 
-    Validating the whole body in one step could create hundreds of thousands of errors in memory.
+    Validating the whole request body in one step could create hundreds of thousands of errors in
+    memory.
     """
     if not isinstance(members, list) or not members:
         yield 0, parsed
@@ -166,7 +169,7 @@ def _split_body(parsed: object, members: object) -> Iterator[tuple[int, object]]
 
 
 def _locate(part: tuple[int | str, ...], first: int) -> tuple[int | str, ...]:
-    """Convert the path of a value within a part to the path within the whole body."""
+    """Convert a value's path within a part of the rows to the path within the request body."""
     return ("body", *(step + first if isinstance(step, int) else step for step in part))
 
 
@@ -221,7 +224,7 @@ async def change_members(
         return JSONResponse(build_envelope(preview).model_dump())
     state.queue_ages.check(Queue.BULK, waits=False)
     begin = partial(_begin_action, state, caller, list_id, body, order)
-    # A bulk action takes long, so a caller polls or streams the job instead of waiting.
+    # Respond without waiting for the job, because a bulk action takes long.
     record = JobRecord.of(await RECORDS.run(begin), None)
     headers = {"Location": f"/jobs/{record.id}"}
     return JSONResponse(
