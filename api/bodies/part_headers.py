@@ -39,8 +39,7 @@ class PartHead:
 
 @dataclass
 class PartHeaders:
-    """Collects the headers of each part of a multipart body, and calls ``on_head`` for each part.
-    """
+    """Collects the headers of each part of a multipart body, and calls ``on_head`` per part."""
 
     on_head: Callable[[PartHead], None]
     _headers: dict[bytes, bytes] = field(default_factory=dict)
