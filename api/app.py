@@ -255,7 +255,7 @@ async def _write_key_uses(state: State) -> None:
 async def _release_memory() -> None:
     """Return freed memory to the operating system every few seconds.
 
-    Without the explicit release, each thread would keep freed memory of large responses.
+    If the process didn't return memory, each thread would keep the freed memory of large responses.
     """
     while True:
         await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)

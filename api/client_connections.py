@@ -20,12 +20,11 @@ from api.limits.body_budgets import name_address_holder
 # request on a connection, the time limit starts with the request's first byte.
 MAX_HEAD_SECONDS = 15.0
 MAX_HEAD_BYTES = 64 * 1024
-# The server closes a connection that is idle for this time. The idle timeout of the server is
-# longer than the idle timeouts of clients, so that no request arrives while the server closes a
-# connection.
+# The idle timeout of a client connection. The idle timeout of the server is longer than the idle
+# timeouts of clients, so that no request arrives while the server closes a connection.
 KEEP_ALIVE_SECONDS = 75
-# A connection is aborted if the client reads nothing of the response for this time. A client that
-# reads slowly keeps its connection.
+# The maximum time for which a client may read nothing of a response, before the server aborts the
+# connection. A client that reads slowly keeps its connection.
 MAX_STALL_SECONDS = 60.0
 # Each connection needs a file descriptor.
 MAX_FILE_DESCRIPTORS = 65_536
@@ -34,8 +33,8 @@ MAX_FILE_DESCRIPTORS = 65_536
 def max_connections_per_address() -> int:
     """Return the maximum number of connections from one IP address.
 
-    The maximum is half of the available file descriptors, so that one IP address can't use them
-    all.
+    The maximum is half of the available file descriptors, so that one IP address can't use all of
+    them.
     """
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 

@@ -1,4 +1,4 @@
-"""Metrics of the whole deployment, which are updated when a metrics collector requests them."""
+"""Updates the metrics of the whole deployment when a metrics collector requests them."""
 
 import asyncio
 import time
@@ -26,11 +26,11 @@ from services.privacy.overdue_rows import count_overdue_rows
 from storage.redis.canaries import Canaries
 from storage.resources import Resources
 
-# Metrics from the database are cached for at least this time, so that several metrics collectors
-# cause only one read.
+# The minimum time for which metrics from the database are cached, so that several metrics
+# collectors cause only one read.
 _LIFETIME_SECONDS = 3.0
-# The result of a slow read is cached for this multiple of the read's duration, so that reads of the
-# metrics take at most a twentieth of the time.
+# The metrics from a slow read are cached for this multiple of the read's duration. Reading metrics
+# therefore takes at most a twentieth of the time.
 _LIFETIME_SECONDS_PER_READ_SECOND = 20.0
 
 _Quotas = Mapping[PhotoProviderName, list[Quota]]
@@ -38,7 +38,7 @@ _Rows = tuple[DeploymentFigures, Mapping[str, int]]
 
 
 class DeploymentMetrics:
-    """Updates the metrics of the whole deployment when a metrics collector requests them."""
+    """The metrics of the whole deployment, which are read from the database and from Redis."""
 
     def __init__(self, resources: Resources, readiness: Readiness) -> None:
         def read_rows() -> tuple[_Rows, float]:

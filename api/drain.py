@@ -21,7 +21,7 @@ class Drain:
     """The period after SIGTERM in which the server still serves requests.
 
     A proxy sends requests to an API process until ``/readyz`` of the process returns 503. If the
-    server exited at SIGTERM, requests that a proxy sends before it requests ``/readyz`` would be
+    server exited at SIGTERM, requests from a proxy that hasn't yet requested ``/readyz`` would be
     lost. During the drain period, ``/readyz`` returns 503, and each response closes its connection.
 
     Args:

@@ -56,8 +56,8 @@ STATUS_OF = {
 }
 # The largest number of validation errors that a response lists.
 MAX_PROBLEMS = 100
-# The path to a wrong value can contain long names from the caller, so the path is cut off after
-# this number of characters.
+# The maximum length of a path to a wrong value in an error. A longer path is cut off, because the
+# path can contain long names from the caller.
 MAX_PLACE_CHARACTERS = 64
 _ELLIPSIS = "…"
 # Maps the HTTP statuses of Starlette's router to Pressroom's errors.
@@ -174,7 +174,7 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
     a body that isn't JSON, get the status 400.
 
     Args:
-        errors: all of Pydantic's validation errors, or only the first ones.
+        errors: all validation errors from Pydantic, or only the first of them.
         count: the total number of validation errors, if ``errors`` doesn't contain them all.
     """
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))

@@ -81,8 +81,7 @@ _SCHEMA_PREFIX = "#/components/schemas/"
 # The keys in the OpenAPI document under which objects are values, not schemas.
 _VALUE_KEYS = frozenset({"example", "examples", "default", "enum", "const", "value"})
 _PROBLEM_REFERENCE = "#/components/schemas/Problem"
-# FastAPI can't find the following request headers, because dependencies read them from the whole
-# request.
+# Request headers that FastAPI can't find, because dependencies read them from the whole request.
 PREFER_PARAMETER = {
     "name": "Prefer",
     "in": "header",
@@ -228,7 +227,7 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
 
 
 def link_schemas(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
-    """Add recursive schemas to the OpenAPI document, and refer to each of them by ``$ref``.
+    """Add recursive schemas to the OpenAPI document, and refer to each schema by a ``$ref``.
 
     A schema that has only the title of a recursive schema is replaced by a ``$ref``.
     """

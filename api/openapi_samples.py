@@ -17,7 +17,7 @@ SAMPLE_TS = 1_795_253_400
 _SAMPLE_MOMENT = "2026-11-21T09:30:00.000000Z"
 _SAMPLE_REQUEST_ID = "0198c6f2a4d07e1c9b5e"
 # The example of a text field whose schema has no example. A test checks that the OpenAPI document
-# never contains the placeholder.
+# never contains ``PLACEHOLDER``.
 PLACEHOLDER = "string"
 
 # Maps field names to examples, for fields whose schema has no example.
@@ -211,7 +211,7 @@ def build_invalid_parameter_error(
 
 
 def _first_alternative(schema: JsonSchema) -> JsonSchema:
-    """Return the first alternative in ``anyOf``, or the schema itself if it has no ``anyOf``."""
+    """Return the first alternative in ``anyOf``, or a schema without ``anyOf`` itself."""
     return dict(schema.get("anyOf", [schema])[0])
 
 

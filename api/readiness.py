@@ -100,7 +100,7 @@ def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> 
 class _BucketCheck:
     """Checks the bucket of the object storage, and logs why the bucket can't be used.
 
-    A reason is logged only once until the bucket can be used again.
+    Each reason why the bucket can't be used is logged once until the bucket can be used again.
     """
 
     def __init__(self, objects: ObjectStore) -> None:

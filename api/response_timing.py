@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# Each padded response takes a multiple of this time. The time must exceed the duration of the
-# slowest request, because a longer response would reveal whether an e-mail address is known. The
-# time must be so short that nobody notices the delay.
+# The duration of each padded response is a multiple of ``STEP_SECONDS``. The step must exceed the
+# duration of the slowest request, because a longer response would reveal whether an e-mail address
+# is known. The step must be so short that nobody notices the delay.
 STEP_SECONDS = 0.2
 
 

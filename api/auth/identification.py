@@ -110,7 +110,7 @@ def count_trace(request: Request, token: str) -> bool:
         trace = traces.read_trace_id(state.resources.keyring, token)
     except DomainError:
         return False
-    # Count requests with a trace id separately from requests with the person's credentials, because
-    # other people get the trace id with a forwarded mail.
+    # Count requests with a trace id separately from requests with the person's credentials. Other
+    # people get a person's trace id with a forwarded mail.
     state.rate_limiter.count(request.scope, RateLimitName.DEFAULT, f"trace-{trace.user_id}")
     return True

@@ -155,9 +155,9 @@ def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
     """Return a FastAPI dependency that requires a caller whose credentials have the scope.
 
     Args:
-        recent: whether to accept an API key without a new check if the last check was recent. If
-            ``recent`` is true, the handler must check the API key in its own SQL statement, because
-            the API key may have been revoked since the last check.
+        recent: whether to accept an API key that was checked recently without a new check. A
+            handler with ``recent`` must check the API key in its own SQL statement, because the API
+            key may have been revoked since the last check.
     """
 
     def check(request: Request) -> Caller:
@@ -193,8 +193,8 @@ def _any_credential(sentence: str) -> Any:
 
 
 PUBLIC = Depends(PublicAccess())
-# The access rule without a rate limit is for routes that a payment provider or an image proxy calls
-# for many people, and for routes that require a signed URL.
+# The access rule ``UNLIMITED`` is for routes that a payment provider or an image proxy calls for
+# many people. ``UNLIMITED`` is also for routes that require a signed URL.
 UNLIMITED = Depends(PublicAccess(stranger=None))
 # The access rule ``LOGIN`` is for routes on which a caller could guess passwords or cause mails to
 # other people.

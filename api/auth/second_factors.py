@@ -46,7 +46,7 @@ async def count_wrong_code(state: State, attempt: Attempt | None, error: DomainE
 
 
 def is_factor_error(error: DomainError) -> bool:
-    """Return whether to show the form for the second factor again together with the error."""
+    """Return whether to show the form for the second factor again, together with ``error``."""
     return error.code in _FACTOR_ERROR_CODES
 
 

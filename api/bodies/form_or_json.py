@@ -108,7 +108,8 @@ async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
 def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
     """Return whether a form has the field ``List-Unsubscribe=One-Click``.
 
-    Spaces and line breaks around the field are ignored, because some mail systems add them.
+    Spaces and line breaks around the name and the value are ignored, because some mail systems add
+    spaces or line breaks.
     """
     return any(
         (name.strip().lower(), value.strip().lower()) == _ONE_CLICK
@@ -118,7 +119,7 @@ def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
 
 
 def nest_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
-    """Return a form's inputs as a dictionary in which inputs such as ``fields.city`` are nested.
+    """Return a form's inputs, with inputs such as ``fields.city`` in a nested dictionary.
 
     ``name``: the prefix of the nested inputs, such as ``fields``.
     """

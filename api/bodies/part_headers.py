@@ -39,7 +39,7 @@ class PartHead:
 
 @dataclass
 class PartHeaders:
-    """Collects the headers of each part of a multipart body, and passes them to ``on_head``."""
+    """Collects the headers of each part of a multipart body, and calls ``on_head`` per part."""
 
     on_head: Callable[[PartHead], None]
     _headers: dict[bytes, bytes] = field(default_factory=dict)
@@ -147,7 +147,7 @@ def _decode_raw(value: str) -> str:
 
 
 def _decode_bytes(data: bytes) -> str:
-    """Decode bytes as UTF-8, or as Windows-1252 if they aren't valid UTF-8."""
+    """Decode bytes as UTF-8, or as Windows-1252 if the bytes aren't valid UTF-8."""
     return _decode(data, "utf-8") or data.decode("cp1252", "replace")
 
 

@@ -23,7 +23,7 @@ from core.errors import DomainError, FieldProblem, requests
 # The largest number of unknown names that an error lists.
 MAX_LISTED_NAMES = 20
 # The maximum depth to which a request body is searched for unknown names. Routes refuse filters
-# that are nested more deeply than this depth.
+# that are nested more deeply than ``MAX_PLACE_PARTS``.
 MAX_PLACE_PARTS = 20
 
 # The key in the ASGI scope for the ``KnownNames`` of the request's route.

@@ -82,7 +82,7 @@ class HeldBody:
         self._is_unfinished = False
 
     def begin(self) -> ErrorType | None:
-        """Count an incomplete request body, or return an error if a holder has too many of them."""
+        """Count an incomplete request body, or return an error if a holder has too many bodies."""
         unfinished = self._budget.unfinished
         if any(unfinished[holder] >= MAX_UNFINISHED_BODIES for holder in self._holders):
             return BODY_TOO_MANY_UNFINISHED

@@ -22,7 +22,7 @@ from core.errors.catalogue import ErrorType
 from storage.unit_of_work import UnitOfWork
 
 # The default maximum time for which a caller waits for a thread. During a burst of small requests,
-# a caller gets a thread in a fraction of this time.
+# callers get a thread much sooner than after ``MAX_WAIT_SECONDS``.
 MAX_WAIT_SECONDS = 2.0
 MAX_WAITING_CALLERS = 1_000
 

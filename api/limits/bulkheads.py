@@ -6,7 +6,7 @@ from core.errors import access
 # The bulkhead for checks of credentials, which most requests need.
 AUTHENTICATION = Bulkhead("authentication", 4)
 # The bulkhead for hashing passwords. Each password hash needs 64 MiB and a CPU core, so only a few
-# are computed at the same time.
+# hashes are computed at the same time.
 PASSWORDS = Bulkhead("passwords", 4, wait_seconds=30.0, max_waiting=56, error=access.LOGIN_BUSY)
 # The bulkhead for charges, balances, orders and notifications from payment providers.
 MONEY = Bulkhead("money", 10)

@@ -1,4 +1,4 @@
-"""Limits the threads that one list or one caller can occupy, so that all others get threads too."""
+"""Limits the threads that one list or one caller can occupy, so that threads remain for others."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps

@@ -1,4 +1,4 @@
-"""Limits the size of request bodies, and the time in which they must arrive."""
+"""Limits the size of request bodies, and the time in which a request body must arrive."""
 
 import asyncio
 import re
@@ -23,16 +23,16 @@ MAX_BODY_SILENCE_SECONDS = 20.0
 # The maximum time in which a whole request body must arrive. A request body of 5 MB must arrive at
 # 60 KB/s.
 MAX_BODY_SECONDS = 90.0
-# The maximum time in which an uploaded file of members must arrive. The time for a file of members
-# is long, because the file is stored while it arrives and needs no memory. A file of 2 GB must
+# The maximum time in which an uploaded file of members must arrive. The maximum time is long,
+# because a file of members is stored while it arrives and needs no memory. A file of 2 GB must
 # arrive at 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 # The maximum time for which bytes of a request body may stay in memory. A request body of 8 MB must
 # arrive at 14 KB/s.
 MAX_HELD_SECONDS = 600.0
-# The maximum time for which a request body waits for memory, if the caller's other bodies use the
-# caller's whole share. The server doesn't read a body that waits for memory, so the sender must
-# wait too.
+# The maximum time for which a request body waits for memory, if the caller's other bodies use all
+# memory that one caller may use. The server doesn't read a body that waits for memory, so the
+# sender must wait too.
 MAX_MEMORY_WAIT_SECONDS = 10.0
 _MEMORY_POLL_SECONDS = 0.1
 # The maximum size of the body of a sign-up, which is low because anyone can send a sign-up. A

@@ -36,7 +36,8 @@ EXPOSED_HEADERS = (
 class ApiCorsMiddleware:
     """Allows scripts of any origin to call the API without cookies, but not to read pages.
 
-    The middleware also marks requests for pages, so that their errors are shown as pages.
+    The middleware also marks requests for pages, so that errors of such requests are shown as
+    pages.
 
     Args:
         pages: the routers whose routes are pages.

@@ -1,4 +1,4 @@
-"""Lists the ASGI middleware for all requests, in the order in which the middleware runs."""
+"""Lists the ASGI middleware for all requests, from the outermost to the innermost."""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -14,7 +14,7 @@ from core.errors.requests import ROUTE_NOT_FOUND
 from core.settings import Settings
 from services.subscriptions.page_urls import UNSUBSCRIBE_PATH
 
-# The path to which sign-up forms on other sites post.
+# The path to which sign-up forms on other sites send the sign-ups.
 _SUBMISSION_PATH = re.compile(r"/subscriptions/[^/]+")
 # The path to which mail programs post one-click unsubscribe requests.
 _ONE_CLICK_PATH = re.compile(r"/subscriptions/[^/]+/delete")
@@ -24,7 +24,7 @@ _FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 
 
 class PagesHostMiddleware:
-    """Serves the pages for readers on a separate host that has no other pages.
+    """Serves the pages for readers on a separate host that serves no other pages.
 
     The pages for readers contain texts that list owners write. On the host of the login page, a
     malicious text could imitate the login and deceive people and password managers.

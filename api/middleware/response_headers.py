@@ -37,7 +37,7 @@ _CLOSE_CONNECTION: _Header = (b"connection", b"close")
 
 
 class HeadersMiddleware:
-    """Adds headers for browsers and caches to each response that doesn't have them already.
+    """Adds headers for browsers and caches to each response that lacks the headers.
 
     The middleware also adds the headers that handlers and inner middleware have stored in
     ``scope["pressroom.headers"]``. While the process shuts down, each response closes its

@@ -49,8 +49,8 @@ async def wait_for_job(
 def build_job_response(state: State, job: Job) -> JSONResponse:
     """Return the job's record with status 200, or with status 202 if the job isn't finished.
 
-    Call ``build_job_response`` in a thread, because it queries the database for samples of an
-    imported file.
+    Call ``build_job_response`` in a thread, because the function queries the database for samples
+    of an imported file.
     """
     record = JobRecord.of(job, add_file_samples(state, job, add_links(state, job)))
     content = build_envelope(record).model_dump(mode="json")
@@ -114,7 +114,7 @@ def add_file_samples(
 ) -> dict[str, Any] | None:
     """Add sample rows of the imported file to the result of an import job.
 
-    Call ``add_file_samples`` in a thread, because it queries the database.
+    Call ``add_file_samples`` in a thread, because the function queries the database.
     """
     if result is None or job.kind not in _FILE_IMPORTS:
         return result
@@ -126,7 +126,7 @@ def list_readings(state: State, job: Job) -> list[dict[str, str]]:
 
     Each item has the form of a validation error about the query parameter ``encoding``. The
     returned list is empty unless the import failed because the encoding of its file is uncertain.
-    Call ``list_readings`` in a thread, because it queries the database.
+    Call ``list_readings`` in a thread, because the function queries the database.
     """
     code = IMPORT_ENCODING_NEEDED.code
     if job.error is None or job.error["code"] != code:

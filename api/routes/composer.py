@@ -219,5 +219,5 @@ async def locate_photo_file(
 
 router = APIRouter()
 router.include_router(_routes)
-# Each composer route is also available with the prefix ``/auxilia``, but documented only once.
+# Each composer route has a second path with the prefix ``/auxilia``, which isn't documented.
 router.include_router(_routes, prefix="/auxilia", include_in_schema=False)

@@ -37,7 +37,7 @@ router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 JobCaller = Annotated[Caller, JOB_KIND_SCOPE]
 
 HEARTBEAT_SECONDS = 15.0
-# An event stream may continue for at most this time after its credential was revoked.
+# The maximum time for which an event stream continues after its credential was revoked.
 CREDENTIAL_CHECK_SECONDS = 15.0
 
 _EVENT_EXAMPLE = 'id: 3\nevent: job\ndata: {"id": 6204117398252, "status": "running"}\n\n'

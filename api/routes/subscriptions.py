@@ -43,8 +43,8 @@ router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
 TRACE_OR_FULL_SCOPE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 
-# Every request with a trace id returns this count, so that the response doesn't reveal whether the
-# person subscribes to the list.
+# The count that every request with a trace id returns, so that the response doesn't reveal whether
+# the person subscribes to the list.
 ACCEPTED_COUNT = 1
 
 _TRACE_ERRORS = (
@@ -57,7 +57,7 @@ _TRACE_ERRORS = (
 
 
 def _describe_body(**properties: Any) -> dict[str, Any]:
-    """Return the ``openapi_extra`` of a route whose body is JSON or a form with the properties."""
+    """Return the ``openapi_extra`` of a route whose body has ``properties``, in JSON or a form."""
     trace_id = {
         "type": "string",
         "description": "Instead of the query parameter",

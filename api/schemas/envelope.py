@@ -34,8 +34,8 @@ from services.paging import PageOfRows, PageRequest
 # may have a lower maximum for a text, with a separate error code. The general maximum keeps the
 # checks of texts in the services fast.
 MAX_TEXT_CHARACTERS = 10_000
-# If the schema of a list allows more items than this number, only the first wrong item is reported,
-# to limit the size of errors.
+# If the schema of a list allows more than ``MAX_ITEMS_WITH_ERRORS`` items, only the first wrong
+# item is reported, to limit the size of errors.
 MAX_ITEMS_WITH_ERRORS = 100
 # Times near the first and the last year can't be converted between time zones.
 _ALLOWED_YEARS = range(1970, 9999)

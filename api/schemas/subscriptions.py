@@ -160,8 +160,8 @@ class _SignUp(Body):
         description="The list's own name for the person, on a new record",
         examples=["Ada Reader"],
     )
-    # Any text is accepted in the challenge fields, because a form sends them even to a list without
-    # a challenge.
+    # The challenge fields accept any text, because a form sends the fields even to a list without a
+    # challenge.
     challenge_provider: str | None = Field(
         default=None, alias="challenge-provider", examples=["turnstile"]
     )

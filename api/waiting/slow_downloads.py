@@ -15,8 +15,8 @@ from core.logging import get_logger
 
 log = get_logger(__name__)
 
-# A download that takes longer than this time is slow. Quick downloads aren't counted, because a
-# cache or a mail provider downloads many files for many people at the same time.
+# A download counts as slow if it takes longer than ``MAX_QUICK_SECONDS``. Quick downloads aren't
+# counted, because a cache or a mail provider downloads many files for many people at the same time.
 MAX_QUICK_SECONDS = 10.0
 MAX_SLOW_DOWNLOADS_PER_CALLER = 32
 

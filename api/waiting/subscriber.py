@@ -14,7 +14,8 @@ log = get_logger(__name__)
 # The maximum time between two checks of a job. Jobs are checked even without a notification,
 # because notifications can get lost.
 CHECK_EVERY_SECONDS = 1.0
-# A connection to Redis counts as broken after this time without a message or a response to a ping.
+# The maximum time without a message or a response to a ping, before a connection to Redis counts as
+# broken.
 _MAX_SILENCE_SECONDS = 4
 _PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
 
@@ -65,8 +66,8 @@ class Subscriber:
                 message = await pubsub.get_message(timeout=1.0)
                 if message is None:
                     silent_seconds += 1
-                    # The response to a ping counts as a message, so a working connection never
-                    # seems to be broken.
+                    # The response to a ping counts as a message, so a working connection to Redis
+                    # never seems to be broken.
                     await pubsub.ping()
                     continue
                 silent_seconds = 0

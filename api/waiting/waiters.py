@@ -39,7 +39,7 @@ Lookup = Callable[[list[str]], Awaitable[Mapping[str, V]]]
 class Waiters(Generic[V]):
     """The futures of waiting requests by topic, and the loop that sets the results of the futures.
 
-    ``look_up``: returns the values of those topics whose results are known.
+    ``look_up``: a function that returns the values of the topics whose results are known.
     """
 
     def __init__(self, look_up: Lookup[V]) -> None:

@@ -22,8 +22,8 @@ from storage.redis.request_calls import RequestCalls
 
 log = get_logger(__name__)
 
-# A message to the workers is sent again after this time, because messages can get lost. The time
-# between two messages doubles, so that repeated messages don't fill the queue.
+# The pause before a message to the workers is repeated, because messages can get lost. The pause
+# doubles each time, so that repeated messages don't fill the queue.
 RESEND_AFTER_SECONDS = 2.0
 
 
