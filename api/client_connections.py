@@ -88,7 +88,7 @@ class JoinedWrites:
 class BoundedConnection(HttpToolsProtocol):
     """A connection that closes if request headers arrive too slowly or a response isn't read.
 
-    ``api.middleware.body_limits`` limits the time between the request headers and the response.
+    ``api.middleware.deadlines`` limits the time between the request headers and the response.
     Uvicorn limits the time for which a connection is idle after a response.
     """
 
