@@ -60,7 +60,7 @@ class FeedEvent(Model):
     id: Mapped[SerialId]
     # The position of the event's transaction in the feed (services.feed.reading).
     place: Mapped[int] = mapped_column(server_default=text("feed_place()"))
-    # The user who owns the feed. The table has no foreign keys, because a feed event may outlive
+    # The user who owns the feed. Feed events have no foreign keys, because a feed event may outlive
     # its subject.
     user_id: Mapped[int]
     # The type of the event, which `services.feed.catalogue` defines.

@@ -54,8 +54,7 @@ class Breaker:
         self._consecutive_failures = 0
         self._resting_until = 0.0
         self._is_probing = False
-        # The number of times that the server recovered, because a call succeeded after a failed
-        # call.
+        # The number of times that a call to the server succeeded directly after a failed call.
         self._recoveries = 0
 
     @property
