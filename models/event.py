@@ -25,9 +25,9 @@ class RecordedEvent(Model):
     )
 
     id: Mapped[SerialId]
-    # ``user_id`` has no foreign key, which would cause deadlocks. With a foreign key, recording an
-    # event would wait for an account recovery, which locks the user and may wait for the event's
-    # transaction.
+    # ``user_id`` has no foreign key, because a foreign key would cause deadlocks. With a foreign
+    # key, recording an event would wait for an account recovery, which locks the user and may wait
+    # for the event's transaction.
     user_id: Mapped[int]
     # The type of the event, which `services.security_events` defines.
     type: Mapped[str]

@@ -203,7 +203,7 @@ class ImportChange(Model):
     """The change of a subscription by an import, with the values before and after the change."""
 
     __tablename__ = "import_changes"
-    # An index for imports and erasures, which search for changes by subscription.
+    # An index for imports and erasures, which search for import changes by subscription.
     __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
 
     import_id: Mapped[_ImportId]

@@ -99,8 +99,8 @@ class LoginAttempts(Model):
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
 
     # An HMAC of the subject whose failed logins are counted. The subject is a network, an e-mail
-    # address, or an e-mail address together with a client. The counted e-mail address may have no
-    # account.
+    # address, or an e-mail address together with a client. Failed logins are counted even if the
+    # e-mail address has no account.
     subject: Mapped[bytes] = mapped_column(primary_key=True)
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
@@ -221,7 +221,7 @@ class AccountMail(Model):
     # The language of the page on which a reader requested the mail.
     language: Mapped[str | None]
     # An HMAC of the network of the stranger who caused the mail. The rate limit per network counts
-    # the mails with the same digest.
+    # the mails with the same `source_digest`.
     source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
     # The time at which the rate limits for strangers' mails admitted the mail.

@@ -63,7 +63,7 @@ class WebhookEndpoint(Model):
     # Maps each event type that the owner added to an existing endpoint to the feed position at
     # which deliveries of the type start.
     starts: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
-    # The time of the endpoint's next work that no new event causes, such as the retry of a
+    # The time at which the endpoint needs work without a new event, such as the retry of a
     # delivery.
     due_at: Mapped[datetime | None]
     # True if new events wait because the endpoint's oldest delivery or too many deliveries are

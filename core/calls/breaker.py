@@ -59,7 +59,7 @@ class Breaker:
 
     @property
     def retry_after_seconds(self) -> float:
-        """The number of seconds until the next probe of the server, but at least one."""
+        """The number of seconds until the next probe of the server, which is at least 1."""
         return max(self._resting_until - time.monotonic(), 1.0)
 
     @contextmanager

@@ -21,8 +21,9 @@ from core.process.linux import exit_with_parent, trim_memory
 # The header of a request or an answer contains the lengths of its JSON text and binary data.
 HEAD = struct.Struct(">IQ")
 
-# The type of a function that answers requests. An ``Answer`` function receives a request as JSON
-# fields and binary data, and returns the answer as JSON fields and binary data.
+# The type of the function with which a child process answers a request. An ``Answer`` function
+# receives a request as JSON fields and binary data, and returns the answer as JSON fields and
+# binary data.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 _MAX_CPU_SECONDS = 60.0
