@@ -46,7 +46,8 @@ class Keyring:
     def parse(cls, text: str) -> "Keyring":
         """Parse a keyring in the format ``id:base64url[,…]``.
 
-        Raises ``ValueError`` for an invalid keyring. The error message never contains a secret.
+        Raises ``ValueError`` for an invalid keyring. The message of the ``ValueError`` never
+        contains a secret.
         """
         keys = []
         for entry in filter(None, map(str.strip, text.split(","))):

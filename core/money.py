@@ -6,7 +6,7 @@ PLACES = 4
 MAX_AMOUNT = Decimal("99999999999.9999")
 
 # The number of decimals that each currency has in a payment. The currency tables omit ISK, MGA and
-# UGX, because ISO 4217 and docs.stripe.com/currencies disagree about these currencies. The currency
+# UGX, because ISO 4217 and docs.stripe.com/currencies disagree about their decimals. The currency
 # tables omit currencies with three decimals, because Stripe requires a zero as the third decimal.
 _CURRENCIES_WITHOUT_DECIMALS = "BIF CLP DJF GNF JPY KMF KRW PYG RWF VND VUV XAF XOF XPF"
 _CURRENCIES_WITH_TWO_DECIMALS = (

@@ -1,7 +1,8 @@
-"""The formats of generated secrets, which consist of a prefix, 256 random bits and a checksum.
+"""The formats of generated secrets.
 
-The checksum of a secret reveals a typo without a database query. Leak scanners recognize a secret
-by its prefix and checksum.
+A generated secret consists of a prefix, 256 random bits and a checksum. The checksum of a secret
+reveals a typo without a database query. Leak scanners recognize a secret by its prefix and
+checksum.
 """
 
 import secrets

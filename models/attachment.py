@@ -54,9 +54,9 @@ class Attachment(Model):
     original_mime_type: Mapped[str]
     original_size: Mapped[int]
     original_checksum: Mapped[str]
-    # The renditions, which are smaller versions of the image. Each rendition has a name, filename,
-    # MIME type, size, checksum, width and height. NULL if the owner requested no renditions. The
-    # list is empty until the converter has created the renditions.
+    # The renditions, which are smaller versions of the image, or NULL if the owner requested no
+    # renditions. Each rendition has a name, filename, MIME type, size, checksum, width and height.
+    # The list of renditions is empty until the converter has created the renditions.
     renditions: Mapped[list[dict[str, Any]] | None] = mapped_column(JSONB(none_as_null=True))
     # The owner's description of the image.
     alt_text: Mapped[str | None]
@@ -81,8 +81,8 @@ class ObjectRemoval(Model):
     # The key of the object to remove. A key that ends in a slash is the common prefix of all
     # objects to remove.
     key: Mapped[str]
-    # The time of the next attempt to remove the object. The first attempt is delayed if readers may
-    # still need the object.
+    # The time of the next attempt to remove the object. The first attempt to remove the object is
+    # delayed if readers may still need the object.
     try_at: Mapped[CreatedAt]
     tries: Mapped[int] = mapped_column(default=0, server_default="0")
     last_reason: Mapped[str | None]

@@ -45,8 +45,8 @@ class BulkAction(Model):
     type: Mapped[str | None]
 
     status: Mapped[str] = mapped_column(default="running", server_default="running")
-    # The status and the id of the last member that the bulk action checked. NULL means that the
-    # bulk action hasn't checked any member yet.
+    # The status and the id of the last member that the bulk action checked, or NULL at the start of
+    # the bulk action.
     reached_status: Mapped[str | None]
     reached_id: Mapped[int | None]
     seen: Mapped[int] = mapped_column(default=0, server_default="0")

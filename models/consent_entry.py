@@ -98,8 +98,8 @@ class ConsentClaim(Model):
         Index("ix_consent_claims_whole_ip", "occurred_at", postgresql_where=_WHOLE_IP),
     )
 
-    # The table has no foreign keys, which would double the time for storing a million claims. A
-    # claim of consent outlives the row of its import.
+    # The table of claims has no foreign keys, because foreign keys would double the time for
+    # storing a million claims. A claim of consent outlives the row of its import.
     import_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     how: Mapped[str] = mapped_column(primary_key=True)

@@ -46,7 +46,7 @@ class CreditAccount(Model):
     # The number of refunded credits that the user had already spent. The user's next topup pays the
     # debt.
     debt: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
-    # A balance below this threshold causes a low balance event in the owner's feed.
+    # A balance below the threshold `low_below` causes a low balance event in the owner's feed.
     low_below: Mapped[Decimal] = mapped_column(Amount, server_default=text("100"))
     # True if a low balance event was added to the owner's feed after credits were last added. The
     # flag prevents repeated low balance events while charges are made and reversed.
@@ -92,7 +92,7 @@ class CreditEntry(Model):
     source_type: Mapped[str]
     source_id: Mapped[str]
     meta: Mapped[dict[str, Any] | None]
-    # SHA-256 of the previous ledger entry's hash and this ledger entry's content
+    # SHA-256 of the content of the ledger entry and of the previous entry's hash
     # (services.credits.verify).
     hash: Mapped[bytes]
     created_at: Mapped[CreatedAt]
@@ -276,7 +276,7 @@ class PaymentOrder(Model):
     # The number of credits that the ledger removed because of refunds and disputes of the order.
     taken: Mapped[Decimal] = mapped_column(Amount, default=0, server_default=text("0"))
 
-    # The time at which a worker next asks the payment provider about the order. NULL if no more
+    # The time at which a worker next asks the payment provider about the order, or NULL if no more
     # facts about the payment can arrive.
     next_check_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]

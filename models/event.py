@@ -25,9 +25,9 @@ class RecordedEvent(Model):
     )
 
     id: Mapped[SerialId]
-    # ``user_id`` has no foreign key, which would cause deadlocks. With a foreign key, recording an
-    # event would wait for an account recovery, which locks the user and may wait for the event's
-    # transaction.
+    # ``user_id`` has no foreign key, because a foreign key would cause deadlocks. With a foreign
+    # key, recording an event would wait for an account recovery, which locks the user and may wait
+    # for the event's transaction.
     user_id: Mapped[int]
     # The type of the event, which `services.security_events` defines.
     type: Mapped[str]
@@ -60,7 +60,7 @@ class FeedEvent(Model):
     id: Mapped[SerialId]
     # The position of the event's transaction in the feed (services.feed.reading).
     place: Mapped[int] = mapped_column(server_default=text("feed_place()"))
-    # The user who owns the feed. The table has no foreign keys, because a feed event may outlive
+    # The user who owns the feed. Feed events have no foreign keys, because a feed event may outlive
     # its subject.
     user_id: Mapped[int]
     # The type of the event, which `services.feed.catalogue` defines.

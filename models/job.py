@@ -100,8 +100,8 @@ class Job(Model):
     request_id: Mapped[str | None] = mapped_column(Text)
     # The span that enqueued the job, in the format of W3C Trace Context. NULL without tracing.
     traceparent: Mapped[str | None] = mapped_column(Text)
-    # The API process whose caller may wait for the job. Only this API process is notified when the
-    # job changes. NULL means that all API processes are notified when the job changes.
+    # The API process whose caller may wait for the job. Only the waiting API process is notified
+    # when the job changes, or all API processes if `waiter` is NULL.
     waiter: Mapped[str | None]
     # The number of changes to the job that API callers can see. Server-sent events about a job use
     # the job's version as their id.

@@ -43,20 +43,20 @@ class MailingList(Model):
     email_channel_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     challenge_enabled: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     challenge_provider: Mapped[str | None]
-    # The latest delivery of the list whose trace ids were revoked. With a revoked trace id, a
-    # person can only unsubscribe.
+    # The list's latest delivery with revoked trace ids. With a revoked trace id, a person can only
+    # unsubscribe.
     traces_revoked_through: Mapped[int | None]
-    # True if new members must confirm their address. Without confirmation, anyone can subscribe any
-    # address.
+    # True if new members must confirm their address. If a list doesn't require confirmation, anyone
+    # can subscribe any address to the list.
     confirm_required: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     # The origins to which a sign-up form on the owner's website may redirect.
     redirect_origins: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
-    # The ids of the public fields in the sign-up form. NULL means that the form contains all public
+    # The ids of the public fields in the sign-up form, or NULL if the form contains all public
     # fields of the owner.
     asked_field_ids: Mapped[list[int] | None]
     # The ids of the fields that people must fill in when they sign up.
     required_field_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
-    # The current version of the list's consent wording. NULL if the list has no consent wording.
+    # The current version of the list's consent wording, or NULL if the list has no consent wording.
     consent_wording_version: Mapped[int | None]
     # The brand colour of the list's pages and mails, in the format `#rrggbb`.
     colour: Mapped[str | None]
@@ -67,8 +67,8 @@ class MailingList(Model):
     sign_up_text: Mapped[str | None]
     thanks_text: Mapped[str | None]
     confirmation_text: Mapped[str | None]
-    # The suspicious words in the list's texts that no operator has reviewed yet. NULL means that
-    # the texts contain no suspicious words to review.
+    # The suspicious words in the list's texts that an operator must review, or NULL if the texts
+    # contain no suspicious words.
     suspicious_words: Mapped[list[str] | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -117,8 +117,8 @@ class MemberField(Model):
     # True if people can enter their value of the field in a form.
     is_public: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     retired_at: Mapped[datetime | None]
-    # The suspicious words in the field's label and choices that no operator has reviewed yet. NULL
-    # means that the field has no suspicious words to review.
+    # The suspicious words in the field's label and choices that an operator must review, or NULL if
+    # there are no suspicious words.
     suspicious_words: Mapped[list[str] | None]
     created_at: Mapped[CreatedAt]
 

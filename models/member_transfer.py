@@ -61,8 +61,8 @@ class MemberImport(Model):
     # The key prefix of the numbered objects that store the file. All objects that store the file
     # have the same size.
     object_prefix: Mapped[str] = mapped_column(unique=True)
-    # The data key of the file, encrypted with the encryption key named `wrapped_by`. NULL after the
-    # data key of the file was deleted.
+    # The data key of the file, encrypted with the encryption key named `wrapped_by`, or NULL after
+    # the data key was deleted.
     wrapped_key: Mapped[bytes | None]
     wrapped_by: Mapped[str | None]
     size: Mapped[int]
@@ -92,8 +92,8 @@ class MemberImport(Model):
     # The target of each column in the file, such as a member field
     # (``services.subscriptions.imports.column_plan``).
     columns: Mapped[dict[str, Any] | None]
-    # Encrypted example cells and rows of the file, which the owner can see. NULL after the files of
-    # the import were removed.
+    # Encrypted example cells and rows of the file, which the owner can see, or NULL after the
+    # import's files were removed.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)
     # The number of chunks of the file, or 0 until the whole file has been split into chunks.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -110,8 +110,8 @@ class MemberImport(Model):
     # chunks in parallel.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # The number of rows per verdict. Each row has the verdict `added`, `already`, `opted_out`,
-    # `invalid`, `duplicate`, `denied` or `over_quota`.
+    # The number of rows of the import per verdict. Each row of the import has the verdict `added`,
+    # `already`, `opted_out`, `invalid`, `duplicate`, `denied` or `over_quota`.
     received: Mapped[int] = mapped_column(default=0, server_default="0")
     added: Mapped[int] = mapped_column(default=0, server_default="0")
     already: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -203,7 +203,7 @@ class ImportChange(Model):
     """The change of a subscription by an import, with the values before and after the change."""
 
     __tablename__ = "import_changes"
-    # An index for imports and erasures, which search for changes by subscription.
+    # An index for imports and erasures, which search for import changes by subscription.
     __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
 
     import_id: Mapped[_ImportId]
@@ -218,9 +218,8 @@ class ImportChange(Model):
     type_after: Mapped[str]
     paid_expiry_before: Mapped[datetime | None]
     paid_expiry_after: Mapped[datetime | None]
-    # The values of the changed fields after and before the import, by field id. A JSON null means
-    # that the member had no value in the field. NULL means that the import changed no field of the
-    # member.
+    # The values of the changed fields after and before the import, by field id, or NULL if the
+    # import changed no field. A JSON null means that the member had no value in the field.
     fields_after: Mapped[dict[str, Any] | None]
     fields_before: Mapped[dict[str, Any] | None]
     tags_added: Mapped[list[int] | None]
@@ -251,10 +250,10 @@ class MemberExport(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     kind: Mapped[str]
-    # The filter of the exported members, in the format of a segment's filter. NULL means the
-    # default filter for the export's kind.
+    # The filter of the exported members, in the format of a segment's filter, or NULL for the
+    # default filter of the export's kind.
     filter: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
-    # The statuses of the exported members. NULL means the default statuses for the export's kind.
+    # The statuses of the exported members, or NULL for the default statuses of the export's kind.
     statuses: Mapped[list[str] | None]
     format: Mapped[str] = mapped_column(default="csv", server_default="csv")
     # True if the CSV file begins with a byte-order mark.
@@ -266,8 +265,8 @@ class MemberExport(Model):
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The key prefix of the numbered objects that store the file.
     object_prefix: Mapped[str] = mapped_column(unique=True)
-    # The data key of the file, encrypted with the encryption key named `wrapped_by`. NULL after the
-    # data key of the file was deleted.
+    # The data key of the file, encrypted with the encryption key named `wrapped_by`, or NULL after
+    # the data key was deleted.
     wrapped_key: Mapped[bytes | None]
     wrapped_by: Mapped[str | None]
     size: Mapped[int | None]

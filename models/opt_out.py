@@ -64,7 +64,7 @@ class DeniedEntry(Model):
 class ErasedDenial(Model):
     """A denied address of an erased person, stored as an HMAC instead of the address.
 
-    Without the HMAC, a person could remove an address from a deny list by requesting an erasure.
+    Without the HMAC, a person could undo the denial of an address by requesting an erasure.
     """
 
     __tablename__ = "erased_denials"
@@ -82,7 +82,7 @@ class DepartureKind(StrEnum):
     LIST = "list"
     # The person opted out of a list's mail.
     EMAIL = "email"
-    # The person was erased, so the row names no list.
+    # The person was erased, so the departure names no list.
     ERASED = "erased"
 
 
@@ -99,7 +99,7 @@ class Departure(Model):
 
     id: Mapped[SerialId]
     kind: Mapped[str]
-    # The table has no foreign keys, because a departure may outlive the list and the user.
+    # Departures have no foreign keys, because a departure may outlive the list and the user.
     list_id: Mapped[int | None]
     user_id: Mapped[int | None]
     address_hmac: Mapped[bytes | None]

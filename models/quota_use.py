@@ -45,7 +45,8 @@ class MailCount(Model):
     """The number of mails that strangers caused in a time window, for the subject of a rate limit.
 
     The subject of a rate limit is for example a mailbox, a domain or a network. The table contains
-    no personal data, because ``digest`` is an HMAC of the subject and of the window's length.
+    no personal data, because ``digest`` is an HMAC of the rate limit's subject and of the window's
+    length.
     """
 
     __tablename__ = "mail_counts"

@@ -51,9 +51,9 @@ class MemberDay(Model):
     joined: Mapped[int]
     # The number of people who ceased to be active members.
     gone: Mapped[int]
-    # The number of active members who changed from another tier to this tier.
+    # The number of active members who changed from a different tier to the tier `type`.
     moved_in: Mapped[int]
-    # The number of active members who changed from this tier to another tier.
+    # The number of active members who changed from the tier `type` to a different tier.
     moved_out: Mapped[int]
 
 

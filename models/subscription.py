@@ -45,9 +45,9 @@ class Subscription(Model):
             postgresql_where="import_id IS NOT NULL",
         ),
         # Owners' pages use the indexes of active members to show the newest members, to search for
-        # addresses, and to show members on a paid tier. The indexes contain only active members,
-        # which halves the size of the indexes. Pages with the newest members first read the indexes
-        # backwards, because an index that grows at its end stays dense.
+        # addresses, and to show members on a paid tier. The indexes of active members omit all
+        # other members, which halves the size of the indexes. Pages with the newest members first
+        # read the indexes backwards, because an index that grows at its end stays dense.
         Index("ix_subscriptions_active", "list_id", "id", postgresql_where=_ACTIVE),
         Index(
             "ix_subscriptions_active_email",
@@ -91,16 +91,17 @@ class Subscription(Model):
             postgresql_using="gin",
             postgresql_where="tag_ids <> '{}'",
         ),
-        # The index contains case-folded field values, because filters are case-insensitive.
+        # The index on fields contains case-folded field values, because filters are
+        # case-insensitive.
         Index(
             "ix_subscriptions_fields",
             text("(casefold(fields::text COLLATE pg_unicode_fast)::jsonb) jsonb_path_ops"),
             postgresql_using="gin",
             postgresql_where="fields <> '{}'",
         ),
-        # The index contains all sequences of three characters, so that a search finds any part of a
-        # name or an address. ``list_id`` is the first column of the index, so that a search reads
-        # only entries for members of one list.
+        # The index contains all three-character sequences of names and addresses, so that a search
+        # finds any part of a name or an address. ``list_id`` is the first column of the index, so
+        # that a search reads only entries for members of one list.
         Index(
             "ix_subscriptions_words",
             "list_id",
@@ -130,23 +131,23 @@ class Subscription(Model):
     # The way in which the person first joined the list: challenge, form, login, import or transfer.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
-    # The time at which a person who hasn't confirmed the subscription gets a single reminder. NULL
-    # means that the person gets no reminder.
+    # The time at which a person who hasn't confirmed the subscription gets a single reminder, or
+    # NULL if the person gets no reminder.
     remind_at: Mapped[datetime | None]
     # Maps the id of each member field, as text, to the member's value.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
     # The ids of the member's tags in ascending order, without duplicates. Maintenance removes the
     # ids of deleted tags.
     tag_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
-    # The time at which the person joined the list in another product, according to an import. NULL
-    # means that the person joined at `created_at`.
+    # The time at which the person joined the list in another product, according to an import, or
+    # NULL if the person joined at `created_at`.
     joined_at: Mapped[datetime | None]
     # The sign-up form answers of a person who already had a subscription to the list. The form
     # answers are copied to the next mailed token, and take effect when the person confirms with the
     # token.
     submitted: Mapped[dict[str, Any] | None]
-    # The language of the page on which the person subscribed, for mails to the person. NULL if the
-    # language is unknown.
+    # The language of mails to the person, taken from the page on which the person subscribed, or
+    # NULL if the language is unknown.
     language: Mapped[str | None]
     # The import that last activated the subscription.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))
@@ -178,8 +179,8 @@ class SubscriptionEvent(Model):
             postgresql_where="action = 'confirmed' OR action = 'requested'"
             " AND status_after = 'pending'",
         ),
-        # An index with which the erasure of a person finds the person's own actions. The index
-        # excludes the many events of imports and undos, which have no IP address.
+        # An index with which the erasure of a person finds the person's own actions. The index of
+        # actions excludes the many events of imports and undos, which have no IP address.
         Index(
             "ix_subscription_events_actor_id_id",
             "actor_id",
@@ -206,8 +207,8 @@ class SubscriptionEvent(Model):
     # The names of changed values that the event doesn't store, such as `name`, `tags` or
     # `fields.city`.
     changed: Mapped[list[str] | None]
-    # The person's reason for unsubscribing, chosen from a fixed set of words. NULL means that the
-    # person gave no reason.
+    # The person's reason for unsubscribing, chosen from a fixed set of words, or NULL if the person
+    # gave no reason.
     reason: Mapped[str | None]
     ip: Mapped[str | None]
     request_id: Mapped[str | None]
@@ -231,7 +232,8 @@ class MailedLink(Model):
 
     id: Mapped[SerialId]
     purpose: Mapped[str]
-    # NULL if the token registers an address that has no user yet.
+    # The user who received the token, or NULL if the token registers an address that has no user
+    # yet.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
     # The e-mail address to which the token was mailed, if the person's account may have a different

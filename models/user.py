@@ -36,8 +36,8 @@ class User(Model):
     updated_at: Mapped[UpdatedAt]
     # The time at which the person last recovered the account (``services.recovery``).
     recovered_at: Mapped[datetime | None]
-    # The time of the person's erasure. The row of an erased person contains no personal data, and
-    # remains because foreign keys reference it.
+    # The time of the person's erasure. The user row of an erased person contains no personal data,
+    # and remains because foreign keys reference the row.
     erased_at: Mapped[datetime | None]
 
 
@@ -52,13 +52,14 @@ class ApiKey(Model):
     # the API key.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     last_four: Mapped[str]
-    # NULL for an unrestricted API key, which has all scopes of its user except `delivery`.
+    # The scopes of the API key, or NULL for an unrestricted API key, which has all scopes of its
+    # user except `delivery`.
     scopes: Mapped[list[str] | None]
-    # The API key with which this API key was created. Revoking an API key also revokes every API
-    # key that was created with it.
+    # The API key with which a program created this API key. Revoking an API key also revokes every
+    # API key that was created with it.
     maker_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id"), index=True)
     created_at: Mapped[CreatedAt]
-    # NULL for an API key that never expires.
+    # The time at which the API key expires, or NULL for an API key that never expires.
     expires_at: Mapped[datetime | None]
     # The time of the mail that warned the owner of webhook endpoints about the API key's expiry.
     expiry_told_at: Mapped[datetime | None]
@@ -98,8 +99,8 @@ class LoginAttempts(Model):
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
 
     # An HMAC of the subject whose failed logins are counted. The subject is a network, an e-mail
-    # address, or an e-mail address together with a client. The counted e-mail address may have no
-    # account.
+    # address, or an e-mail address together with a client. Failed logins are counted even if the
+    # e-mail address has no account.
     subject: Mapped[bytes] = mapped_column(primary_key=True)
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
@@ -175,8 +176,8 @@ class FormerAddress(Model):
     """A former e-mail address of a person, which lists may still contain.
 
     An imported file may name a person by a former address. A person's opt-outs apply to the
-    person's former addresses. Several people may have the same former address. If a user's current
-    address is the same as a former address, the address means only this user.
+    person's former addresses. Several people may have the same former address. An address that is
+    the current address of a user means only this user, even if it is also a former address.
     """
 
     __tablename__ = "former_addresses"
@@ -220,7 +221,7 @@ class AccountMail(Model):
     # The language of the page on which a reader requested the mail.
     language: Mapped[str | None]
     # An HMAC of the network of the stranger who caused the mail. The rate limit per network counts
-    # the mails with the same digest.
+    # the mails with the same `source_digest`.
     source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
     # The time at which the rate limits for strangers' mails admitted the mail.
@@ -231,8 +232,8 @@ class AccountMail(Model):
 class Erasure(Model):
     """The erasure of one person, with the progress and the results of the erasure's job.
 
-    The row of an erasure is kept as a proof of the erasure. When the erasure is finished, the row
-    contains only ids, counts and times.
+    The row of a finished erasure remains as a proof of the erasure. When the erasure is finished,
+    the row contains only ids, counts and times.
     """
 
     __tablename__ = "erasures"
@@ -248,13 +249,12 @@ class Erasure(Model):
     # ``job_id`` has no foreign key, because the row of the job is deleted before the row of the
     # erasure.
     job_id: Mapped[int]
-    # The HMAC of the person's address, which identifies an unfinished erasure. NULL means that the
+    # The HMAC of the person's address, which identifies an unfinished erasure, or NULL if the
     # erasure is finished.
     address_hmac: Mapped[bytes | None]
-    # The next stage of the erasure (`services.privacy.stages`). NULL means the first stage of the
-    # erasure.
+    # The next stage of the erasure (`services.privacy.stages`), or NULL for the first stage.
     stage: Mapped[str | None]
-    # The position in the table at which the next stage of the erasure resumes. NULL means the start
+    # The position in a table at which the next stage of the erasure resumes, or NULL for the start
     # of the table.
     bookmark: Mapped[int | None]
     # The number of rows that each stage of the erasure has erased so far.

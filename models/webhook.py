@@ -48,7 +48,7 @@ class WebhookEndpoint(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     # The API key that created the endpoint or set its URL. Revoking the API key ends the endpoint.
-    # NULL means that a session created the endpoint, or that the owner kept the endpoint when
+    # `key_id` is NULL if a session created the endpoint, or if the owner kept the endpoint when
     # revoking the API key.
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id", ondelete="SET NULL"))
     url: Mapped[str]
@@ -63,14 +63,14 @@ class WebhookEndpoint(Model):
     # Maps each event type that the owner added to an existing endpoint to the feed position at
     # which deliveries of the type start.
     starts: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
-    # The time of the endpoint's next work that no new event causes, such as the retry of a
+    # The time at which the endpoint needs work without a new event, such as the retry of a
     # delivery.
     due_at: Mapped[datetime | None]
     # True if new events wait because the endpoint's oldest delivery or too many deliveries are
     # unfinished.
     is_held: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The time of the first failed delivery attempt since the endpoint's last success. NULL means
-    # that no delivery is failing, or that all failing deliveries were given up.
+    # The time of the first failed delivery attempt since the endpoint's last success.
+    # `failing_since` is NULL if no delivery is failing, or if all failing deliveries were given up.
     failing_since: Mapped[datetime | None]
     # The number of consecutive requests to the endpoint that timed out without a response.
     silences: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -93,8 +93,8 @@ class WebhookSecret(Model):
     endpoint_id: Mapped[int] = mapped_column(
         ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), index=True
     )
-    # The encryption binds the secret to this random context. The context isn't the endpoint's id,
-    # because the secret is encrypted before the endpoint has an id.
+    # The random context to which the encryption binds the secret. The encryption context isn't the
+    # endpoint's id, because the secret is encrypted before the endpoint has an id.
     context: Mapped[str] = mapped_column(unique=True)
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
@@ -125,7 +125,7 @@ class WebhookDelivery(Model):
 
     id: Mapped[SerialId]
     endpoint_id: Mapped[int] = mapped_column(ForeignKey("webhook_endpoints.id", ondelete="CASCADE"))
-    # NULL for a test event, because the feed doesn't contain test events.
+    # The event's id in the feed, or NULL for a test event, which isn't in the feed.
     event_id: Mapped[int | None]
     # The event's position in the feed, which determines the order of deliveries.
     place: Mapped[int | None]

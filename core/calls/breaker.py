@@ -54,13 +54,12 @@ class Breaker:
         self._consecutive_failures = 0
         self._resting_until = 0.0
         self._is_probing = False
-        # The number of times that the server recovered, because a call succeeded after a failed
-        # call.
+        # The number of times that a call to the server succeeded directly after a failed call.
         self._recoveries = 0
 
     @property
     def retry_after_seconds(self) -> float:
-        """The number of seconds until the next probe of the server, but at least one."""
+        """The number of seconds until the next probe of the server, which is at least 1."""
         return max(self._resting_until - time.monotonic(), 1.0)
 
     @contextmanager

@@ -18,7 +18,7 @@ _call = threading.local()
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Limit the time of all socket calls that this thread makes in the ``with`` block.
+    """Limit the total time of the socket calls that a thread makes in the ``with`` block.
 
     After the time limit, the sockets raise ``TimeoutError``. When ``time_limit`` blocks are nested,
     the earliest deadline applies.
@@ -41,8 +41,8 @@ class _DeadlineMixin:
             return count
 
     def sendall(self: Any, *arguments: Any, **options: Any) -> None:
-        # ``sendall`` would apply the socket's timeout to all the data together, so apply only the
-        # deadline of the call.
+        # Apply only the deadline of the call, because ``sendall`` would apply the socket's timeout
+        # to all the data together.
         with _shortened_timeout(self, None):
             super().sendall(*arguments, **options)  # type: ignore[misc]
 

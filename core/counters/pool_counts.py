@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from core.counters.shared_counts import is_running
 
-# This word replaces the process id in the name of a file with metrics of exited processes.
+# The word that replaces the process id in the name of a file with metrics of exited processes.
 _ENDED = "ended"
 
 

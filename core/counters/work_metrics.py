@@ -75,7 +75,7 @@ _ended_counter = cache(_ENDED.labels)
 circuit_gauge = cache(_CIRCUIT.labels)
 _credits_counter = cache(_CREDITS.labels)
 
-# The errors of jobs that failed through a fault in Pressroom, which alerts watch.
+# The job errors that a fault in Pressroom causes. Alerts watch the counters of job errors.
 _INTERNAL_ERRORS = (JOB_BROKE, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
 
 
@@ -149,8 +149,8 @@ def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
     """Record in the metrics that a worker claimed a job.
 
     Args:
-        waited: the number of seconds for which the due job waited for its first claim. ``None``
-            means that the job was claimed before.
+        waited: the number of seconds for which the due job waited for its first claim, or ``None``
+            if a worker already claimed the job before.
     """
     _attempts_counter(queue, kind).inc()
     if waited is not None:

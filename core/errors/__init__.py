@@ -59,7 +59,7 @@ class DomainError(Exception):
     problems: tuple[FieldProblem, ...] = ()
     # The scope that the request requires and the credential lacks.
     needed_scope: str | None = None
-    # The values from the message that programs can read by name, such as the tags in use.
+    # The values in the error message, such as the tags in use, which programs can read by name.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class DomainError(Exception):
 class SettingsError(Exception):
     """An error for invalid settings.
 
-    The error message names each invalid setting, but never a setting's value.
+    The error message names each invalid setting, but never quotes a setting's value.
     """
 
 

@@ -44,7 +44,7 @@ class ErrorType:
             retry_after: replaces the default ``retry_after`` of the error type.
             problems: the invalid fields, if several fields are invalid.
             needed_scope: the scope that the credential lacks.
-            facts: the values from the message that programs can read by name.
+            facts: the values in the error message, which programs can read by name.
         """
         error = self.fill(**values) if values else self
         message = error.sentence

@@ -18,7 +18,7 @@ from core.errors.catalogue import (
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMAGE_MEGABYTES
 
 ATTACHMENT_NOT_FOUND = not_found("attachment.not_found", "There is no such attachment.")
-# A conversion job is cancelled with this error if its attachment was deleted.
+# A conversion job is cancelled with the error ATTACHMENT_DELETED if its attachment was deleted.
 ATTACHMENT_DELETED = not_found("attachment.deleted", "The attachment was deleted.")
 # The owner deleted the attachment during or after its upload.
 ATTACHMENT_GONE = not_found("attachment.not_found", "The attachment was deleted.")

@@ -72,7 +72,7 @@ def has_direction(text: str) -> bool:
 def is_plain(text: str) -> bool:
     """Return whether the text passes ``is_shown`` and has no unnecessary invisible characters.
 
-    Joiners and direction marks are allowed, because some scripts need these invisible characters.
+    Invisible joiners and direction marks are allowed, because some scripts need them.
     """
     return is_shown(text) and all(
         category(character)[0] != "C" or character in _NEEDED_INVISIBLE for character in text

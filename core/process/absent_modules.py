@@ -9,7 +9,7 @@ from contextlib import contextmanager
 _METRICS = "opentelemetry.sdk.metrics"
 
 
-# Optimization: unneeded modules are hidden from imports (decision 17).
+# Optimization: modules hidden from imports (decision 17).
 @contextmanager
 def hide_module(module: str) -> Iterator[None]:
     """Make a module appear uninstalled in the ``with`` block, unless it is already imported."""

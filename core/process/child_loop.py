@@ -21,8 +21,9 @@ from core.process.linux import exit_with_parent, trim_memory
 # The header of a request or an answer contains the lengths of its JSON text and binary data.
 HEAD = struct.Struct(">IQ")
 
-# The type of a function that answers requests. An ``Answer`` function receives the JSON fields and
-# the binary data of a request, and returns those of the answer.
+# The type of the function with which a child process answers a request. An ``Answer`` function
+# receives a request as JSON fields and binary data, and returns the answer as JSON fields and
+# binary data.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 _MAX_CPU_SECONDS = 60.0
@@ -40,7 +41,7 @@ def answer_messages(
 ) -> None:
     """Answer the parent's messages until the parent closes the pipe.
 
-    The child process also stops answering after it exceeds its limit of CPU time or memory.
+    The child process stops answering when it exceeds its limit of CPU time or memory.
 
     Args:
         confine: a function that restricts the rights of the child process before the first message.

@@ -106,8 +106,8 @@ class ChildProcess:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
             # The time limit of a job can interrupt ``ask`` at any point. Kill the child after an
-            # interruption, because the next call of ``ask`` would read the rest of this answer as
-            # its own answer.
+            # interruption, because the next call of ``ask`` would read the rest of the interrupted
+            # answer as its own answer.
             self._kill(child)
             raise
         if status == 0:

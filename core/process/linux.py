@@ -10,8 +10,8 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
-# On unsupported systems, which are all systems except Linux, the functions of this module do
-# nothing.
+# The functions of this module do nothing on unsupported systems, which are all systems except
+# Linux.
 _IS_LINUX = sys.platform == "linux"
 
 

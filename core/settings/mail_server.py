@@ -42,7 +42,7 @@ class MailServer:
         """Parse a mail server's URL in the format ``smtp://[user:password@]host[:port]``.
 
         Raises ``ValueError`` for an invalid URL. The error message never quotes the URL, because
-        the URL contains a password.
+        the URL may contain a password.
         """
         try:
             parts = urlsplit(url)

@@ -29,8 +29,8 @@ _UNIT = r"(?:second|minute|hour|day|month|year)s?"
 _RATE_LIMIT = rf"\s*{_AMOUNT}\s*(?:/|per)\s*(?:{_MULTIPLE}\s*)?{_UNIT}\s*"
 _RATE_LIMITS = re.compile(rf"{_RATE_LIMIT}(?:[,;|]{_RATE_LIMIT})*\Z", re.IGNORECASE)
 
-# The default exchange rates and smallest orders. Each entry has the format code:units per US
-# dollar:smallest order. Operators keep the exchange rates up to date.
+# The default exchange rates and smallest orders. Each entry has the format ``code:units per US
+# dollar:smallest order``. Operators keep the exchange rates up to date.
 DEFAULT_CURRENCIES = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
 
 DEFAULT_QUOTA_FREE = (

@@ -1,4 +1,4 @@
-"""Normalizes the origins of web pages, which consist of a scheme, a host and a port."""
+"""Normalizes the origins of web pages. An origin consists of a scheme, a host and a port."""
 
 import re
 from collections.abc import Collection

@@ -1,6 +1,6 @@
 """Records spans with OpenTelemetry.
 
-Only ``core.telemetry.spans`` imports this module, and only if a collector is configured.
+Only ``core.telemetry.spans`` imports ``core.telemetry.tracing``, if a collector is configured.
 """
 
 import logging
