@@ -20,7 +20,7 @@ _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
 class ConnectionPool:
     """A pool of autocommitting connections, each of which serves one thread at a time.
 
-    ``take`` returns the idle connection that was used last.
+    ``take`` returns the most recently used idle connection.
     """
 
     def __init__(self, connect: Callable[[], connection], max_connections: int) -> None:

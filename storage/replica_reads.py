@@ -98,7 +98,7 @@ class ReplicaReads:
 
 @contextmanager
 def open_snapshot(engine: Engine, max_time: timedelta) -> Iterator[Connection]:
-    """Yield a read-only transaction with a snapshot, which may take up to ``max_time``."""
+    """Yield a read-only transaction that has a snapshot and may take up to ``max_time``."""
     repeatable_read = engine.execution_options(isolation_level="REPEATABLE READ")
     with repeatable_read.connect() as connection:
         # Replace the session's default time limits, which are too short for a long read.

@@ -82,7 +82,8 @@ class ReceiverClient:
         """Raise ``DestinationRefused`` for a URL to which webhooks may not be sent.
 
         A host without an address counts as a host outside the operator's networks. Every webhook
-        call checks the host again, because a host without an address may get an address later.
+        call repeats the check of the host, because a host without an address may get an address
+        later.
         """
         location = parse_url(url)
         try:

@@ -37,7 +37,7 @@ Resolver = Callable[[str, int], Sequence[str]]
 
 
 class DestinationRefused(Exception):
-    """Webhooks may not be sent to a URL.
+    """A URL is refused as a destination of webhooks.
 
     The exception's message completes the sentence "The URL …".
     """

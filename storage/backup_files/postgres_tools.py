@@ -28,7 +28,8 @@ _MAX_REASON_CHARACTERS = 500
 # The only environment variables that pg_dump and pg_restore inherit, because all other variables
 # may contain secrets.
 _INHERITED_VARIABLES = ("PATH", "HOME", "TMPDIR")
-# With these options, pg_dump notices within half a minute that the server has vanished.
+# Connection options with which pg_dump notices within half a minute that the database server has
+# vanished.
 _CONNECTION_OPTIONS = {
     "connect_timeout": "10",
     "keepalives_idle": "10",

@@ -119,8 +119,8 @@ def _build_tls_options(sentinels: Sentinels) -> dict[str, Any]:
 class _ClosedByTimeout:
     """A mixin for Sentinel connections that closes the connection after a timeout.
 
-    By default, the Redis library keeps a Sentinel connection open after a timeout. On the open
-    connection, the next command would read the late response to the command that timed out.
+    By default, the Redis library keeps a Sentinel connection open after a timeout. The next command
+    on the same connection would read the late response to the command that timed out.
     """
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
