@@ -25,10 +25,10 @@ from core.telemetry.attributes import SpanAttributes
 from storage.redis import client
 from storage.task_messages import build_app, queue_name
 
-# The broker redelivers a message that no worker acknowledges within this time. The visibility
-# timeout must exceed the hard time limit of every task, or else a slow task would run twice. A lost
-# job is retried long before its message is redelivered, because the job's lease expires within
-# seconds.
+# The broker redelivers a message that no worker acknowledges within the visibility timeout. The
+# visibility timeout must exceed the hard time limit of every task, or else a slow task would run
+# twice. A lost job is retried long before its message is redelivered, because the job's lease
+# expires within seconds.
 VISIBILITY_TIMEOUT_SECONDS = 7200
 
 _REDIS_OPTIONS = {
@@ -148,7 +148,8 @@ class Broker:
 def _closed_by_failure(connection: Connection) -> Iterator[None]:
     """Close a broker connection if the ``with`` block fails.
 
-    The next command on the same connection could read a late reply to the failed command.
+    After a failure, the next command on the connection could read a late reply to the failed
+    command.
     """
     try:
         yield

@@ -9,8 +9,7 @@ import psycopg2
 from psycopg2.extensions import connection
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
-# A connection that has been idle for longer than this time must answer a test statement before its
-# next use.
+# The maximum idle time of a connection that is used again without a test statement.
 TRUSTED_IDLE_SECONDS = 1.0
 
 _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]

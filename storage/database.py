@@ -219,8 +219,8 @@ def build_connector(
         application_name=application_name,
         cursor_factory=DiscreetCursor,
         connect_timeout=5,
-        # With these keepalive settings, the kernel notices within half a minute that the database
-        # server has vanished.
+        # With the following keepalive settings, the kernel notices within half a minute that the
+        # database server has vanished.
         keepalives_idle=10,
         keepalives_interval=5,
         keepalives_count=3,

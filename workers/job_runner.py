@@ -171,7 +171,7 @@ class TaskFailed(Exception):
 
 
 def run_job(context: WorkerContext, *, job_id: int) -> None:
-    """Run the job with this id, unless another worker has already claimed the job.
+    """Run a job, unless another worker has already claimed the job.
 
     Raises ``TaskFailed`` or Celery's ``Retry`` if the job has failed, so that Flower shows the
     failure. Celery doesn't retry the task, because the row of the job controls retries.

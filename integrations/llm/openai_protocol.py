@@ -349,8 +349,8 @@ class OpenAIProtocol:
     def _ask_with_breaker(self, question: CompletionRequest) -> CompletionReply:
         breaker = self.server.breaker
         try:
-            # Each call to the language model runs in a new event loop, because only an event loop
-            # can cancel a call whose reply arrives byte by byte.
+            # Each model call runs in a new event loop, because only an event loop can cancel a call
+            # whose reply arrives byte by byte.
             with breaker.protect():
                 completion = asyncio.run(self._negotiate_format(question))
         except ServerFailed:

@@ -2,8 +2,8 @@
 
 The Stripe adapter works with the development stack's sandbox, for which only the base URL and the
 keys differ. The adapter converts Stripe's objects to `Evidence`. Stripe's objects arrive in replies
-and in webhooks, and a webhook endpoint may have an older API version than the replies. This module
-reads only fields that are unchanged in all Stripe API versions since 2022.
+and in webhooks, and a webhook endpoint may have an older API version than the replies. The Stripe
+adapter reads only fields that are unchanged in all Stripe API versions since 2022.
 
 Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
 /webhooks and /payments/checkout/fulfill-orders.

@@ -94,11 +94,11 @@ class ReceiverClient:
     def post_each(self, url: str, posts: Iterable[SignedPost]) -> list[Outcome]:
         """Send webhooks one after the other until a webhook fails, and return their outcomes.
 
-        The host's addresses are looked up and checked once for all webhooks. All webhooks use the
-        same connection, and no redirect is followed. If the receiver closes the connection between
-        two webhooks, the client can't know whether the receiver got the second webhook. A webhook
-        that the receiver may not have got has no outcome, so that the caller sends the webhook
-        again.
+        The host's addresses are looked up and checked once for all webhooks. All webhooks are sent
+        over one connection, and no redirect is followed. If the receiver closes the connection
+        between two webhooks, the client can't know whether the receiver got the second webhook. A
+        webhook that the receiver may not have got has no outcome, so that the caller sends the
+        webhook again.
         """
         started_at = time.monotonic()
         try:

@@ -21,8 +21,9 @@ from core.settings.given_settings import variable_of
 from storage.database import is_pooled, run_single_statement
 
 _MAX_READ_BYTES = 1024 * 1024
-# A database server that sends nothing for longer than this time counts as hanging. The time limit
-# is generous, because the server may have to sort a large table before sending the first row.
+# The maximum time without data from a database server, before the server counts as hanging. The
+# time limit is generous, because the server may have to sort a large table before sending the first
+# row.
 _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500
 # The only environment variables that pg_dump and pg_restore inherit, because all other variables

@@ -47,8 +47,8 @@ MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
 # The maximum total size of the inputs in one round trip to Redis. A large input would delay small
-# inputs in the same round trip. An input above the maximum size gets a separate round trip to
-# Redis.
+# inputs in the same round trip to Redis. An input above the maximum size gets a separate round trip
+# to Redis.
 MAX_ROUND_TRIP_BYTES = 256 * 1024
 
 Argument = str | bytes | int

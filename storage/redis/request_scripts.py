@@ -1,8 +1,8 @@
 """Lua scripts for request-only work, which exists only while API callers wait for the result.
 
 Request-only work has no row in the jobs table. The state of a request is in Redis keys that expire,
-and its queue message carries only the request id. Equal API calls have the same request id, so that
-they share one run. A request has the following Redis keys:
+and the request's queue message contains only the request id. Equal API calls have the same request
+id, so that they share one run. A request has the following Redis keys:
 
 - ``waiting``: the waiting callers and the time until which each caller waits. A caller in a killed
   process counts as waiting until its waiting time is over.
