@@ -91,8 +91,9 @@ class HttpBounds:
     def timeout(self) -> httpx2.Timeout:
         """Return the time limit of each network operation.
 
-        The HTTP library can't limit the total time of a call, so its callers must. A server that
-        replies byte by byte never exceeds the time limit of a single network operation.
+        The HTTP library can't limit the total time of a call, so the caller must set a total time
+        limit. A server that replies byte by byte never exceeds the time limit of a single network
+        operation.
         """
         connect = min(self.max_connect_seconds, self.max_seconds)
         return httpx2.Timeout(self.max_seconds, connect=connect)

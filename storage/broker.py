@@ -1,6 +1,6 @@
 """The connection to the message broker, with a Celery producer that loads no task code.
 
-The broker may lose a message now and then, because the sweep of lost jobs sends lost messages
+A message that the broker loses does no harm, because the sweep of lost jobs sends lost messages
 again.
 """
 
@@ -25,10 +25,10 @@ from core.telemetry.attributes import SpanAttributes
 from storage.redis import client
 from storage.task_messages import build_app, queue_name
 
-# The broker redelivers a message that no worker acknowledges within this time. The visibility
-# timeout must exceed the hard time limit of every task, or else a slow task would run twice. A lost
-# job is retried long before its message is redelivered, because the job's lease expires within
-# seconds.
+# The broker redelivers a message that no worker acknowledges within the visibility timeout. The
+# visibility timeout must exceed the hard time limit of every task, or else a slow task would run
+# twice. A lost job is retried long before its message is redelivered, because the job's lease
+# expires within seconds.
 VISIBILITY_TIMEOUT_SECONDS = 7200
 
 _REDIS_OPTIONS = {
@@ -101,7 +101,7 @@ class Broker:
     def send(
         self, task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str | None = None
     ) -> bool:
-        """Put a message on the queue, and return whether the broker accepted the message.
+        """Put a message on a queue, and return whether the broker accepted the message.
 
         A failed send loses no work, because the sweep of lost jobs sends the message again.
         """
@@ -125,7 +125,7 @@ class Broker:
             return self._breaker.attempt("broker.send_failed", put, task=task) is not None
 
     def count_waiting(self, queue: Queue) -> int | None:
-        """Return the number of messages in the queue, or ``None`` if the broker is unreachable."""
+        """Return the number of messages in a queue, or ``None`` if the broker is unreachable."""
         return self._breaker.attempt("broker.not_asked", partial(self._count, queue), queue=queue)
 
     def _count(self, queue: Queue) -> int:
@@ -148,7 +148,8 @@ class Broker:
 def _closed_by_failure(connection: Connection) -> Iterator[None]:
     """Close a broker connection if the ``with`` block fails.
 
-    On an open connection, the next command could read a late reply to the failed command.
+    After a failure, the next command on the connection could read a late reply to the failed
+    command.
     """
     try:
         yield

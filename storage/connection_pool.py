@@ -9,8 +9,7 @@ import psycopg2
 from psycopg2.extensions import connection
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
-# A connection that has been idle for longer than this time must answer a test statement before its
-# next use.
+# The maximum idle time of a connection that is used again without a test statement.
 TRUSTED_IDLE_SECONDS = 1.0
 
 _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
@@ -20,7 +19,7 @@ _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
 class ConnectionPool:
     """A pool of autocommitting connections, each of which serves one thread at a time.
 
-    ``take`` returns the idle connection that was used last.
+    ``take`` returns the most recently used idle connection.
     """
 
     def __init__(self, connect: Callable[[], connection], max_connections: int) -> None:

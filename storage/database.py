@@ -143,7 +143,7 @@ def _fetch(
 
 
 class _StatementTimer:
-    """A context manager that measures a statement, and traces the statement if tracing is on."""
+    """A context manager that measures the duration of a SQL statement, and traces the statement."""
 
     def __init__(self, text: str) -> None:
         self._span = statement_span(text)
@@ -219,8 +219,8 @@ def build_connector(
         application_name=application_name,
         cursor_factory=DiscreetCursor,
         connect_timeout=5,
-        # With these keepalive settings, the kernel notices within half a minute that the database
-        # server has vanished.
+        # With the following keepalive settings, the kernel notices within half a minute that the
+        # database server has vanished.
         keepalives_idle=10,
         keepalives_interval=5,
         keepalives_count=3,
@@ -292,7 +292,8 @@ def _instrument(engine: Engine) -> None:
             timer.__exit__(type(error), error, None)
 
     def get_record_info(record: ConnectionPoolEntry) -> dict[Any, Any]:
-        # Unlike `info`, `record_info` survives a broken connection.
+        # The attribute `record_info` of a pooled connection survives a broken connection, unlike
+        # `info`.
         assert record.record_info is not None
         return record.record_info
 

@@ -30,7 +30,7 @@ _SELECT_POSITION = text(
     "SELECT CAST(pg_current_wal_lsn() AS text) AS position, system_identifier AS system"
     " FROM pg_control_system()"
 )
-# Selects whether the server is a replica of this primary, and whether the replica has replayed the
+# Selects whether the server is a replica of the primary, and whether the replica has replayed the
 # write-ahead log up to the position. A promoted replica or a replica of another database would
 # return different rows.
 _SELECT_HAS_REPLAYED = text(
@@ -45,7 +45,7 @@ class ReplicaFailed(TransientError):
 
 @dataclass(frozen=True)
 class ReplicaReads:
-    """Reads from the primary or from its streaming replica."""
+    """Read-only transactions on the primary database server or on its streaming replica."""
 
     primary: Engine
     replica: Engine | None = None
@@ -98,7 +98,7 @@ class ReplicaReads:
 
 @contextmanager
 def open_snapshot(engine: Engine, max_time: timedelta) -> Iterator[Connection]:
-    """Yield a read-only transaction with a snapshot, which may take up to ``max_time``."""
+    """Yield a read-only transaction that has a snapshot and may take up to ``max_time``."""
     repeatable_read = engine.execution_options(isolation_level="REPEATABLE READ")
     with repeatable_read.connect() as connection:
         # Replace the session's default time limits, which are too short for a long read.

@@ -32,7 +32,7 @@ class Resources(Clients):
         self.open_clients()
 
     def shared(self, create: Callable[["Resources"], T]) -> T:
-        """Return the object that ``create`` returned at its first call in this process.
+        """Call ``create`` once per process, and return the created object.
 
         All threads of the process share the created object.
         """

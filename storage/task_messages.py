@@ -19,7 +19,7 @@ def queue_name(queue: Queue) -> str:
 
 
 def build_app(**connection: Any) -> Celery:
-    """Return a Celery application with the product's queues and these connection settings."""
+    """Return a Celery application with the product's queues and the given connection settings."""
     app = Celery("pressroom", set_as_current=False)
     app.conf.update(
         task_serializer="json",

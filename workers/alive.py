@@ -56,7 +56,7 @@ class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
 def _record_iteration(consumer: Any) -> None:
     """Record an iteration of the event loop, unless the broker's response to a fetch is overdue.
 
-    A queue that has reached its limit of concurrent jobs doesn't fetch messages.
+    A worker fetches no messages from a queue that has reached its limit of concurrent jobs.
     """
     now = time.monotonic()
     channels = consumer.connection.transport.cycle._channels

@@ -18,7 +18,7 @@ _QUEUES_WITHOUT_DATABASE = {Queue.REQUEST, Queue.PHOTOS}
 class WorkerContext:
     """The resources and the work in progress that all threads of a process share.
 
-    The resources connect to their servers at first use.
+    The resources of a process connect to their servers at first use.
     """
 
     def __init__(self, settings: Settings, serves: Serving) -> None:

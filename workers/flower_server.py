@@ -97,9 +97,10 @@ def run_flower(
 class ReadableEvents(EventsState):  # type: ignore[misc]
     """Flower's store of tasks, which adds the queue to each task name.
 
-    A task is shown as ``media/attachment.process``, for example. Maintenance tasks run every few
-    seconds or minutes, and would hide the tasks that people have requested. Flower shows
-    maintenance tasks only with ``shows_periodic``, but ``pressroom maintenance`` always lists them.
+    For example, Flower shows the task ``attachment.process`` as ``media/attachment.process``.
+    Maintenance tasks run every few seconds or minutes, and would hide the tasks that people have
+    requested. Flower shows maintenance tasks only with ``shows_periodic``, but ``pressroom
+    maintenance`` always lists them.
     """
 
     shows_periodic = False

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-# The process ends if a thread is still working this long after the deadline of its work, because a
-# thread can't be killed.
+# The maximum time that a thread may exceed its deadline before the process ends, because a thread
+# can't be killed.
 MAX_STUCK_SECONDS = 60.0
 
 

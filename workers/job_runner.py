@@ -3,7 +3,7 @@
 Some jobs take several turns, which must run in one process because the job reads a file from start
 to end. The ``run`` function of a job with several turns is a generator that yields after each turn.
 Between two turns of a job, the process runs a turn of the next queued job. A queued job therefore
-waits for only one turn, and the first job can keep its files open.
+waits for only one turn of a running job, which can keep its files open in the meantime.
 """
 
 import os
@@ -143,7 +143,7 @@ class JobAttempt:
 
 @contextmanager
 def _limit_time(seconds: float) -> Iterator[None]:
-    """Raise ``SoftTimeLimitExceeded`` in the ``with`` block after this time, unless it is 0.
+    """Raise ``SoftTimeLimitExceeded`` in the ``with`` block after ``seconds``, or never if 0.
 
     The time limit works only in the main thread, which runs the jobs of a process pool.
     """
@@ -171,7 +171,7 @@ class TaskFailed(Exception):
 
 
 def run_job(context: WorkerContext, *, job_id: int) -> None:
-    """Run the job with this id, unless another worker has already claimed the job.
+    """Run a job, unless another worker has already claimed the job.
 
     Raises ``TaskFailed`` or Celery's ``Retry`` if the job has failed, so that Flower shows the
     failure. Celery doesn't retry the task, because the row of the job controls retries.
@@ -226,8 +226,8 @@ class _StayingJobs:
                     attempt.hand_back()
                 attempt.close()
                 if stays:
-                    # All other jobs in the process take their turns first, because the next queued
-                    # job may be the job that was just requeued.
+                    # Don't claim a job immediately, because the next queued job may be the job that
+                    # was just requeued.
                     continue
             if self._attempts and (next_lease := self._claim_next()) is not None:
                 self._add(next_lease)
@@ -250,7 +250,7 @@ class _StayingJobs:
         return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
-        """Put a new job first, because all older jobs have had a turn since the last new job."""
+        """Put a new job first, because every waiting job has had a turn since the last addition."""
         has_own_limits = bool(self._first_kind.max_stay_seconds)
         attempt = JobAttempt(self._context, lease, has_own_limits=has_own_limits)
         self._attempts.appendleft(attempt)
@@ -263,7 +263,8 @@ class _StayingJobs:
                 Job.status == JobStatus.QUEUED,
                 Job.queue == self._first_kind.queue,
                 Job.sends > 0,
-                # The sweep keeps the ``send_after`` of every sent job within ``RECENT_WINDOW``.
+                # The sweep keeps the column ``send_after`` of every sent job within
+                # ``RECENT_WINDOW``.
                 Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in list_kinds()]),

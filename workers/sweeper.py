@@ -38,8 +38,8 @@ _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
 _round_lock = threading.Lock()
-# During a fork, the list contains whether the forking thread has acquired the lock of the sweep
-# round.
+# During a fork, the list contains one value, which is true if the forking thread has acquired the
+# lock of the sweep round.
 _lock_results: list[bool] = []
 
 
@@ -84,8 +84,8 @@ def _sweep_until_stopped(queues: list[Queue]) -> None:
         frequent_steps.append(wake_due)
     all_steps: list[_Step] = [*frequent_steps, partial(send_canaries, queues=queues)]
     if Queue.WEBHOOKS not in queues:
-        # A worker that doesn't serve the webhook queue wakes webhook endpoints so that the metrics
-        # show waiting webhook jobs, even if no worker serves the webhook queue.
+        # Even workers without the webhook queue wake webhook endpoints, so that the metrics show
+        # waiting webhook jobs if no worker serves the queue.
         all_steps.append(wake_due)
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):

@@ -41,8 +41,8 @@ _TOLERATED_FAILURES = 2
 _READABLE_STATUSES = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
 _HEADERS = {"Accept": "application/json"}
 
-# Error codes that mean an invalid, used or expired challenge token. An error code that concerns the
-# installation or the provider is not in this set.
+# Error codes that mean an invalid, used or expired challenge token, rather than a fault of the
+# installation or the provider.
 _TOKEN_ERRORS = {
     *("already-seen-response", "expired-input-response", "invalid-input-response"),
     *("invalid-or-already-seen-response", "missing-input-response", "timeout-or-duplicate"),
@@ -99,8 +99,9 @@ class SiteVerifyProfile:
             ``reports_action`` reports no action, the challenge widget had no action.
         may_score: whether the provider may report a score. A reCAPTCHA reply without a score comes
             from version 2, which doesn't report the action.
-        sends_site_key: whether requests contain the site key. An hCaptcha secret belongs to an
-            account, so without the site key, hCaptcha accepts tokens from all sites of the account.
+        sends_site_key: whether requests to the provider contain the site key. An hCaptcha secret
+            belongs to an account, so without the site key, hCaptcha accepts tokens from all sites
+            of the account.
     """
 
     provider: ChallengeProviderName
@@ -127,7 +128,7 @@ class _TokenRejected(Exception):
 class _VerdictMissing(Exception):
     """The challenge provider didn't report whether a token is valid.
 
-    The exception's message explains why the verdict is missing.
+    The exception's message explains why the provider's verdict about the token is missing.
     """
 
 

@@ -53,7 +53,8 @@ _BUSY_STATUSES = frozenset(
 
 # The pause before a request is retried, if the server's reply requests no pause.
 _RETRY_PAUSE_SECONDS = 0.5
-# A request is retried only if this much time is left after the pause.
+# The minimum number of seconds that must be left after the pause, or else the request is not
+# retried.
 _MIN_RETRY_SECONDS = 1.0
 
 # The circuit breaker opens after more than four consecutive failures. An open circuit breaker
@@ -348,8 +349,8 @@ class OpenAIProtocol:
     def _ask_with_breaker(self, question: CompletionRequest) -> CompletionReply:
         breaker = self.server.breaker
         try:
-            # Each call to the language model runs in a new event loop, because only an event loop
-            # can cancel a call whose reply arrives byte by byte.
+            # Each model call runs in a new event loop, because only an event loop can cancel a call
+            # whose reply arrives byte by byte.
             with breaker.protect():
                 completion = asyncio.run(self._negotiate_format(question))
         except ServerFailed:

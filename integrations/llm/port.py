@@ -10,9 +10,8 @@ class CompletionRequest:
     """A request to a language model.
 
     Attributes:
-        instructions: the text that the model follows.
-        material: the text of the post. The model must not follow instructions in the text of the
-            post.
+        instructions: the instructions that the model must follow.
+        material: the text of the post, in which the model must not follow instructions.
         schema: the JSON schema of the response.
         seconds: the time limit of the request, including a retry.
         before_sending: a function that is called before the request is sent, and before each retry.

@@ -63,7 +63,7 @@ class DisputeStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The facts that the provider has reported about a payment.
+    """The facts that the payment provider has reported about a payment.
 
     A field is ``None`` until the provider has reported the fact.
 

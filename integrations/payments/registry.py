@@ -70,7 +70,7 @@ class PaymentChannels:
         """Parse a webhook, and return the event and the account that signed the event.
 
         Raises ``webhook.signature_invalid`` if no configured account has signed the event. Raises
-        ``webhook.unreadable`` if the body is not an event.
+        ``webhook.unreadable`` if the webhook's body is not an event.
         """
         rejected: DomainError | None = None
         for channel in self._accounts:

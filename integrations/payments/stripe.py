@@ -2,8 +2,8 @@
 
 The Stripe adapter works with the development stack's sandbox, for which only the base URL and the
 keys differ. The adapter converts Stripe's objects to `Evidence`. Stripe's objects arrive in replies
-and in webhooks, and a webhook endpoint may have an older API version than the replies. This module
-reads only fields that are unchanged in all Stripe API versions since 2022.
+and in webhooks, and a webhook endpoint may have an older API version than the replies. The Stripe
+adapter reads only fields that are unchanged in all Stripe API versions since 2022.
 
 Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
 /webhooks and /payments/checkout/fulfill-orders.
@@ -47,7 +47,7 @@ STRIPE_API_VERSION = "2026-10-28.endive"
 
 _MAX_CONNECT_SECONDS = 2.0
 _MAX_REPLY_BYTES = 4 * 1024 * 1024
-# The time limit per attempt, so that two attempts and the pause between them take less than ten
+# The time limit of an attempt to call Stripe, so that two attempts and a pause take less than ten
 # seconds.
 _ATTEMPT_SECONDS = 4.5
 _MAX_RETRIES = 1
@@ -59,12 +59,12 @@ _SIGNATURE_TOLERANCE_SECONDS = 300
 # The maximum number of refunds or disputes to read for a payment, because an endless list would
 # occupy a thread forever.
 _MAX_LISTED_OBJECTS = 1_000
-# Stripe allows a checkout to expire after 30 minutes to 24 hours. The minimum and the maximum are a
-# minute stricter than Stripe's limits, because Stripe's clock may differ.
+# Stripe allows a checkout to expire after 30 minutes to 24 hours. The minimum and maximum lifetimes
+# of a checkout are a minute stricter than Stripe's limits, because Stripe's clock may differ.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
-# The HTTP statuses with which Stripe refuses a call. Any other error status counts as an outage of
-# Stripe.
+# The HTTP statuses with which Stripe refuses a call. A connection error or a status of 500 and
+# above counts as an outage of Stripe.
 _REFUSED_STATUSES = range(300, 500)
 _TEMPORARY_STATUSES = {
     HTTPStatus.REQUEST_TIMEOUT,
@@ -81,8 +81,8 @@ _DISPUTE_STATUSES = {
     "lost": DisputeStatus.LOST,
 }
 
-# The statuses of refunds whose money stays in the Stripe account. The money of a refund with any
-# other status may be on its way to the payer.
+# The statuses of refunds whose money stays in the Stripe account. The money of a refund that
+# neither failed nor was cancelled may be on its way to the payer.
 _FAILED_REFUND_STATUSES = {"failed", "canceled"}
 
 Fields = Mapping[str, Any]

@@ -82,7 +82,8 @@ class ReceiverClient:
         """Raise ``DestinationRefused`` for a URL to which webhooks may not be sent.
 
         A host without an address counts as a host outside the operator's networks. Every webhook
-        call checks the host again, because a host without an address may get an address later.
+        call repeats the check of the host, because a host without an address may get an address
+        later.
         """
         location = parse_url(url)
         try:
@@ -93,11 +94,11 @@ class ReceiverClient:
     def post_each(self, url: str, posts: Iterable[SignedPost]) -> list[Outcome]:
         """Send webhooks one after the other until a webhook fails, and return their outcomes.
 
-        The host's addresses are looked up and checked once for all webhooks. All webhooks use the
-        same connection, and no redirect is followed. If the receiver closes the connection between
-        two webhooks, the client can't know whether the receiver got the second webhook. A webhook
-        that the receiver may not have got has no outcome, so that the caller sends the webhook
-        again.
+        The host's addresses are looked up and checked once for all webhooks. All webhooks are sent
+        over one connection, and no redirect is followed. If the receiver closes the connection
+        between two webhooks, the client can't know whether the receiver got the second webhook. A
+        webhook that the receiver may not have got has no outcome, so that the caller sends the
+        webhook again.
         """
         started_at = time.monotonic()
         try:

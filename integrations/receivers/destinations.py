@@ -29,15 +29,14 @@ _URL = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
-# Most URL parsers read a host as an IPv4 address if the last label of the host matches this
-# pattern.
+# Matches the last label of a host that most URL parsers would read as an IPv4 address.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 # A function that returns the IP addresses of a host and port as strings. Raises ``OSError``.
 Resolver = Callable[[str, int], Sequence[str]]
 
 
 class DestinationRefused(Exception):
-    """Webhooks may not be sent to a URL.
+    """A URL is refused as a destination of webhooks.
 
     The exception's message completes the sentence "The URL …".
     """

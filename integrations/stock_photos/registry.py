@@ -32,7 +32,7 @@ class StockPhotoProviders:
         return sorted(self._adapters, key=lambda name: (name != self.default, name))
 
     def get_provider(self, name: PhotoProviderName) -> StockPhotos:
-        """Return the stock photo provider with this name.
+        """Return the stock photo provider that has the given name.
 
         Raises ``stockphoto.not_configured`` (unavailable), which only the operator can fix.
         """

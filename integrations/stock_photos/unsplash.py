@@ -20,7 +20,7 @@ _IXID = r"[A-Za-z0-9_=-]{1,512}"
 # The origins from which Unsplash serves free photos and paid photos.
 _IMAGE_ORIGINS = ("https://images.unsplash.com", "https://plus.unsplash.com")
 _HOME_URL = "https://unsplash.com/"
-# The rules of Unsplash require these parameters in links to Unsplash.
+# The parameters that the rules of Unsplash require in links to Unsplash.
 _REFERRAL_PARAMETERS = "utm_source=pressroom&utm_medium=referral"
 
 

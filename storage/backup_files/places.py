@@ -50,9 +50,10 @@ class BackupKeyMissing(Exception):
 
 
 class BackupPlace(Protocol):
-    """A store of named backup files. Every temporary failure raises a ``TransientError``.
+    """A store of named backup files.
 
-    A permanently unusable backup folder raises ``backup.folder_unusable``.
+    Every temporary failure of a backup place raises a ``TransientError``. A permanently unusable
+    backup folder raises ``backup.folder_unusable``.
     """
 
     def put(self, key: str, data: bytes, content_type: str) -> None: ...

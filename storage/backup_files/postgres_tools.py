@@ -21,14 +21,16 @@ from core.settings.given_settings import variable_of
 from storage.database import is_pooled, run_single_statement
 
 _MAX_READ_BYTES = 1024 * 1024
-# A database server that sends nothing for longer than this time counts as hanging. The time limit
-# is generous, because the server may have to sort a large table before sending the first row.
+# The maximum time without data from a database server, before the server counts as hanging. The
+# time limit is generous, because the server may have to sort a large table before sending the first
+# row.
 _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500
 # The only environment variables that pg_dump and pg_restore inherit, because all other variables
 # may contain secrets.
 _INHERITED_VARIABLES = ("PATH", "HOME", "TMPDIR")
-# With these options, pg_dump notices within half a minute that the server has vanished.
+# Connection options with which pg_dump notices within half a minute that the database server has
+# vanished.
 _CONNECTION_OPTIONS = {
     "connect_timeout": "10",
     "keepalives_idle": "10",

@@ -31,8 +31,8 @@ log = get_logger(__name__)
 
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
 # A migration step that waits for a table's lock times out after a second, because requests queue
-# behind the step. Migration steps are retried for this time, which exceeds the longest report and
-# the busiest period.
+# behind the step. The maximum time for which a migration step is retried exceeds the longest report
+# and the busiest period.
 MAX_RETRY_SECONDS = 1800.0
 _PAUSE_SECONDS = 0.5
 _TEMPORARY_ERRORS = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
@@ -54,9 +54,10 @@ def build_alembic_config(connection: Connection) -> Config:
 def migrate(settings: MigrationSettings) -> str:
     """Migrate the database to the newest revision, and grant access to the application's role.
 
-    Return the new revision of the database. Processes that migrate the database at the same time
-    run one after the other. If a process is killed during a migration, the next process resumes at
-    the unfinished step. Raises ``service.unavailable`` if this release can't migrate the database.
+    Return the new revision of the database. If several processes start a migration at the same
+    time, they migrate one after the other. If a process is killed during a migration, the next
+    process resumes at the unfinished step. Raises ``service.unavailable`` if this release can't
+    migrate the database.
     """
     owner_url = settings.migration_database_url or settings.database_url
     engine = open_owner_engine(owner_url, application_name="pressroom-migrate")

@@ -1,1 +1,1 @@
-"""Data in Redis, all of which the installation can afford to lose."""
+"""Stores data in Redis that the installation can afford to lose."""

@@ -17,7 +17,7 @@ _INTERVAL_SECONDS = 10
 # A crash of a worker may lose a canary, although the queue works. A lost canary must be replaced
 # before its age makes the API refuse calls.
 _LOST_AFTER_SECONDS = 15
-# The measurements of a queue without workers expire after this time.
+# The time until the measurements of a queue without workers expire.
 _RETENTION_SECONDS = 600
 # Each worker sends canaries to its queues, so a queue without a new canary for 30 seconds has no
 # working worker. After a day without canaries, a queue counts as unused, because an operator may

@@ -14,8 +14,8 @@ from redis.retry import Retry
 from core.counters.store_metrics import observe_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
-# Commands time out fast, and the Redis library pings idle connections before use, so that a dead
-# connection is noticed within seconds.
+# Redis commands time out fast, and the Redis library pings idle connections before use, so that a
+# dead connection is noticed within seconds.
 _CONNECTION_OPTIONS: dict[str, Any] = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
@@ -119,8 +119,8 @@ def _build_tls_options(sentinels: Sentinels) -> dict[str, Any]:
 class _ClosedByTimeout:
     """A mixin for Sentinel connections that closes the connection after a timeout.
 
-    By default, the Redis library keeps a Sentinel connection open after a timeout. On the open
-    connection, the next command would read the late response to the command that timed out.
+    By default, the Redis library keeps a Sentinel connection open after a timeout. After a timeout,
+    the next command on the connection would read the late response to the command that timed out.
     """
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:

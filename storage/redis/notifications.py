@@ -3,7 +3,7 @@
 A notification may be lost, so waiting requests poll the database or Redis in addition
 (``api.waiting.waiters``).
 
-Each API process that waits for work has a name, its *waiter*, and its own Redis channel. Finished
+Each API process that waits for work has a name (its *waiter*) and its own Redis channel. Finished
 work is announced only to the processes whose callers wait for the work. Work without a known waiter
 is announced on a channel that every API process reads.
 

@@ -1,4 +1,4 @@
-"""The sender of notifications about finished work."""
+"""Sends notifications about finished work."""
 
 import redis
 

@@ -21,9 +21,10 @@ _BLOCKS_PER_LIMIT = 300
 _MAX_BLOCK_KEYS = 10_000
 
 # Reserves the next call numbers of a caller in the current time window. Returns the last reserved
-# call number and the time of Redis. All callers of a rate limit share one Redis hash, and the first
-# call in a new time window deletes the old hash. The hash has no expiry, because a full Redis
-# evicts keys with an expiry first. The eviction of the hash would reset the counts of all callers.
+# call number and the time of Redis. All callers under a rate limit share one Redis hash, and the
+# first call in a new time window deletes the old hash. The hash has no expiry, because a full Redis
+# evicts keys with an expiry first. Evicting the hash of a rate limit would reset the counts of all
+# callers.
 _RESERVE_SCRIPT = """
 local window, size, caller = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local time = redis.call('TIME')
@@ -42,11 +43,11 @@ class RateLimitStatus:
     """How much of a rate limit a caller has used.
 
     Attributes:
-        limit: the number of calls that are allowed per window.
-        window: the length of the window in seconds.
-        remaining: the number of calls left in this window, which is negative for a call over the
-            limit.
-        reset: the number of seconds until the window ends.
+        limit: the number of calls that are allowed per time window.
+        window: the length of the time window in seconds.
+        remaining: the number of calls left in the time window, which is negative for a call over
+            the limit.
+        reset: the number of seconds until the time window ends.
     """
 
     limit: int
@@ -67,7 +68,8 @@ class RateCounters:
     refused. For a high rate limit, a process reserves a block of call numbers in one call to Redis,
     and assigns the numbers locally. The rate limit is never exceeded, because no call number is
     assigned twice. An API call may be refused slightly too early, because other processes hold
-    unused call numbers. A block contains at most 1/300 of the rate limit's call numbers.
+    unused call numbers. A reserved block contains 1/300 of the call numbers that a high rate limit
+    allows.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -121,7 +123,7 @@ class RateCounters:
     def _now(self) -> float:
         """Return the time of Redis in seconds, or the local monotonic time if Redis never answered.
 
-        Without Redis, the local time is good enough, because processes share no time windows.
+        The local time is good enough as long as processes can't share time windows in Redis.
         """
         return time.monotonic() + (self._clock_offset or 0)
 

@@ -28,8 +28,8 @@ from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
-# A backlog below this length accepts every call, so that there are always requests whose age shows
-# whether workers take requests.
+# A backlog below this length accepts every call, because the age of queued requests shows whether
+# workers take requests.
 MIN_QUEUED_REQUESTS = 10
 MAX_QUEUED_REQUESTS = 1_000
 # Half the maximum backlog, so that one owner can't fill the backlog for all other owners.
@@ -46,9 +46,9 @@ MAX_SMALL_INPUT_BYTES = 32 * 1024
 MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
-# The maximum total size of the inputs in one round trip to Redis. The maximum keeps a large input
-# from delaying many small inputs. An input above the maximum size gets a separate round trip to
-# Redis.
+# The maximum total size of the inputs in one round trip to Redis. A large input would delay small
+# inputs in the same round trip to Redis. An input above the maximum size gets a separate round trip
+# to Redis.
 MAX_ROUND_TRIP_BYTES = 256 * 1024
 
 Argument = str | bytes | int
@@ -117,7 +117,8 @@ class RequestCalls:
                 refused. Adding a waiting caller a second time restores the request's keys and
                 message if Redis has lost them.
         """
-        # The worker continues the trace of the first of several equal calls.
+        # The worker continues the trace of the first API call, and ignores the traces of equal
+        # calls.
         trace = spans.current_traceparent()
         traced_payload = payload
         if trace is not None:

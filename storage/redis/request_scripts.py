@@ -1,8 +1,8 @@
 """Lua scripts for request-only work, which exists only while API callers wait for the result.
 
 Request-only work has no row in the jobs table. The state of a request is in Redis keys that expire,
-and its queue message carries only the request id. Equal API calls have the same request id, so that
-they share one run. A request has the following Redis keys:
+and the request's queue message contains only the request id. Equal API calls have the same request
+id, so that they share one run. A request has the following Redis keys:
 
 - ``waiting``: the waiting callers and the time until which each caller waits. A caller in a killed
   process counts as waiting until its waiting time is over.
@@ -55,8 +55,8 @@ end
 # request is in the backlog only once, even if several callers wait for its result.
 #
 # If an API call is refused, the script returns the reason and the age of the oldest request in the
-# backlog. If the broker is a separate server, the script gets no message. The script returns 1 when
-# the API process must send the message through the separate broker.
+# backlog. If the broker is a separate server, the script gets no message to enqueue. The script
+# returns 1 when the API process must send the message through the separate broker.
 #
 # A caller that has waited for a while runs the script a second time, because the first message may
 # be lost. The script sends no second message for a running or finished request. A second message

@@ -138,7 +138,7 @@ class RequestLeases:
 
     @contextmanager
     def keep_renewed(self, lease: RequestLease, *, until: float) -> Iterator[None]:
-        """Renew the lease during the block, but not after the monotonic time ``until``."""
+        """Renew a lease during the ``with`` block, but not after the monotonic time ``until``."""
         with self._lock:
             self._deadlines[lease.worker] = (lease, until)
             if self._renewal_thread is None:

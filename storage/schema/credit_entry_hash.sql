@@ -1,5 +1,5 @@
--- Returns the hash of a ledger entry, which includes the hash of the previous entry. An attacker
--- who changes a ledger entry must therefore change all later entries and the account. `pressroom
+-- Returns the hash of a ledger entry, which includes the hash of the previous entry. To hide a
+-- change of a ledger entry, an attacker must change all later entries and the account. `pressroom
 -- credits verify` compares the ledger entries with the account.
 CREATE FUNCTION credit_entry_hash(before bytea, e credit_entries) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
