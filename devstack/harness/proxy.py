@@ -83,7 +83,7 @@ class Proxy:
         """Stop forwarding data on connections, but keep the connections open.
 
         Return the number of stalled connections. If ``having`` is set, stall only connections on
-        which the client has sent this word.
+        which the client has sent the word ``having``.
         """
         return self._call(lambda: self._stop_flow(having))
 

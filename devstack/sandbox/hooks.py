@@ -47,7 +47,7 @@ class HookBox:
         self._ids = count(1)
 
     def set_secret(self, name: str, secret: str) -> None:
-        """Set the secret that verifies the webhooks to a receiver name.
+        """Set the secret with which the webhooks to a receiver name are verified.
 
         Raises ``ValueError`` for an invalid secret.
         """

@@ -47,7 +47,7 @@ def build_instance(body: dict[str, Any]) -> dict[str, object]:
 
 
 def _extract_post(content: str) -> str:
-    """Return the post in a prompt, which is the text between the first delimiter and its end."""
+    """Return the text of the post in a prompt, which encloses the post in delimiters."""
     if (begin := _DELIMITER.search(content)) is None:
         return content
     text, end, _ = content[begin.end() :].partition(f"\n</{begin[1]}>")

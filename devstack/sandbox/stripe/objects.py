@@ -179,7 +179,7 @@ Object = dict[str, Any]
 
 
 def select_fields(record: object, names: str) -> Object:
-    """Return the attributes of a record whose names ``names`` lists, separated by spaces."""
+    """Return an object with those attributes of a record that ``names`` lists."""
     return {name: getattr(record, name) for name in names.split()}
 
 

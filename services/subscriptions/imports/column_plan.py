@@ -43,7 +43,7 @@ class ColumnPlan:
         self.keys: dict[str, str] = {}
 
     def store_header(self, header: Sequence[str], sample: Sample) -> None:
-        """Store the header and some cells before the roles of the columns are known.
+        """Store the file's header and some cells before the roles of the columns are known.
 
         If no address column is recognised, the stored cells help the owner to choose the address
         column.

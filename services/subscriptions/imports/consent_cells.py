@@ -198,7 +198,8 @@ def _find_item_status(
     answer = _ANSWERS[column.subject].get(meaning, UNKNOWN)
     if answer is not UNKNOWN:
         return answer
-    # An unrecognised word may name a tier, unless all status words of the product are known.
+    # An unrecognised word may name a tier, unless all status words of the exporting product are
+    # known.
     if mapped is None and column.may_be_tier and not product_statuses:
         return None
     return mapped or UNKNOWN

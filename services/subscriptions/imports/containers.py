@@ -108,7 +108,7 @@ def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes
 
 
 class _Ranges(io.RawIOBase):
-    """A seekable file over an object that is read in ranges."""
+    """A seekable file whose content is read from an object in ranges."""
 
     def __init__(self, ranges: RangeReader) -> None:
         self._ranges = ranges

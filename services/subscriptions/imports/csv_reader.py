@@ -51,7 +51,7 @@ class CsvRecords:
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        # Lists of CSV lines that must be parsed again, starting with the last list.
+        # Lists of CSV lines that must be parsed again, in reverse order.
         self._unparsed: list[list[str]] = []
         # The lines that the csv module has read since the start of the current record.
         self._buffer: deque[_LineGroup] = deque()

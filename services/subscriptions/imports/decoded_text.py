@@ -122,8 +122,8 @@ class DecodedText:
         if self.encoding != "utf-8":
             self._evidence.add_bytes(data)
         elif is_valid:
-            # The count may be too high, because a non-ASCII character has one to three extra bytes
-            # in UTF-8.
+            # The count of non-ASCII characters may be too high, because each has one to three extra
+            # bytes in UTF-8.
             self._beyond_ascii += max(0, len(data) - len(text))
             self._evidence.add_bytes(data if data.isascii() else b"\n")
         else:

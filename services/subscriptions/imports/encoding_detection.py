@@ -280,7 +280,7 @@ def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
 def _choose_best(
     possible: Mapping[str, _Decoding], confidences: Mapping[str, float], ambiguous_cells: int
 ) -> str | None:
-    """Return the encoding that is clearly the best, or ``None`` if no encoding is.
+    """Return the encoding that is clearly the best, or ``None`` if there is no such encoding.
 
     ``ambiguous_cells`` is the number of cells whose text differs between the possible encodings.
     """

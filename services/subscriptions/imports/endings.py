@@ -74,7 +74,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
 def _finish(
     uow: UnitOfWork, task: MemberImport, job_id: int, *, keep_for: timedelta = timedelta(0)
 ) -> None:
-    """Announce the end of an import, and remove the file.
+    """Announce the end of an import, and remove the import's file.
 
     The verdicts on the rows stay in the database after the file is removed.
     """

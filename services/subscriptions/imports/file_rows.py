@@ -94,7 +94,7 @@ class FileRows:
     def next_chunk(self) -> Chunk | None:
         """Read rows of the file until a chunk is full.
 
-        Return the chunk, or ``None`` after the last chunk.
+        Return the full chunk, or ``None`` after the last chunk.
         """
         while not (self._is_read or self._opt_outs.is_full() or self._ordinary_rows.is_full()):
             batch, characters = next(self._batches, ([], 0))

@@ -170,7 +170,7 @@ def add_problems(
 
 
 def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of an import's job with the import's samples, unless they were removed."""
+    """Return an import job's result with the import's samples, unless they were removed."""
     if "import_id" not in result:
         return {**result}
     query = select(MemberImport).where(MemberImport.id == result["import_id"])
