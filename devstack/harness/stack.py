@@ -1,4 +1,4 @@
-"""An isolated stack, which has its own database, Redis database, bucket and programs."""
+"""Runs an isolated stack, which has its own database, Redis database, bucket and programs."""
 
 import contextlib
 import select
@@ -65,7 +65,7 @@ class StackPrograms:
 
 @dataclass
 class Stack:
-    """An isolated stack and its running programs.
+    """An isolated stack for tests, and the stack's running programs.
 
     Attributes:
         resources: the test process's connections to the services, with the administrator's login

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import httpx2
 
 REFRESH_SECONDS = 2.0
-# If no sample was taken for this time, the stored samples are discarded as outdated.
+# After ``_MAX_GAP_SECONDS`` without a sample, the stored samples are discarded as outdated.
 _MAX_GAP_SECONDS = 60.0
 _SECOND_SAMPLE_DELAY_SECONDS = 0.5
 # The maximum number of stored metric samples, which cover five minutes.

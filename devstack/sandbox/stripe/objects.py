@@ -80,7 +80,7 @@ class Payment:
 
     @property
     def open_disputes(self) -> list[Dispute]:
-        """Return the open disputes and inquiries, oldest first."""
+        """Return the open disputes and inquiries about the payment, oldest first."""
         is_open = "needs_response", "warning_needs_response"
         return [each for each in self.disputes if each.status in is_open]
 

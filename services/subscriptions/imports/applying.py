@@ -276,8 +276,8 @@ def _add_people(uow: UnitOfWork, count: int) -> None:
     ``count`` is the number of people to insert.
     """
     try:
-        # Insert people without checking for conflicts, because the check would make each insert
-        # half as slow again.
+        # Insert people without checking for conflicts, because the check would increase the time of
+        # each insert by half.
         with uow.session.begin_nested():
             _execute_write(uow, write_statements.ADD_PEOPLE)
     except IntegrityError as error:

@@ -24,7 +24,8 @@ from services.subscriptions.imports.samples import ImportSamples, store_samples
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# All columns of a file are read, but an import's result names at most this number of columns.
+# All columns of a file are read, but an import's result names at most ``MAX_COLUMNS_SHOWN``
+# columns.
 MAX_COLUMNS_SHOWN = 500
 MAX_COLUMN_NAME_CHARACTERS = 200
 Sample = Sequence[Sequence[str]]

@@ -23,8 +23,8 @@ _NEGATIONS = normalise_words(_WORDS["cell_phrases"]["negations"])
 _SOFT_WORDS = normalise_words(_WORDS["cell_phrases"]["soft"])
 _EXACT_WORDS = normalise_words(_WORDS["cell_phrases"]["exact"])
 _GENERIC_WORDS = normalise_words(_WORDS["cell_phrases"]["generic"])
-# If at most this number of words follows an opt-out word, a "no" among the words contradicts the
-# opt-out.
+# If at most ``_MAX_ANSWER_WORDS`` words follow an opt-out word, a "no" among the words contradicts
+# the opt-out.
 _MAX_ANSWER_WORDS = 2
 _ZERO_DATE = re.compile(r"0{1,4}[-/.]0{1,2}[-/.]0{1,4}(?:[t ][0:.]+z?)?\Z")
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?\Z", re.ASCII)

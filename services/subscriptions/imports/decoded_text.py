@@ -27,9 +27,9 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# A file without a byte-order mark is UTF-16 only if at least this share of the bytes at even or odd
-# positions is zero. In some scripts, UTF-16 text has zero bytes at even and at odd positions,
-# because some letters end in a zero byte.
+# A file without a byte-order mark is UTF-16 only if the share of zero bytes at even or odd
+# positions exceeds ``_MIN_ZEROS_OF_UTF16``. In some scripts, UTF-16 text has zero bytes at even and
+# at odd positions, because some letters end in a zero byte.
 _MIN_ZEROS_OF_UTF16 = 0.2
 # Maps encodings to decoder error handlers that keep undecodable bytes as lone surrogates.
 _ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}

@@ -23,8 +23,8 @@ from services.jobs.transitions import complete_job, fail_job
 from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
-# The file of a dry run is stored for this time, so that the owner can import the file without a
-# second upload.
+# The time for which the file of a dry run is stored, so that the owner can import the file without
+# a second upload.
 DRY_RUN_FILE_RETENTION = timedelta(days=1)
 # The maximum number of dry-run files per owner. The number of dry-run files is limited because no
 # plan limits the size of dry-run files.

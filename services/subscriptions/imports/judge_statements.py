@@ -53,12 +53,12 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person who has the row's address. A member whose record in the list has the address has
-# priority, because the owner may know the member only by a former address. The second choice is the
-# person who has the address now (``u``), and the third choice is a person who formerly had the
-# address. ``OFFSET 0`` makes Postgres choose an index without regard to the value of the list's id.
-# The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table and
-# not an index.
+# Finds the person who has the row's address. The first choice is a member whose record in the list
+# has the address, because the owner may know the member only by a former address. The second choice
+# is the person who has the address now (``u``), and the third choice is a person who formerly had
+# the address. ``OFFSET 0`` makes Postgres choose an index without regard to the value of the list's
+# id. The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table
+# and not an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions

@@ -38,8 +38,8 @@ from storage.resources import Resources
 MAX_ROWS_SHOWN = 5
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARACTERS = 60
-# The maximum number of columns with example cells. The owner sees only the headers of columns
-# beyond this number.
+# The maximum number of columns with example cells. The owner sees only the headers of the columns
+# beyond ``MAX_COLUMNS_WITH_EXAMPLES``.
 MAX_COLUMNS_WITH_EXAMPLES = 500
 MAX_LEFT_OUT_SHOWN = 20
 MAX_PROBLEMS = 50
