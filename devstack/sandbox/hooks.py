@@ -100,7 +100,7 @@ class HookBox:
 
 
 class Behaviour(BaseModel):
-    """The faults that the query string of a webhook URL requests."""
+    """The faults that a developer requests in the query string of a webhook URL."""
 
     # The number of delivery attempts that fail for each message, and the HTTP status of a failed
     # attempt.

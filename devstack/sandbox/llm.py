@@ -140,7 +140,7 @@ def build_error(status: int, message: str, headers: dict[str, str] | None = None
 
 
 def respond_with_status(code: int, retry_after: Callable[[], str] | None = None) -> Behaviour:
-    """Return a model behaviour that always responds with the HTTP status ``code``."""
+    """Return a model behaviour that responds to each call with the HTTP status ``code``."""
 
     async def answer(_: CompletionBody) -> Response:
         headers = {"Retry-After": retry_after()} if retry_after else {}

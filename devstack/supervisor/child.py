@@ -224,7 +224,7 @@ class Child:
             self.process.send_signal(number)
 
     def check_stopped(self) -> bool:
-        """Return whether a stopped child has ended with its whole process group."""
+        """Return whether a stopped child and its whole process group have ended."""
         if self.process is not None:
             if self.process.poll() is None:
                 return False

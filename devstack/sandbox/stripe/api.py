@@ -87,7 +87,7 @@ def _build_response(status: int, body: Object) -> JSONResponse:
 
 
 class StripeOperations:
-    """The operations of Stripe's API, independent of HTTP."""
+    """The operations of the simulated Stripe API, independent of HTTP."""
 
     def __init__(self, account: Account) -> None:
         self._account = account

@@ -116,9 +116,9 @@ class ColumnLayout:
 
     Attributes:
         roles: maps each role in ``column_vocabulary.toml`` to the columns with the role. In a
-            ``paid`` column, a cell means a paid tier unless the cell is empty or means "no". The
-            column ``created_at`` provides the join date of a row whose ``joined_at`` cell has no
-            date.
+            column with the role ``paid``, a cell means a paid tier unless the cell is empty or
+            means "no". The column ``created_at`` provides the join date of a row whose
+            ``joined_at`` cell has no date.
         mapped: maps each column in the owner's mapping to its role in the mapping.
         consent: maps the index of each consent column to the description of the column.
         ignored_consent: consent columns to which the owner's mapping assigns a role that isn't

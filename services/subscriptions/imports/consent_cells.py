@@ -1,8 +1,8 @@
 """Determines the subscription status that a cell of a consent column states.
 
-The subscription status depends on the subject of the column and on the meaning of the cell. For
-example, "no" in a column about consent means that the person is unsubscribed. In an opt-out column,
-"no" doesn't state any status.
+The subscription status depends on the subject of the column and on the meaning of the cell. "No" in
+a column about consent means that the person is unsubscribed. In an opt-out column, "no" doesn't
+state any status.
 """
 
 from collections.abc import Iterable, Mapping

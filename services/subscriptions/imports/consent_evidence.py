@@ -49,7 +49,7 @@ class ColumnEvidence:
     def of_sample(
         cls, column: ConsentColumn, values: StatusValues, sample: Records, index: int
     ) -> Self:
-        """Return the evidence in the cells that a sample has in one column."""
+        """Return the evidence that one column of sampled records contains."""
         evidence = cls(column, values)
         for record in sample:
             evidence.add_cell(record[index] if index < len(record) else "")

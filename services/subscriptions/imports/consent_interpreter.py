@@ -117,7 +117,7 @@ class ConsentInterpreter:
         self.values.check(layout.product)
 
     def create_reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Create a reader for records with a certain layout, which replaces the previous reader."""
+        """Create a status reader for records with one layout, and drop the previous reader."""
         self._count_rows()
         self._reader = ConsentReader(self, layout)
         return self._reader

@@ -92,7 +92,7 @@ class FileRows:
         return self._is_read and not (self._opt_outs.rows or self._ordinary_rows.rows)
 
     def next_chunk(self) -> Chunk | None:
-        """Read rows of the file until a chunk is full.
+        """Read rows of the file until one chunk is full.
 
         Return the full chunk, or ``None`` after the last chunk.
         """

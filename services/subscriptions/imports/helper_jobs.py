@@ -152,7 +152,7 @@ def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
 
 
 def run_helper(resources: Resources, lease: Lease) -> None:
-    """Apply chunks of an import for one turn of a helper.
+    """Apply chunks of an import during one turn of a helper's job.
 
     Raises the errors that ``applying.commit_chunk`` raises.
     """

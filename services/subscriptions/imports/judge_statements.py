@@ -33,8 +33,8 @@ _APPLIED_ROWS = """first AS (
 ), named AS (
     SELECT first.number FROM first JOIN recorded USING (user_id)
 )"""
-# Excludes rows that don't change their active member. Chunks with extras include unchanged members,
-# because the file may state the consent of the members.
+# Excludes rows that change nothing about an active member. Chunks with extras include unchanged
+# members, because the file may state the consent of the members.
 _CHANGED_ROWS = (
     "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"
 )
