@@ -19,7 +19,7 @@ from devstack.supervisor.home_folder import Home, Secrets, StackError, load_or_c
 from devstack.supervisor.ports import PortPicker
 from devstack.supervisor.supervision import Group
 
-# All buckets of isolated stacks have names with this prefix.
+# The name prefix of all buckets that isolated stacks use.
 BUCKET_PREFIX = "pressroom-"
 _MAX_START_SECONDS = 60.0
 
@@ -55,9 +55,9 @@ def kill_and_await(group: Group, name: str) -> None:
 
 
 def await_ready(group: Group) -> None:
-    """Wait until all programs of a group are ready.
+    """Wait until all supervised programs are ready.
 
-    Raises ``StackError`` if a program of the group doesn't become ready.
+    Raises ``StackError`` if a supervised program doesn't become ready in time.
     """
     deadline = time.monotonic() + _MAX_START_SECONDS
     while True:

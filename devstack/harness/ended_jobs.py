@@ -1,4 +1,4 @@
-"""Adds many ended jobs of one owner, and opens a snapshot that keeps old row versions."""
+"""Simulates many ended jobs of one owner whose old row versions Postgres can't remove."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,7 +18,7 @@ def open_snapshot(stack: Stack) -> Iterator[None]:
 
 
 def add_ended_jobs(stack: Stack, owner_id: int, jobs: int, *, kind: str) -> None:
-    """Insert ended jobs, with the row updates that queueing, claiming and ending a job cause."""
+    """Insert jobs, and update their rows as if the jobs had been queued, claimed and ended."""
     stack.query(
         "INSERT INTO jobs (kind, queue, on_behalf_of, sends, send_after, created_at)"
         " SELECT %s, 'bulk', %s, 0, at, at FROM ("

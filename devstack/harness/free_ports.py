@@ -13,8 +13,8 @@ _PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 OUR_PORTS = STACK_PORTS[_PROCESS::_PROCESSES]
 
-# A port picker returns each port only once. ``PICKER`` stores its choices in ``os.devnull``, so
-# that earlier test runs don't affect it.
+# A port picker returns each port only once. ``PICKER`` stores no choices between test runs, because
+# its file is ``os.devnull``.
 PICKER = PortPicker(Path(os.devnull), among=OUR_PORTS)
 
 

@@ -20,7 +20,7 @@ from storage.resources import open_resources
 
 # A retired secret key that every isolated stack has, as after a key rotation.
 RETIRED_KEY = Key("retired", b"r" * 32)
-# The only domain on the deny list of each isolated stack's operator.
+# A domain that the operator of every isolated stack has on the deny list.
 DENIED_BY_OPERATOR = "denied-by-operator.example"
 RATE_LIMIT_SETTINGS = tuple(
     f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name

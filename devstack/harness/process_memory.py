@@ -7,8 +7,8 @@ from pathlib import Path
 def measure_memory(pid: int) -> int:
     """Return how many bytes of memory a process uses, or 0 if the process has ended.
 
-    Memory that several processes share counts only in proportion (PSS). Workers hide their
-    memory maps from all users except root, so a worker's result for a user without root rights
+    Shared memory is divided by the number of processes that share the memory (PSS). Workers hide
+    their memory maps from all users except root. Without root rights, the result for a worker
     includes all shared memory (RSS).
     """
     folder = Path(f"/proc/{pid}")

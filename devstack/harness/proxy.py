@@ -83,12 +83,12 @@ class Proxy:
         """Stop forwarding data on connections, but keep the connections open.
 
         Return the number of stalled connections. If ``having`` is set, stall only connections on
-        which the client has sent this word.
+        which the client has sent the word ``having``.
         """
         return self._call(lambda: self._stop_flow(having))
 
     def hang(self) -> None:
-        """Stop forwarding on all connections, and forward no data on new connections."""
+        """Stop forwarding on all existing and new connections, but keep them open."""
         self._hanging = True
         self.stall()
 

@@ -1,4 +1,4 @@
-"""An isolated stack, which has its own database, Redis database, bucket and programs."""
+"""Runs an isolated stack, which has its own database, Redis database, bucket and programs."""
 
 import contextlib
 import select
@@ -65,7 +65,7 @@ class StackPrograms:
 
 @dataclass
 class Stack:
-    """An isolated stack and its running programs.
+    """An isolated stack for tests, and the stack's running programs.
 
     Attributes:
         resources: the test process's connections to the services, with the administrator's login
@@ -108,8 +108,8 @@ class Stack:
         """Run ``python -m module words…`` in the stack, and wait until the program is ready.
 
         Args:
-            port: the port on which the program must listen. The program isn't ready if another
-                program has taken its port.
+            port: the port on which the program must listen. A program isn't ready if a different
+                program listens on its port.
             prefix: a command that runs the program in another environment, for example in a network
                 namespace.
             forks: whether the program may be forked from a process that has imported the module.
@@ -193,7 +193,7 @@ class Stack:
     def run_second_api(
         self, port: int | None = None, /, *, module: str | None = None, **environment: str
     ) -> Iterator["Stack"]:
-        """Run an additional API process during the block, and yield a stack with its address."""
+        """Run an additional API process during the block, and yield a stack that uses it."""
         second = replace(self, api_port=port or free_port())
         running = second.start_api(second.api_port, module=module, **environment)
         try:
@@ -348,7 +348,7 @@ class Stack:
 
 
 def _is_closed(connection: psycopg2.extensions.connection) -> bool:
-    """Return whether the server has closed an idle database connection or sent data on it."""
+    """Return whether the database server closed an idle connection or sent data on it."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -124,7 +124,7 @@ def create_app(
         await STRIPE.sender.close()
 
     app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=run_smtp)
-    # Accept only loopback host names, so that no foreign web page can read mails by DNS rebinding.
+    # Accept only loopback host names, so that foreign web pages can't read mails by DNS rebinding.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
 
     @app.get("/", response_class=HTMLResponse)

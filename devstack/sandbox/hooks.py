@@ -47,7 +47,7 @@ class HookBox:
         self._ids = count(1)
 
     def set_secret(self, name: str, secret: str) -> None:
-        """Set the secret that verifies the webhooks to a receiver name.
+        """Set the secret with which the webhooks to a receiver name are verified.
 
         Raises ``ValueError`` for an invalid secret.
         """
@@ -100,7 +100,7 @@ class HookBox:
 
 
 class Behaviour(BaseModel):
-    """The faults that the query string of a webhook URL requests."""
+    """The faults that a developer requests in the query string of a webhook URL."""
 
     # The number of delivery attempts that fail for each message, and the HTTP status of a failed
     # attempt.

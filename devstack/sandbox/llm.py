@@ -47,7 +47,7 @@ def build_instance(body: dict[str, Any]) -> dict[str, object]:
 
 
 def _extract_post(content: str) -> str:
-    """Return the post in a prompt, which is the text between the first delimiter and its end."""
+    """Return the text of the post in a prompt, which encloses the post in delimiters."""
     if (begin := _DELIMITER.search(content)) is None:
         return content
     text, end, _ = content[begin.end() :].partition(f"\n</{begin[1]}>")
@@ -140,7 +140,7 @@ def build_error(status: int, message: str, headers: dict[str, str] | None = None
 
 
 def respond_with_status(code: int, retry_after: Callable[[], str] | None = None) -> Behaviour:
-    """Return a model behaviour that always responds with the HTTP status ``code``."""
+    """Return a model behaviour that responds to each call with the HTTP status ``code``."""
 
     async def answer(_: CompletionBody) -> Response:
         headers = {"Retry-After": retry_after()} if retry_after else {}

@@ -28,7 +28,7 @@ _DEFERRED_ATTEMPTS = 2
 # The delay for mails to a slow recipient, which exceeds Pressroom's timeout for mail servers.
 _SLOW_SECONDS = 60.0
 # The response headers that restrict the HTML of a mail, because a mail may come from anyone. The
-# headers prevent a mail's HTML from running scripts, submitting forms and loading external
+# response headers prevent a mail's HTML from running scripts, submitting forms and loading external
 # resources. Links in a mail may open new windows outside the sandboxed frame.
 _MAIL_HEADERS = {
     "Content-Security-Policy": (
@@ -50,7 +50,7 @@ def parse_mail(raw: bytes) -> EmailMessage:
 class StoredMail:
     """A received mail.
 
-    Each property parses the raw mail again, because a parsed mail takes much memory.
+    Each property of a stored mail parses the raw mail, because a parsed mail takes much memory.
     """
 
     id: int

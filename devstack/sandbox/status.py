@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import httpx2
 
 REFRESH_SECONDS = 2.0
-# After a pause of this length between samples, older samples are discarded as outdated.
+# After ``_MAX_GAP_SECONDS`` without a sample, the stored samples are discarded as outdated.
 _MAX_GAP_SECONDS = 60.0
 _SECOND_SAMPLE_DELAY_SECONDS = 0.5
 # The maximum number of stored metric samples, which cover five minutes.
@@ -163,8 +163,8 @@ class StatusFigures:
         ]
 
     async def _read_metrics(self) -> None:
-        # Import httpx2 and the parser only for a sample, because they take megabytes of memory and
-        # most sandboxes take no samples.
+        # Import httpx2 and the metrics parser only for a sample, because the modules take megabytes
+        # of memory and most sandboxes take no samples.
         import httpx2
         from prometheus_client.parser import text_string_to_metric_families
 
@@ -175,7 +175,7 @@ class StatusFigures:
             for text in texts
             for family in text_string_to_metric_families(text)
             for sample in family.samples
-            # Skip NaN, which means that a metric has no value.
+            # Skip the value NaN, which means that a metric has no value.
             if sample.value == sample.value
         ]
         self._samples.append(_Sample(time.monotonic(), series))

@@ -24,8 +24,8 @@ _HUGE_BYTES = 6 * 1024 * 1024
 # The word ``slow-N`` in a search or in a photo's id delays the response by N seconds.
 _SLOW = re.compile(r"\bslow-(\d{1,2})\b")
 
-# Maps a word in a search or photo id to a function that returns a faulty response. The function's
-# argument contains the response headers of an exhausted rate limit.
+# Maps a word in a search or photo id to a function that returns a faulty response. The argument of
+# a fault function contains the response headers of an exhausted rate limit.
 Faults = Mapping[str, Callable[[dict[str, str]], Response]]
 
 FAULTS: Faults = {

@@ -32,10 +32,10 @@ class Program:
     Attributes:
         is_ready: a function that the supervisor calls after each start until the function returns
             true. ``is_ready`` must not raise an exception, and must return within about a second,
-            because the supervisor waits for it.
+            because the supervisor waits for the result.
         port: the port on which the program listens. The program is ready only if its own process
             listens on the port, because another program may have taken the port.
-        needs: the names of the programs that must be ready before this program is started.
+        needs: the names of the programs that must be ready before the program is started.
         runs_once: whether the program runs only once and is ready after it ended with exit code 0.
         grace_seconds: the number of seconds after the stop signal until the supervisor kills the
             program.
@@ -60,7 +60,7 @@ class Program:
     directory: Path | None = None
 
     def rotate_log(self) -> None:
-        """Rename the program's log if the log is too large, and replace the older log."""
+        """Rename the program's log if the log is too large, and overwrite the previous log."""
         if self.log.exists() and self.log.stat().st_size > _MAX_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
 
@@ -140,7 +140,7 @@ class ChildState(enum.StrEnum):
 
 @dataclass
 class Child:
-    """A supervised program, with its current process and the history that restarts need."""
+    """A supervised program, with its current process and the history of its starts."""
 
     program: Program
     process: subprocess.Popen[bytes] | None = None
@@ -162,7 +162,7 @@ class Child:
 
     @property
     def startup_seconds(self) -> float:
-        """Return the seconds from the start of the process until it was ready, or until now."""
+        """Return how many seconds the start of the program took, or has taken so far."""
         return (self.ready_at or time.monotonic()) - self.started_at
 
     @property
@@ -224,7 +224,7 @@ class Child:
             self.process.send_signal(number)
 
     def check_stopped(self) -> bool:
-        """Return whether a stopped child has ended with its whole process group."""
+        """Return whether a stopped child and its whole process group have ended."""
         if self.process is not None:
             if self.process.poll() is None:
                 return False

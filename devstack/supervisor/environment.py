@@ -10,9 +10,8 @@ from core.settings import MAY_BE_EMPTY, Settings, SettingsError
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, read_secret_files, variable_of
 from devstack.supervisor.home_folder import StackError
 
-# The prefixes of environment variables that change how an embedded server or a client works. For
-# example, PGHOST names a database host, and PGSSLMODE may require SSL, which an embedded server
-# doesn't support.
+# The prefixes of environment variables that change how an embedded server or a client works. A
+# variable such as PGHOST or PGSSLMODE could prevent clients from connecting to an embedded server.
 _FOREIGN_PREFIXES = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
 # The names of the settings for which an empty value disables a feature. A setting outside
 # ``_MAY_BE_EMPTY`` counts as not set if its value is empty.

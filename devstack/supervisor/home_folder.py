@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-# The prefix of the names of files that aren't completely written.
+# The prefix of the names of incompletely written files.
 UNFINISHED_PREFIX = ".unfinished-"
 # The maximum number of seconds for stopping the embedded services. S3 takes 2.4 seconds to stop.
 MAX_STOP_SECONDS = 20.0

@@ -21,8 +21,8 @@ STACK_PORTS = range(15_000, 22_700)
 def is_port_free(port: int) -> bool:
     """Return whether a server could listen on a loopback port."""
     with socket.socket() as probe:
-        # Set SO_REUSEADDR as servers do, so that closing connections of an earlier server don't
-        # block the port.
+        # Set SO_REUSEADDR as servers do, so that closing connections of an ended server don't block
+        # the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

@@ -52,8 +52,8 @@ def plan_programs(
 ) -> list[Program]:
     """Return Pressroom's programs in the order in which they are started.
 
-    If ``creates_bucket`` is true, the program ``prepare`` creates the bucket, because the user has
-    an external object storage. The embedded object storage creates its bucket itself.
+    If ``creates_bucket`` is true, ``prepare`` creates the bucket in the user's external object
+    storage. The embedded object storage creates its bucket itself.
     """
     program = partial(_build_program, home, environment)
 

@@ -34,7 +34,7 @@ _IDLE_TICK_SECONDS = 1.0
 class StopRequests:
     """The stop requests that the process has received as signals.
 
-    Only one instance may be created, and only by the main thread.
+    Only one instance of ``StopRequests`` may be created, and only by the main thread.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ def run_stack(home: Home, display: Display) -> None:
     if not supervisor_lock.acquire():
         raise AlreadyRunningError
     # The supervisor's lock is released only when the supervisor's process ends. A command that
-    # waits for the supervisor's lock therefore waits until all services have ended.
+    # waits for the supervisor's lock waits until all services have ended.
     with stack.lock_services(home, display.report) as lock:
         supervisor_lock.write_text(str(os.getpid()))
         home.run_file.unlink(missing_ok=True)
@@ -183,7 +183,7 @@ class _Supervisor:
         }
         self._environment = environment.build_program_environment(chosen)
         # Start Pressroom's programs before the services, because programs without dependencies can
-        # import their modules while initdb blocks the loop.
+        # import their modules while initdb blocks the supervisor.
         has_external_storage = "PRESSROOM_S3_ENDPOINT" in user_settings
         pressroom_programs = programs.plan_programs(
             home, self._environment, self._ports, creates_bucket=has_external_storage

@@ -30,7 +30,7 @@ _SHUFFLED_OVER_SECONDS = 1.0
 class ActionNotPossible(Exception):
     """An error that is raised when the status of a checkout doesn't allow an action.
 
-    The message of the error states why the action isn't allowed.
+    The message of an ``ActionNotPossible`` error states why the action isn't allowed.
     """
 
 
@@ -106,7 +106,7 @@ class Account:
         self._send_event("charge.refunded", objects.build_charge_object(payment), session.id)
 
     def fail_refund(self, session: CheckoutSession) -> None:
-        """Mark the latest successful refund as failed, as if the payer's bank had rejected it."""
+        """Mark the latest successful refund as failed, as if the bank had rejected the refund."""
         payment = _require_payment(session)
         refund = next((each for each in payment.refunds[::-1] if each.status == "succeeded"), None)
         if refund is None:
@@ -128,7 +128,7 @@ class Account:
             self._send_dispute_event(session, dispute, "funds_withdrawn")
 
     def end_dispute(self, session: CheckoutSession, outcome: str, amount: int | None) -> None:
-        """End the oldest open dispute, or the oldest open dispute about ``amount`` if it is set."""
+        """End the oldest open dispute about ``amount``, or about any amount if it is ``None``."""
         disputes = (
             each
             for each in _require_payment(session).open_disputes

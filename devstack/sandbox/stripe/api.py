@@ -25,11 +25,11 @@ MAX_SESSION_SECONDS = 24 * 60 * 60
 
 
 class InjectedFailure(BaseModel):
-    """A failure that the next ``count`` API calls simulate.
+    """The failure with which the next ``count`` API calls respond.
 
-    A failure ``before`` an API call prevents the changes of the call. A failure ``after`` an API
-    call keeps the changes of the call and loses only the response. A failure without an HTTP status
-    only delays the response.
+    A failure with ``when="before"`` prevents the changes of the API call. A failure with
+    ``when="after"`` keeps the changes of the API call and loses only the response. A failure
+    without an HTTP status only delays the response.
     """
 
     count: int = Field(default=1, ge=0, le=10_000)
@@ -87,7 +87,7 @@ def _build_response(status: int, body: Object) -> JSONResponse:
 
 
 class StripeOperations:
-    """The operations of Stripe's API, independent of HTTP."""
+    """The operations of the simulated Stripe API, independent of HTTP."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -116,7 +116,7 @@ class StripeOperations:
         return objects.build_session_object(session)
 
     def show_session(self, session_id: str, params: Params) -> Object:
-        """Return a session. If ``params`` has ``expand``, include the payment and its charge."""
+        """Return a session. With ``expand`` in ``params``, include the payment and its charge."""
         session = self._find_session(session_id)
         result = objects.build_session_object(session)
         if "expand" in params and session.payment is not None:

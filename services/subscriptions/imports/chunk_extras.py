@@ -33,8 +33,8 @@ _UNKNOWN_PRODUCT = "file"
 def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
     """Create the tags that the rows of a chunk name, and return the tag ids by tag name.
 
-    The result omits new tags for which the list has no room. Tags are created in a separate short
-    transaction, because concurrent transactions must wait to create the same tags.
+    The returned map omits new tags for which the list has no room. Tags are created in a separate
+    short transaction, because concurrent transactions must wait to create the same tags.
     """
     # The first row that names a new tag determines the tag's spelling.
     names = dict.fromkeys(name for _, extras in _list_extras(rows) for name in extras.tags)
@@ -74,8 +74,8 @@ def describe_omissions(
 ) -> dict[int, list[str]]:
     """Map row numbers to sentences that describe which values of the row aren't imported.
 
-    The table JUDGED must already contain the rows. If a row would give its member too many tags,
-    the function removes the tags from the row.
+    The table JUDGED must contain the rows before the function is called. If a row would give its
+    member too many tags, the function removes the tags from the row.
     """
     sentences: dict[int, list[str]] = {}
     for number, extras in _list_extras(rows):
@@ -104,7 +104,7 @@ def add_claims(
 ) -> None:
     """Store what the file claims about the consent of members.
 
-    The members must already be in the database.
+    The members must be in the database before the function is called.
     """
     claims_by_row = {
         number: [*_list_claims(rows[number].email, extras.claim)]

@@ -10,7 +10,7 @@ from services.subscriptions.imports.judging import MAX_BATCH_ROWS
 from services.subscriptions.imports.verdicts import ALREADY, DUPLICATE, INVALID
 
 ROWS_PER_CHUNK = 10_000
-# A chunk with this number of characters is full, even if the chunk has few rows.
+# A chunk with ``MAX_CHUNK_CHARACTERS`` characters is full, even if the chunk has few rows.
 MAX_CHUNK_CHARACTERS = 8_000_000
 
 

@@ -8,7 +8,8 @@ from contextvars import copy_context
 
 from services.subscriptions.imports.applying import EarlierChunkPending
 
-# The limit is low because the database uses one core for each chunk that is being applied.
+# Few chunks are committed at the same time, because the database uses one core for each chunk that
+# is being applied.
 MAX_CHUNKS_AT_ONCE = 2
 
 
@@ -17,7 +18,7 @@ class ChunkCommitter:
     """A committer that commits several chunks of an import at the same time in threads.
 
     If the owner's plan is nearly full, the chunks of an import must be committed in ascending
-    order. A chunk that was started too early is retried after its preceding chunks.
+    order. A chunk that must wait for its preceding chunks is retried after these chunks.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
@@ -38,7 +39,7 @@ class ChunkCommitter:
     def end_all(self) -> bool:
         """Wait until all started chunks are committed.
 
-        Return whether any chunk was still uncommitted.
+        Return whether any chunk was uncommitted when the function was called.
         """
         was_running = bool(self._running)
         while self._running:

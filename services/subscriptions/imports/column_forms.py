@@ -54,7 +54,8 @@ class ColumnForms:
         }
         # Maps each column's index to the notations that the column's cells reveal.
         self._evident_notations: dict[int, set[DateOrder | DecimalMark]] = defaultdict(set)
-        # Maps each column with dates that are valid in both orders to one of these dates.
+        # Maps each column with ambiguous dates to a date such as 03/04/2025, which is valid in both
+        # day-month orders.
         self._ambiguous_dates: dict[int, str] = {}
         # The columns with numbers such as 1,234, which are valid with a decimal point and with a
         # decimal comma.
@@ -87,7 +88,7 @@ class ColumnForms:
         return normalise_number(text, self._used_notations.get(index))
 
     def find_notations(self, header: Sequence[str]) -> dict[str, str]:
-        """Return the final notation of each column.
+        """Return the final notation of each column in the file.
 
         The whole file must have been read before the call. Raises ``import.date_order_needed``.
         """

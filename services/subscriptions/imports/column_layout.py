@@ -60,7 +60,8 @@ _INTERNAL_ROLES = {
 class ConsentSubject(StrEnum):
     """The subject of a consent column, for example opting out or a status.
 
-    Each value except ``opted_in`` is also a role that an owner's mapping can name.
+    Each value of ``ConsentSubject`` except ``opted_in`` is also a role that an owner's mapping can
+    name.
     """
 
     OPTING_OUT = "unsubscribed"
@@ -77,7 +78,8 @@ class ConsentSubject(StrEnum):
 class Basis(Enum):
     """The reason why a column was recognised as a consent column.
 
-    Unless the basis is ``KNOWN``, the cells of the column must confirm that it is a consent column.
+    If the basis of a consent column isn't ``KNOWN``, the column's cells must confirm that it is
+    about consent.
     """
 
     KNOWN = "the mapping or the whole header"
@@ -113,18 +115,19 @@ class ColumnLayout:
     The attributes of a layout refer to columns by their index.
 
     Attributes:
-        roles: maps each role in ``column_vocabulary.toml`` to its columns. In a ``paid`` column, a
-            cell means a paid tier unless the cell is empty or means "no". The column ``created_at``
-            provides the join date of a row whose ``joined_at`` cell has no date.
-        mapped: maps each column in the owner's mapping to its role.
+        roles: maps each role in ``column_vocabulary.toml`` to the columns with the role. In a
+            column with the role ``paid``, a cell means a paid tier unless the cell is empty or
+            means "no". The column ``created_at`` provides the join date of a row whose
+            ``joined_at`` cell has no date.
+        mapped: maps each column in the owner's mapping to its role in the mapping.
         consent: maps the index of each consent column to the description of the column.
         ignored_consent: consent columns to which the owner's mapping assigns a role that isn't
             about consent.
         unclear: columns whose header is about consent, but doesn't state what "yes" means.
         fields: maps the index of each column with field values to the owner's field.
         mapped_fields: maps the index of each column to the field that the owner's mapping names for
-            the column. Each value is a pair of the field's key and the field's type, which is "" if
-            the mapping names no type.
+            the column. Each value of ``mapped_fields`` is a pair of the field's key and the field's
+            type, which is "" if the mapping names no type.
         ignored: columns that the owner's mapping excludes from the import.
     """
 

@@ -24,7 +24,8 @@ from services.subscriptions.imports.samples import ImportSamples, store_samples
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# All columns of a file are read, but an import's result names at most this number of columns.
+# All columns of a file are read, but an import's result names at most ``MAX_COLUMNS_SHOWN``
+# columns.
 MAX_COLUMNS_SHOWN = 500
 MAX_COLUMN_NAME_CHARACTERS = 200
 Sample = Sequence[Sequence[str]]
@@ -43,7 +44,7 @@ class ColumnPlan:
         self.keys: dict[str, str] = {}
 
     def store_header(self, header: Sequence[str], sample: Sample) -> None:
-        """Store the header and some cells before the roles of the columns are known.
+        """Store the file's header and some cells before the roles of the columns are known.
 
         If no address column is recognised, the stored cells help the owner to choose the address
         column.

@@ -1,8 +1,8 @@
 """Determines the subscription status that a cell of a consent column states.
 
-The subscription status depends on the subject of the column and on the meaning of the cell. For
-example, "no" in a column about consent means that the person is unsubscribed. In an opt-out column,
-"no" doesn't state any status.
+The subscription status depends on the subject of the column and on the meaning of the cell. "No" in
+a column about consent means that the person is unsubscribed. In an opt-out column, "no" doesn't
+state any status.
 """
 
 from collections.abc import Iterable, Mapping
@@ -198,7 +198,8 @@ def _find_item_status(
     answer = _ANSWERS[column.subject].get(meaning, UNKNOWN)
     if answer is not UNKNOWN:
         return answer
-    # An unrecognised word may name a tier, unless all status words of the product are known.
+    # An unrecognised word may name a tier, unless all status words of the exporting product are
+    # known.
     if mapped is None and column.may_be_tier and not product_statuses:
         return None
     return mapped or UNKNOWN

@@ -38,8 +38,8 @@ _OPT_OUT_REASONS = {
     "complained": SuppressionStatus.COMPLAINED,
     "soft_bounced": SuppressionStatus.MAY_PASS,
 }
-# Maps each kind of consent column to its description. A kind is also the name of a list of headers
-# in ``consent.toml``.
+# Maps each kind of consent column to its description. The kind of a consent column is also the name
+# of a list of headers in ``consent.toml``.
 _KINDS = {
     "status": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN),
     "status_or_tier": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN, may_be_tier=True),
@@ -69,7 +69,7 @@ _PATTERNS = {
 }
 _OPT_OUT_PATTERNS = {name: _PATTERNS[name] for name in ("complained", "bounced", "unsubscribed")}
 # If several patterns match a header, the first matching pattern determines the subject of the
-# column. ``status`` is last because its pattern also matches headers such as "consent status".
+# column. The pattern ``status`` is last, because it also matches headers such as "consent status".
 _OTHER_PATTERNS = {
     name: _PATTERNS[name] for name in ("opted_in", "confirmed", "subscribed", "status")
 }
@@ -96,7 +96,7 @@ class Unclear(Enum):
 
 
 def add_consent_columns(layout: ColumnLayout) -> None:
-    """Add the consent columns of a file to its layout.
+    """Add the consent columns of a file to the file's layout.
 
     ``layout.consent`` gets each column that the mapping or the header marks as a consent column.
     ``layout.ignored_consent`` gets consent columns that the owner mapped to another role.

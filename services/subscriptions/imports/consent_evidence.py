@@ -41,15 +41,15 @@ class ColumnEvidence:
         self._has_text = False
         self._has_only_status_words = True
         self._has_only_product_words = True
-        # The distinct words in the column. After more than ``MAX_STATUS_WORDS`` distinct words, no
-        # further words are collected.
+        # The distinct words in the cells of the column. After more than ``MAX_STATUS_WORDS``
+        # distinct words, no further words are collected.
         self._words: set[str] = set()
 
     @classmethod
     def of_sample(
         cls, column: ConsentColumn, values: StatusValues, sample: Records, index: int
     ) -> Self:
-        """Return the evidence in the cells that a sample of records has in one column."""
+        """Return the evidence that one column of sampled records contains."""
         evidence = cls(column, values)
         for record in sample:
             evidence.add_cell(record[index] if index < len(record) else "")

@@ -75,8 +75,8 @@ class ConsentInterpreter:
     ) -> None:
         self._earlier_decisions = earlier_decisions
         self.values = StatusValues(status_values)
-        # Maps the index of each column that can be recognised as a consent column only by its cells
-        # to the column.
+        # The columns that can be recognised as consent columns only by their cells, by column
+        # index.
         self._judged_columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
         # Maps the index of each column in ``_judged_columns`` to whether the column is treated as a
@@ -117,7 +117,7 @@ class ConsentInterpreter:
         self.values.check(layout.product)
 
     def create_reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Create a reader for records with a certain layout, which replaces the previous reader."""
+        """Create a status reader for records with one layout, and drop the previous reader."""
         self._count_rows()
         self._reader = ConsentReader(self, layout)
         return self._reader
@@ -131,7 +131,7 @@ class ConsentInterpreter:
         ]
 
     def add_cell(self, index: int, cell: str) -> None:
-        """Add a cell of a watched column to the evidence about the column."""
+        """Add a cell to the evidence about the cell's column."""
         self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
@@ -257,7 +257,8 @@ class ConsentReader:
     def _choose_columns(self) -> None:
         self._watched = self._interpreter.find_watched_columns()
         self.indexes = sorted({*self._columns, *self._watched})
-        # Repeat the first index, so that itemgetter returns a tuple even for a single column.
+        # Repeat the first column index, so that itemgetter returns a tuple even for a single
+        # column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
 
     def _add_group(self, picked: tuple[str, ...]) -> "_RowGroup":

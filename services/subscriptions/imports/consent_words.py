@@ -23,8 +23,8 @@ _NEGATIONS = normalise_words(_WORDS["cell_phrases"]["negations"])
 _SOFT_WORDS = normalise_words(_WORDS["cell_phrases"]["soft"])
 _EXACT_WORDS = normalise_words(_WORDS["cell_phrases"]["exact"])
 _GENERIC_WORDS = normalise_words(_WORDS["cell_phrases"]["generic"])
-# The maximum number of words in an answer, such as "no" in "unsubscribed: no". If more words follow
-# an opt-out word, a "no" among the words doesn't contradict the opt-out.
+# If at most ``_MAX_ANSWER_WORDS`` words follow an opt-out word, a "no" among the words contradicts
+# the opt-out.
 _MAX_ANSWER_WORDS = 2
 _ZERO_DATE = re.compile(r"0{1,4}[-/.]0{1,2}[-/.]0{1,4}(?:[t ][0:.]+z?)?\Z")
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?\Z", re.ASCII)
@@ -44,7 +44,8 @@ _YEARS = range(1980, 2100)
 class Meaning(StrEnum):
     """The meaning of a cell by itself, without regard to the header of its column.
 
-    Each value except ``DATE`` and ``UNKNOWN`` is the name of a word list in ``consent.toml``.
+    Each value of ``Meaning`` except ``DATE`` and ``UNKNOWN`` is the name of a word list in
+    ``consent.toml``.
     """
 
     EMPTY = "empty"
@@ -152,7 +153,7 @@ def is_number(text: str) -> bool:
 
 
 def _interpret_sign(text: str) -> Meaning | None:
-    """Return the meaning of a number or a sign, or ``None`` for a text with words."""
+    """Return the meaning of a number or a sign such as ✓, or ``None`` for a text with words."""
     if not text or text in _SIGNS:
         return _SIGNS.get(text, Meaning.EMPTY)
     if _is_dash(text) or _ZERO_DATE.match(text):
@@ -196,7 +197,7 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
 
 
 def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
-    """Return the meaning of the longest known term at the start, and the words after the term."""
+    """Return the meaning of the longest known term at the start, and the remaining words."""
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
         meaning = _MEANINGS.get(word)

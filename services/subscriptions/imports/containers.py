@@ -19,15 +19,15 @@ READ_BYTES = 64 * 1024
 WINDOW_BYTES = 1024 * 1024
 MAX_EXPANDED_BYTES = 10 * 1024**3
 MAX_EXPANSION_RATIO = 200
-# The expansion ratio of files up to this size isn't limited, because small files may be repetitive
-# and do no harm.
+# The expansion ratio of small files isn't limited, because small files may be repetitive and do no
+# harm.
 RATIO_GRACE_BYTES = 1024**2
-# A zip directory of this size has room for thousands of entries. The directory size is limited
-# because the module zipfile loads the whole directory of a zip file into memory.
+# The maximum size of a zip file's directory, which has room for thousands of entries. The directory
+# size is limited because the module zipfile loads the whole directory of a zip file into memory.
 MAX_DIRECTORY_BYTES = 256 * 1024
-# A gzip file is a sequence of members. Real gzip files have far fewer members than this limit. The
-# limit on gzip members bounds the time for reading empty members, because each member takes a few
-# microseconds.
+# A gzip file is a sequence of members. Real gzip files have far fewer than ``MAX_GZIP_MEMBERS``
+# members. The limit on gzip members bounds the time for reading empty members, because each member
+# takes a few microseconds.
 MAX_GZIP_MEMBERS = 1_000_000
 
 _FIRST_PART_BYTES = 512
@@ -108,7 +108,7 @@ def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes
 
 
 class _Ranges(io.RawIOBase):
-    """A seekable file over an object that is read in ranges."""
+    """A seekable file whose content is read from an object in ranges."""
 
     def __init__(self, ranges: RangeReader) -> None:
         self._ranges = ranges

@@ -24,8 +24,8 @@ from services.subscriptions.imports.rows import RejectedRecord
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
 # After each stray quote, the reader parses up to ``MAX_RECORD_CHARACTERS`` characters again. After
-# this number of stray quotes in a file, the reader parses no line again, so that the time stays
-# proportional to the file's size.
+# ``MAX_STRAY_QUOTES`` stray quotes in a file, the reader parses no line again, so that the time
+# stays proportional to the file's size.
 MAX_STRAY_QUOTES = 500
 
 # The end marker is a line that no file contains, because the decoder removes null characters.
@@ -51,7 +51,7 @@ class CsvRecords:
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        # Lists of CSV lines that must be parsed again, starting with the last list.
+        # Lists of CSV lines that must be parsed again, in reverse order.
         self._unparsed: list[list[str]] = []
         # The lines that the csv module has read since the start of the current record.
         self._buffer: deque[_LineGroup] = deque()
@@ -137,7 +137,7 @@ class CsvRecords:
         return group.first + len(group.lines) <= self._start_line
 
     def _get_lines_before(self, after: int) -> list[str]:
-        """Return the lines of the current record before line ``after``."""
+        """Return the lines of the current CSV record before line ``after``."""
         record_lines = []
         for first, lines in self._buffer:
             record_lines += lines[max(0, self._start_line - first) : max(0, after - first)]

@@ -27,9 +27,9 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# A file without a byte-order mark is UTF-16 only if at least this share of the bytes at even or odd
-# positions is zero. In some scripts, UTF-16 text has zero bytes at even and at odd positions,
-# because some letters end in a zero byte.
+# A file without a byte-order mark is UTF-16 only if the share of zero bytes at even or odd
+# positions exceeds ``_MIN_ZEROS_OF_UTF16``. In some scripts, UTF-16 text has zero bytes at even and
+# at odd positions, because some letters end in a zero byte.
 _MIN_ZEROS_OF_UTF16 = 0.2
 # Maps encodings to decoder error handlers that keep undecodable bytes as lone surrogates.
 _ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
@@ -122,8 +122,8 @@ class DecodedText:
         if self.encoding != "utf-8":
             self._evidence.add_bytes(data)
         elif is_valid:
-            # The count may be too high, because a non-ASCII character has one to three extra bytes
-            # in UTF-8.
+            # The count of non-ASCII characters may be too high, because each has one to three extra
+            # bytes in UTF-8.
             self._beyond_ascii += max(0, len(data) - len(text))
             self._evidence.add_bytes(data if data.isascii() else b"\n")
         else:

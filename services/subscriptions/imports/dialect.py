@@ -13,11 +13,11 @@ from services.subscriptions.imports.line_blocks import split_lines
 
 DELIMITERS = (",", ";", "\t", "|")
 SAMPLE_RECORDS = 100
-# The header is searched in this number of records, because some exports have titles above the
-# header.
+# The header is searched in the first ``MAX_TITLE_LINES`` records, because some exports have titles
+# above the header.
 MAX_TITLE_LINES = 10
-# The maximum length of an e-mail address (RFC 5321). A cell that exceeds this length is never an
-# e-mail address.
+# The maximum length of an e-mail address (RFC 5321). A cell with more than
+# ``MAX_ADDRESS_CHARACTERS`` characters is never an e-mail address.
 MAX_ADDRESS_CHARACTERS = 254
 
 # Matches a first line such as ``sep=;``, which declares the delimiter for Excel.
@@ -98,7 +98,7 @@ def extend_header(header: Sequence[str], width: int) -> list[str]:
 
 
 def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
-    """Return the first non-blank CSV records by the number of the line where each record begins."""
+    """Return the first non-blank CSV records, by the line number where each record begins."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     records: dict[int, list[str]] = {}
     line = 1

@@ -48,11 +48,10 @@ _INNER_CHARACTERS = frozenset("’‘·´ʼ・ー々〇")
 # The Unicode categories of control characters, unassigned characters, private characters and
 # surrogates.
 _INVALID_CATEGORIES = frozenset({"Cc", "Cn", "Co", "Cs"})
-# If cells are decoded with a wrong encoding, the share of plausible words is usually below this
-# limit.
+# The minimum share of plausible words, below which an encoding is usually wrong.
 _MIN_PLAUSIBLE_SHARE = 0.9
-# An encoding remains possible if its share of plausible words is at most this much below the best
-# share.
+# The maximum difference between the best share of plausible words and the share of an encoding that
+# remains possible.
 _SHARE_MARGIN = 0.02
 _MIN_WESTERN_SHARE = 0.97
 
@@ -72,11 +71,11 @@ _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2
 _FEW_CELLS = 3
 _MANY_CELLS = 20
-# An East Asian encoding can be chosen only if at least this share of the characters is frequent in
-# names.
+# An East Asian encoding can be chosen only if the share of characters that are frequent in names is
+# at least ``_MIN_NAME_SHARE``.
 _MIN_NAME_SHARE = 0.34
-# An East Asian encoding remains possible if at least this share of the characters is frequent in
-# names.
+# An East Asian encoding remains possible if the share of characters that are frequent in names is
+# at least ``_RIVAL_NAME_SHARE``.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
 # The Cyrillic and Greek encodings among the candidates. If Hebrew text is decoded with a Cyrillic
@@ -280,7 +279,7 @@ def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
 def _choose_best(
     possible: Mapping[str, _Decoding], confidences: Mapping[str, float], ambiguous_cells: int
 ) -> str | None:
-    """Return the encoding that is clearly the best, or ``None`` if no encoding is.
+    """Return the encoding that is clearly the best, or ``None`` if there is no such encoding.
 
     ``ambiguous_cells`` is the number of cells whose text differs between the possible encodings.
     """

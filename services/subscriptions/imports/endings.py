@@ -23,8 +23,8 @@ from services.jobs.transitions import complete_job, fail_job
 from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
-# The file of a dry run is stored for this time, so that the owner can import the file without a
-# second upload.
+# The time for which the file of a dry run is stored, so that the owner can import the file without
+# a second upload.
 DRY_RUN_FILE_RETENTION = timedelta(days=1)
 # The maximum number of dry-run files per owner. The number of dry-run files is limited because no
 # plan limits the size of dry-run files.
@@ -74,7 +74,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
 def _finish(
     uow: UnitOfWork, task: MemberImport, job_id: int, *, keep_for: timedelta = timedelta(0)
 ) -> None:
-    """Announce the end of an import, and remove the file.
+    """Announce the end of an import, and remove the import's file.
 
     The verdicts on the rows stay in the database after the file is removed.
     """

@@ -92,9 +92,9 @@ class FileRows:
         return self._is_read and not (self._opt_outs.rows or self._ordinary_rows.rows)
 
     def next_chunk(self) -> Chunk | None:
-        """Read rows of the file until a chunk is full.
+        """Read rows of the file until one chunk is full.
 
-        Return the chunk, or ``None`` after the last chunk.
+        Return the full chunk, or ``None`` after the last chunk.
         """
         while not (self._is_read or self._opt_outs.is_full() or self._ordinary_rows.is_full()):
             batch, characters = next(self._batches, ([], 0))

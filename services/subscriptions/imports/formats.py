@@ -1,6 +1,6 @@
 """Opens an imported file of any supported format as a sequence of rows.
 
-    Reading a file consists of the steps container, encoding, blocks of lines, dialect, records and
+    A file is read in steps, which are container, encoding, blocks of lines, dialect, records and
     rows.
 
 Each step reads from the preceding step, and holds only a limited part of the file in memory. A
@@ -201,8 +201,8 @@ class _LayoutDetector:
         self.email = self._find_email(dialect)
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
-        # The header with all columns that have been found. Columns are added to the header in
-        # place, because the ``RowReader`` shares the list.
+        # The header with all columns that were found in the records read so far. Columns are added
+        # to the header in place, because the ``RowReader`` shares the list.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:

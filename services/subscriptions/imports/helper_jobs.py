@@ -3,8 +3,9 @@
 1. The import job stores the chunks, adds a row to ``waiting_chunks`` for each chunk, and enqueues a
    helper. While helpers apply the chunks, the import job has no worker, and its lease doesn't
    expire.
-2. The first helper claims a chunk by writing its own job and attempt into the chunk's row. A helper
-   enqueues one more helper if several chunks are waiting and no helper is queued.
+2. The first helper claims a chunk by writing the id and attempt of the helper's job into the
+   chunk's row. A helper enqueues one more helper if several chunks are waiting and no helper is
+   queued.
 3. Each helper applies its chunk in one transaction. The transaction that applies a chunk checks the
    leases of the helper and of the import job, and deletes the chunk's row.
 4. A helper that finds no waiting chunk and no other helper ends the import job and the import.
@@ -135,7 +136,7 @@ _LOCK_DECISION = text(
 
 
 def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
-    """Allow an import to apply several chunks at once if no other import into the list may.
+    """Allow parallel chunks for an import unless another import into the list has them.
 
     Only one import into a list may apply several chunks at the same time, because two imports may
     contain the same people.
@@ -151,7 +152,7 @@ def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
 
 
 def run_helper(resources: Resources, lease: Lease) -> None:
-    """Apply chunks of an import for one turn of a helper.
+    """Apply chunks of an import during one turn of a helper's job.
 
     Raises the errors that ``applying.commit_chunk`` raises.
     """
@@ -199,7 +200,7 @@ def _enqueue_helper(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
 
 
 def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
-    """Start a helper's turn, and enqueue one more helper if enough chunks are waiting."""
+    """Start a helper's turn, and enqueue one more helper if several chunks are waiting."""
     with resources.unit_of_work() as uow:
         # All transactions lock the helper's job before the import's job, so that they can't
         # deadlock.

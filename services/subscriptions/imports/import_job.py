@@ -87,7 +87,7 @@ IMPORT_SUPPRESSIONS = _register("members.suppress")
 def _add_members(
     resources: Resources, lease: Lease, task: MemberImport
 ) -> Generator[None, None, MemberImport]:
-    """Add the members of a request.
+    """Add the members in a request to the list.
 
     The generator yields after each turn, and returns the import.
     """
@@ -123,7 +123,7 @@ def _begin_turn(
 
 
 def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows) -> bool:
-    """Add members of a request for one turn.
+    """Add members from a request until the turn of the job is over.
 
     Return whether all chunks of the request have been applied. While a chunk is read, up to two
     preceding chunks are written at the same time.

@@ -33,8 +33,8 @@ _APPLIED_ROWS = """first AS (
 ), named AS (
     SELECT first.number FROM first JOIN recorded USING (user_id)
 )"""
-# Excludes rows that don't change their active member. Chunks with extras include
-# unchanged members, because the file may state the members' consent.
+# Excludes rows that change nothing about an active member. Chunks with extras include unchanged
+# members, because the file may state the consent of the members.
 _CHANGED_ROWS = (
     "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"
 )
@@ -53,12 +53,12 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person who has the row's address. A member whose record in the list has the address has
-# priority, because the owner may know the member only by a former address. The second choice is the
-# person who has the address now (``u``), and the third choice is a person who formerly had the
-# address. ``OFFSET 0`` makes Postgres choose an index without regard to the value of the list's id.
-# The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table and
-# not an index.
+# Finds the person who has the row's address. The first choice is a member whose record in the list
+# has the address, because the owner may know the member only by a former address. The second choice
+# is the person who has the address now (``u``), and the third choice is a person who formerly had
+# the address. ``OFFSET 0`` makes Postgres choose an index without regard to the value of the list's
+# id. The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table
+# and not an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions

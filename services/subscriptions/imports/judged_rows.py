@@ -53,7 +53,7 @@ class JudgedRow(NamedTuple):
 
     @property
     def is_withheld(self) -> bool:
-        """Return whether the row is rejected and also prevents the person from being added."""
+        """Return whether the row is rejected and prevents its person from being added."""
         return self.code is not None and bool(self.email)
 
     @property

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 MAX_WORD_CHARACTERS = 60
-# Only this number of characters at the beginning of a header or cell is compared with known words.
+# Only the first ``MAX_TEXT_CHARACTERS`` characters of a header or cell are compared with known
+# words.
 MAX_TEXT_CHARACTERS = 200
 
 _NOT_A_WORD = re.compile(r"[\W_]+")

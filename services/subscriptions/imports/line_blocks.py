@@ -9,9 +9,10 @@ from typing import Final
 
 from services.subscriptions.imports.rows import RejectedRecord
 
-# A line of this length takes a few megabytes of memory, because the line is copied, and a character
-# can take four bytes. A line that exceeds the limit is skipped while it is read, so that it is
-# never in memory as a whole. The line of a real member is far shorter than the limit.
+# A line with ``MAX_LINE_CHARACTERS`` characters takes a few megabytes of memory, because the line
+# is copied, and a character can take four bytes. A line with more than ``MAX_LINE_CHARACTERS``
+# characters is skipped while it is read, so that it is never in memory as a whole. The line of a
+# real member is far shorter than ``MAX_LINE_CHARACTERS``.
 MAX_LINE_CHARACTERS = 256 * 1024
 
 _LINE_END = re.compile(r"\r\n?|\n")

@@ -76,7 +76,7 @@ def format_csv_lines(
 
 
 def get_encryption_name(prefix: str, number: int) -> str:
-    """Return the object key with which the rejected rows of one chunk are encrypted."""
+    """Return the encryption context for the rejected rows of one chunk."""
     return f"{prefix}/not-added/{number}"
 
 

@@ -58,7 +58,7 @@ class RowMapper:
     def map_record(
         self, line: int, cells: list[str], *, damaged: bool = False
     ) -> MemberRow | RejectedRecord | None:
-        """Return a row, a rejected record, or ``None`` for a blank record.
+        """Convert a record into a row or a rejected record, or return ``None`` for a blank record.
 
         ``damaged`` states whether the file up to the record contains bytes that could not be
         decoded.
@@ -140,10 +140,11 @@ class _TierReader:
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout
         self.indexes = sorted({*layout.find_columns("tier", "paid", "active_subscription")})
-        # Repeat the first index, so that itemgetter returns a tuple even for a single column.
+        # Repeat the first column index, so that itemgetter returns a tuple even for a single
+        # column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
-        # Most records of a file repeat a few combinations of cells, so the tier of each combination
-        # is cached.
+        # Most records of a file repeat a few combinations of tier cells, so the tier of each
+        # combination is cached.
         self._cached = lru_cache(1024)(self._find_tier)
 
     def read(self, cells: Sequence[str]) -> str | None:

@@ -133,7 +133,7 @@ class MemberRow(NamedTuple):
 
 
 class RejectedRecord(NamedTuple):
-    """A record that isn't imported, and the reason.
+    """A record that can't be imported, with the reason.
 
     ``cells`` are the cells of the record that could be read.
     """

@@ -38,8 +38,8 @@ from storage.resources import Resources
 MAX_ROWS_SHOWN = 5
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARACTERS = 60
-# The maximum number of columns with example cells. The owner sees only the headers of columns
-# beyond this number.
+# The maximum number of columns with example cells. The owner sees only the headers of the columns
+# beyond ``MAX_COLUMNS_WITH_EXAMPLES``.
 MAX_COLUMNS_WITH_EXAMPLES = 500
 MAX_LEFT_OUT_SHOWN = 20
 MAX_PROBLEMS = 50
@@ -170,7 +170,7 @@ def add_problems(
 
 
 def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of an import's job with the import's samples, unless they were removed."""
+    """Return an import job's result with the import's samples, unless they were removed."""
     if "import_id" not in result:
         return {**result}
     query = select(MemberImport).where(MemberImport.id == result["import_id"])

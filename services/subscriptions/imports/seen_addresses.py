@@ -7,7 +7,7 @@ from itertools import chain
 from core.errors import imports as errors
 
 # The maximum number of addresses in memory, which take about ten megabytes. A request never has
-# more addresses than this number.
+# more than ``MAX_ADDRESSES_IN_MEMORY`` addresses.
 MAX_ADDRESSES_IN_MEMORY = 100_000
 # The maximum size of the addresses on disk, which is enough for about twenty million addresses.
 MAX_SEEN_BYTES = 1024**3

@@ -52,7 +52,7 @@ class StoredChunks:
         return bool(self._unmarked)
 
     def mark_next_chunk(self, seen: SeenAddresses) -> None:
-        """Mark as duplicates the rows of one unchecked chunk for which the file has stricter rows.
+        """Mark each row of one unchecked chunk that has a stricter duplicate in the file.
 
         A stricter row has the same address and a status with a higher rank in ``STRICTNESS``. The
         whole file must have been read before the call.

@@ -46,8 +46,8 @@ _MISPLACED_SYMBOLS = re.compile(
 )
 
 # Matches combinations of accented letters and neighbouring letters that no Western language has.
-# The pattern also finds Czech, Polish, Turkish and Baltic names, whose letters have the same bytes
-# as Western letters.
+# The pattern for misplaced letters also finds Czech, Polish, Turkish and Baltic names, whose
+# letters have the same bytes as Western letters.
 _MISPLACED_LETTERS = re.compile(
     "|".join(
         (

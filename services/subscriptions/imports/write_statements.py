@@ -91,7 +91,7 @@ _CHANGED_NAMES = """nullif(
 
 
 def build_changes_statement(*, has_extras: bool) -> str:
-    """Build the statement that stores old and new values of existing records for an undo."""
+    """Build the SQL statement that stores old and new values of existing records for an undo."""
     columns = "fields_after, fields_before, tags_added, joined_at_before, joined_at_after,"
     values = "x.fields_after, x.fields_before, x.tags_added, m.joined_at, x.joined_at_after,"
     return f"""
@@ -114,7 +114,7 @@ WHERE j.verdict = 'added' OR j.is_updated
 
 
 def build_update_statement(*, has_extras: bool) -> str:
-    """Build the statement that writes the new values of existing records."""
+    """Build the SQL statement that writes the new values of existing records."""
     return f"""
 WITH changed AS (
     UPDATE subscriptions AS m SET
@@ -144,7 +144,7 @@ FROM changed
 
 
 def build_insert_statement(*, has_extras: bool) -> str:
-    """Build the statement that adds people without a record in the list."""
+    """Build the SQL statement that adds people without a record in the list as members."""
     extras = "coalesce(e.fields, '{}'), coalesce(e.tag_ids, '{}'), e.joined_at,"
     return f"""
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,
