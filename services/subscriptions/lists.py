@@ -49,8 +49,8 @@ def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedVal
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     result = branding.validate_values(settings, values)
-    # Reject a title of several lines, because mails contain the title, and the owner could mail any
-    # text to strangers.
+    # Reject a title of several lines, because mails contain the title, and a long title could be
+    # any message to strangers.
     if "title" in result and not is_shown(result["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     return CheckedValues(result)
@@ -139,7 +139,7 @@ def change_list(
 def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
     """Archive the list.
 
-    Return 1 if the list was archived now, or 0 if the list was already archived.
+    Return 1 if the call archived the list, or 0 if the list was already archived.
 
     An archived list accepts no new members and sends no mail, but members can still unsubscribe.
     """
@@ -153,7 +153,7 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
 def get_list(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
     """Return a list, or raise ``list.not_found``.
 
-    ``archived``: whether to return the list even if the list is archived.
+    ``archived``: whether an archived list is returned instead of raising ``list.not_found``.
     """
     return _require_found(uow.session.get(MailingList, list_id), archived=archived)
 

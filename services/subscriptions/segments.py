@@ -30,7 +30,7 @@ _LOCK_SEGMENTS = text("SELECT pg_advisory_xact_lock(hashtext('segments'), hashin
 
 
 def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) -> Segment:
-    """Create a segment from a filter in a request, and create tags that the filter names.
+    """Create a segment from a filter in a request, and create the filter's missing tags.
 
     Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
     the errors of ``member_filter.prepare_stored_filter``.
@@ -111,8 +111,8 @@ def choose_filter(
     if written is not None:
         raise errors.SELECTION_UNCLEAR()
     segment = get_segment(uow, mailing_list.id, segment_id)
-    # Parse the filter now, so that a retired field or a deleted tag raises an error before a job
-    # starts.
+    # Parse the filter immediately, so that a retired field or a deleted tag raises an error before
+    # a job starts.
     member_filter.read_stored_filter(uow, mailing_list, segment.filter, lock=True)
     return segment.filter
 

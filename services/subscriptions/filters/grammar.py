@@ -41,7 +41,7 @@ class Combination:
     def build_indexed_condition(self, members: Members) -> Condition | None:
         """Build an SQL condition that an index can check, and that all matching members meet.
 
-        Return ``None`` if no index helps to find matching members.
+        Return ``None`` if no index helps to find members who match the filter.
         """
         possible_conditions = [part.build_indexed_condition(members) for part in self.parts]
         conditions = [each for each in possible_conditions if each is not None]
@@ -52,7 +52,8 @@ class Combination:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status match the filter, and false if none does.
 
-        Return ``None`` if members with this status may or may not match.
+        Return ``None`` if a member's status alone doesn't decide whether the member matches the
+        filter.
         """
         results = {part.is_true_of(status) for part in self.parts}
         # A single false part makes ``all`` false, and a single true part makes ``any`` true.
@@ -81,7 +82,8 @@ class Negation:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status match the filter, and false if none does.
 
-        Return ``None`` if members with this status may or may not match.
+        Return ``None`` if a member's status alone doesn't decide whether the member matches the
+        filter.
         """
         result = self.part.is_true_of(status)
         return None if result is None else not result

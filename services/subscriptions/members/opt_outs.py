@@ -9,8 +9,8 @@ keeps the HMAC of the address, so that the opt-out applies if an owner adds the 
 each former address of the person, an additional row contains the HMAC of the address, but no
 person's id.
 
-An opt-out applies as soon as the opt-out is committed, and needs no lock on the list. If a bulk
-action locks the list, a job updates the person's subscription after the bulk action.
+An opt-out applies as soon as the transaction commits, without a lock on the list. If a bulk action
+locks the list, a job updates the person's subscription after the bulk action.
 """
 
 from collections.abc import Collection, Sequence
@@ -63,8 +63,8 @@ def record_opt_out(
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
     if uow.session.scalar(statement.returning(OptOut.id)) is not None:
         return
-    # Set the person's id in an opt-out that only contains the address. An erasure removes the
-    # person's id from opt-outs, and the person may have signed up again with a new id.
+    # Set the person's id in an opt-out that contains only a digest of the address. An erasure
+    # removes the person's id from opt-outs, and the person may have signed up again with a new id.
     person_opt_out = aliased(OptOut)
     has_opt_out = exists().where(
         person_opt_out.list_id == list_id,
@@ -170,8 +170,8 @@ def _release_digests(
     """Remove digests of the person's address from the opt-outs of people who once had the address.
 
     The opt-outs of people who once had the address stay valid, because the opt-outs contain the
-    people's ids. If a person who once had the address is erased, the opt-out gets a digest of the
-    person's current address.
+    people's ids. If a person who once had the address is erased, the person's opt-outs get a digest
+    of the person's current address.
     """
     is_of_other_person = (
         OptOut.list_id == list_id,
@@ -203,8 +203,8 @@ def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
         account_opt_out.kind == OptOut.kind,
         account_opt_out.user_id == to.id,
     )
-    # If the account already has the same opt-out, keep the person's opt-out without an id, because
-    # an account can't have two equal opt-outs.
+    # Keep the person's opt-out without an id if the account already has an opt-out of the same
+    # kind, because two would violate a unique constraint.
     new_user_id = case((has_same_opt_out, None), else_=to.id)
     _execute_update(uow, update(OptOut).where(is_of_person).values(user_id=new_user_id))
 

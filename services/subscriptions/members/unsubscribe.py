@@ -107,7 +107,8 @@ APPLY_OPT_OUT = register_kind(
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=apply_opt_out,
-        # Retry for a year, because an opt-out must never be lost, whatever outage occurs.
+        # Retry the job for a year, because an opt-out must never be lost, however long an outage
+        # lasts.
         patience=timedelta(days=365),
     )
 )
@@ -156,8 +157,8 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
 def _find_status_before_leaving(uow: UnitOfWork, record: Subscription) -> SubscriptionStatus:
     """Return the status that the record had before the person last unsubscribed.
 
-    Return ``active`` for a person who was transferred to this list after unsubscribing from another
-    list, because the history of this list contains no earlier status.
+    Return ``active`` for a person who was transferred after unsubscribing from the source list,
+    because this list's history contains no previous status.
     """
     event = SubscriptionEvent
     unsubscribed = SubscriptionStatus.UNSUBSCRIBED
