@@ -35,7 +35,7 @@ _BRAND_COLUMNS = ("colour", "logo_hash_id", "sender_name", *TEXTS)
 _PUBLIC_TEXTS = frozenset({"title", "tagline", "consent_wording", "sender_name", *TEXTS})
 _COLOUR = re.compile(r"#[0-9a-f]{6}\Z")
 # A sender name can't contain characters that could end the name in a mail header, or that could
-# begin an encoded word.
+# begin an encoded word (RFC 2047).
 _FORBIDDEN_IN_NAMES = re.compile(r"[<>\"()\[\]@,;:\\]|=\?")
 
 

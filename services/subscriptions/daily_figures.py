@@ -2,8 +2,8 @@
 
 A database trigger writes a row, called a difference, whenever the number of active members in a
 list changes. A maintenance job regularly adds the differences in the number of active members to
-the daily figures. Queries add the differences that the maintenance job hasn't processed to the
-daily figures, so the results are exact. The duration of a query for daily figures grows with the
+the daily figures. Queries add up the daily figures and all differences that the maintenance job
+hasn't processed, so the results are exact. The duration of a query for daily figures grows with the
 number of queried days.
 """
 

@@ -137,7 +137,7 @@ def _list_entries(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
 def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
     """Replace the owner's denied addresses and domains.
 
-    Return the sum of the added and the removed entries.
+    Return how many entries were added or removed.
 
     Denied addresses of erased people stay denied, because the owner doesn't see these addresses.
     Raises ``deny_list.too_long``.
@@ -208,7 +208,7 @@ def _find_erased_addresses(
 ) -> dict[bytes, str]:
     """Find denied addresses whose entries were replaced by HMACs when the people were erased.
 
-    The result maps each stored HMAC to its address.
+    The result maps each stored HMAC to the denied address.
     """
     if not uow.session.scalar(select(exists().where(ErasedDenial.user_id == owner_id))):
         return {}

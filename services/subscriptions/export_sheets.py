@@ -2,9 +2,9 @@
 
 A spreadsheet program treats a cell that begins with a sign such as ``=`` or ``+`` as a formula. To
 prevent formulas, exports put an apostrophe before a sign that begins a formula, as OWASP recommends
-under "CSV Injection". Exports also put an apostrophe before a sign after a semicolon, tab or line
-end, where many spreadsheet programs start a new cell. Imports remove the apostrophes that exports
-have added.
+under "CSV Injection". Exports put an apostrophe before a sign that follows a semicolon, tab or line
+end, because many spreadsheet programs start a new cell there. Imports remove the apostrophes that
+exports have added.
 """
 
 import codecs
@@ -87,7 +87,7 @@ Values = Sequence[Any]
 
 
 def guard_foreign_cell(cell: str) -> str:
-    """Put an apostrophe before a formula in an uploaded cell that lacks the apostrophe."""
+    """Put a missing apostrophe before a formula in a cell of an uploaded file."""
     return _UNGUARDED_START.sub(r"\1'", cell)
 
 
@@ -129,8 +129,8 @@ class Sheet(NamedTuple):
 
     Attributes:
         convert_rows: a function that converts database rows into JSON values, in the order of the
-            columns. The function must use the query's database connection, so that all data come
-            from one snapshot.
+            columns. ``convert_rows`` must use the query's database connection, so that all data
+            come from one database snapshot.
         text_places: the indexes of the columns that a CSV file contains as text, with apostrophes
             before formulas.
     """
@@ -179,9 +179,9 @@ def build_members_sheet(
         statuses = allowed_statuses or _DEFAULT_STATUSES
     else:
         statuses = export_filter.list_statuses(allowed_statuses)
-    # Query active members and other members separately, because separate indexes exist for the two
-    # groups. A single query for all statuses would use no index, and would read the whole table
-    # even for a small list.
+    # Query active and inactive members separately, because Postgres has separate indexes for active
+    # and inactive members. A single query for all statuses would use no index, and would read the
+    # whole table even for a small list.
     table = Subscription.__table__.alias("chosen")
     inactive_statuses = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
     is_exported = select(table.c.id).where(table.c.list_id == list_id)
@@ -264,8 +264,8 @@ def _build_roster(
         *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
     )
     member = Subscription
-    # Omit people who have requested their erasure, because a job blanks their records in lists
-    # later.
+    # Omit people who have requested their erasure, because a job may not have blanked their records
+    # yet.
     is_being_erased = select(Erasure.user_id).where(Erasure.finished_at.is_(None))
     conditions = [
         member.list_id == mailing_list.id,
@@ -359,7 +359,7 @@ def _quote_tag(name: str) -> str:
 
 
 def _format_csv(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return CSV lines by RFC 4180. The function is much faster than ``csv.writer``.
+    """Return CSV lines by RFC 4180. ``_format_csv`` is much faster than ``csv.writer``.
 
     Every cell is in quotes, because a cell may contain commas and semicolons.
     """

@@ -46,7 +46,7 @@ from storage.unit_of_work import UnitOfWork
 # The number of rows that an export reads, compresses and writes at a time.
 _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
-# The maximum duration of an export, which must be longer than exporting the longest list takes.
+# The maximum duration of an export, which must be long enough to export the longest list.
 _MAX_DURATION = timedelta(hours=1)
 # An unfinished export file is removed after a day, because no attempt to write an export file takes
 # a day.
@@ -84,7 +84,7 @@ class ExportOrder:
         written: the filter that selects the exported members, as JSON from the request, or
             ``None``.
         statuses: only members with one of these statuses are exported. If ``statuses`` is ``None``,
-            members with one of the default statuses are exported.
+            an export of members omits removed members.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
     """
 

@@ -27,7 +27,7 @@ from storage.unit_of_work import UnitOfWork
 MAX_DISTINCT_VALUES = 50_000
 # The maximum number of invalid values that an error message quotes.
 _MAX_NAMED_VALUES = 3
-# The SQL condition that is true if a stored filter contains a comparison with the field.
+# The SQL condition that is true if a stored filter uses the field ``:name`` in a comparison.
 _IS_IN_FILTER = """jsonb_path_exists(filter, 'strict $.** ? (@.field == $name)',
     jsonb_build_object('name', CAST(:name AS text)), true)"""
 _FIND_USES = text(f"""

@@ -230,9 +230,10 @@ def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
 def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
     """Validate the label and choices that an owner gives a field, and strip surrounding whitespace.
 
-    Call this function before a transaction begins, because searching texts for links and misleading
-    words takes time. Overlong texts are rejected before the search for links and misleading words.
-    Raises ``field.label``, ``field.choices``, ``text.leads_away``, ``text.misleading``.
+    Call ``validate_columns`` before a transaction begins, because searching texts for links and
+    misleading words takes time. Overlong texts are rejected before the search for links and
+    misleading words. Raises ``field.label``, ``field.choices``, ``text.leads_away``,
+    ``text.misleading``.
     """
     columns = dict(values)
     label = columns.get("label")

@@ -1,9 +1,9 @@
 """Adds recorded changes in the number of members to the subscriber counts and daily figures.
 
 A database trigger writes a row, called a difference, whenever the number of active members in a
-list changes. Queries add the differences that haven't been processed to the stored count. A
-maintenance job regularly adds (folds) all differences to the stored counts and daily figures, so
-that queries stay fast.
+list changes. Queries add up a stored count and all differences that haven't been added to the
+stored count. A maintenance job regularly adds (folds) all differences to the stored counts and
+daily figures, so that queries stay fast.
 """
 
 from datetime import timedelta
@@ -78,8 +78,9 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
     Return how many differences were added.
 
     Owners whose lists have more members than their plan allows get a notification. People can join
-    a list even if the owner's lists have more members than the plan allows. The transaction that
-    updates the counts also enqueues the notification, so that a crash can't lose a notification.
+    a list even if the owner's lists have more members than the plan allows. The notification is
+    enqueued in the transaction that updates the counts, so that a crash can't lose the
+    notification.
     """
     folded_count, grown_list_ids = uow.session.execute(
         _FOLD_COUNTS, {"max_deltas": max_deltas}

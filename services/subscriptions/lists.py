@@ -40,8 +40,9 @@ CheckedValues = NewType("CheckedValues", dict[str, Any])
 def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
     """Validate the values that an owner sets for a list, and return the normalised values.
 
-    Call this function before a transaction begins, because searching texts for links and misleading
-    words takes time. Raises ``list.title`` and the errors of ``branding.validate_values``.
+    Call ``validate_values`` before a transaction begins, because searching texts for links and
+    misleading words takes time. Raises ``list.title`` and the errors of
+    ``branding.validate_values``.
     """
     values = dict(fields)
     if "title" in values:
@@ -49,8 +50,8 @@ def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedVal
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     result = branding.validate_values(settings, values)
-    # Reject a title of several lines, because mails contain the title, and a long title could be
-    # any message to strangers.
+    # Reject a title of several lines, because mails contain the title, and an owner could use a
+    # multi-line title to mail any message to strangers.
     if "title" in result and not is_shown(result["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     return CheckedValues(result)

@@ -1,8 +1,8 @@
 """Updates the address in a person's subscriptions after the account's address has changed.
 
-The owner of a list sees the address that is stored in the person's subscription. The job starts
-when the person can no longer undo the change of the address, because owners can't be made to forget
-an address that they have seen.
+The owner of a list sees the address that is stored in the person's subscription. Subscriptions are
+updated when the person can no longer undo the change of the address, because owners can't be made
+to forget an address.
 """
 
 from datetime import timedelta
@@ -54,7 +54,7 @@ def schedule_address_update(
 
 
 def run_address_update(resources: Resources, lease: Lease) -> None:
-    """Update the address in subscriptions until the job ends or must yield to another job."""
+    """Update a person's subscriptions until the job ends or must yield to another job."""
     user_id = lease.subject_id
     assert user_id is not None
     values = {
@@ -94,7 +94,7 @@ UPDATE_ADDRESS = register_kind(
 
 
 def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
-    """Update the address in one batch of subscriptions.
+    """Update the person's address in one batch of subscriptions.
 
     Return the id of the last list in the batch.
 

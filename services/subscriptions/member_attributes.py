@@ -160,7 +160,7 @@ class Submission:
 
     Anyone can enter any address into a sign-up form. If the list has no record of the person,
     Pressroom stores submitted data immediately. If the list already has a record of the person,
-    submitted data waits with the confirmation link until the person confirms.
+    submitted data is stored with the confirmation link until the person confirms.
 
     Attributes:
         fields: maps the id of each field, as text, to the submitted value.

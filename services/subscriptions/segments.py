@@ -97,9 +97,9 @@ def choose_filter(
 ) -> dict[str, Any] | None:
     """Return the stored filter for a request that names a segment or contains a filter.
 
-    Return ``None`` if the request contains neither a segment nor a filter, and so selects all
-    members. The function locks the filter's tags, so that nobody can delete the tags before the
-    transaction ends. Raises ``selection.unclear`` if the request names a segment and contains a
+    Return ``None`` if the request contains neither a segment nor a filter, which means that all
+    members are selected. The filter's tags are locked, so that nobody can delete the tags before
+    the transaction ends. Raises ``selection.unclear`` if the request names a segment and contains a
     filter. Raises ``segment.not_found`` and the errors of ``member_filter``.
     """
     if segment_id is None:

@@ -25,8 +25,8 @@ from storage.unit_of_work import UnitOfWork
 MAX_TAGS_OF_LIST = 10_000
 MAX_TAGS_OF_MEMBER = 100
 MAX_TAG_CHARACTERS = 40
-# The SQL condition that is true if a stored filter contains a comparison with the tag ``:tag_id``.
-# The JSON path uses strict mode, in which Postgres doesn't unwrap arrays automatically.
+# The SQL condition that is true if a stored filter uses the tag id ``:tag_id`` in a comparison. The
+# JSON path uses strict mode, in which Postgres doesn't unwrap arrays automatically.
 _IS_IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""

@@ -17,8 +17,8 @@ from storage.unit_of_work import UnitOfWork
 
 Kind = Literal["list", "field"]
 Texts = tuple[str, ...]
-# Maps each kind of record to its model, the column with the time when a record ends, and a column
-# that sorts records by age.
+# Maps each kind of record to its model, the column with the time when a record ends, and the column
+# that determines the order of records.
 _MODELS: Mapping[Kind, tuple[Any, Any, Any]] = {
     "list": (MailingList, MailingList.archived_at, MailingList.updated_at),
     "field": (MemberField, MemberField.retired_at, MemberField.id),

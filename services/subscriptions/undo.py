@@ -100,8 +100,8 @@ class Undo(Generic[Row]):
         query = select(self.model).where(
             self.model.id == row_id, self.model.user_id == caller.user_id
         )
-        # Use a ``key_share`` lock, so that transactions can still insert references to the row,
-        # such as chunks of an import.
+        # Use a ``key_share`` lock, so that transactions can insert rows that refer to the import or
+        # bulk action, such as chunks of the import.
         lock_query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
         row = uow.session.scalar(lock_query if lock else query)
         if row is None:
@@ -157,7 +157,7 @@ class Undo(Generic[Row]):
     def run(self, resources: Resources, lease: Lease) -> None:
         """Restore batches of members until the undo ends or must yield to another job.
 
-        Raises ``self.running`` if the import or bulk action is running.
+        Raises ``self.running`` if the import or bulk action hasn't finished.
         """
         work_in_turns(resources, lease, partial(self._restore_next_batch, lease=lease))
 

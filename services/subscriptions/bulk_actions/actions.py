@@ -55,7 +55,10 @@ class BulkOrder:
 
 
 def check_order(order: BulkOrder) -> BulkOrder:
-    """Normalise the tag name in a bulk action's order. Raises ``bulk.value`` for a bad value."""
+    """Return a bulk action's order with a normalised tag name.
+
+    Raises ``bulk.value`` if the order's value is invalid.
+    """
     if order.action in _TAG_ACTIONS:
         try:
             return BulkOrder(order.action, tags.normalise_tag(order.value or ""))
@@ -156,8 +159,8 @@ def announce_end(
 ) -> None:
     """Announce in the owner's feed that a bulk action, or the undo of a bulk action, has ended.
 
-    ``total``: the number of members that matched the filter, or for an undo, the number of members
-    that the bulk action had changed.
+    ``total``: the number of members who matched the filter. For an undo, ``total`` is the number of
+    members that the bulk action had changed.
     """
     announce_event(
         uow,

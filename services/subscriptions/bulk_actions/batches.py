@@ -316,7 +316,7 @@ def change_batch(
 def _store_changes(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> tuple[int, int]:
-    """Store the current values of the members that the batch will change, for a later undo.
+    """Store the current values of the members that the batch will change, to enable an undo.
 
     Return how many members match the filter, and how many of the matching members the batch will
     change.

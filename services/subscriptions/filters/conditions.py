@@ -111,8 +111,7 @@ class Comparison:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status meet the condition, and false if none does.
 
-        Return ``None`` if a member's status alone doesn't decide whether the member meets the
-        condition.
+        Return ``None`` if the status doesn't decide whether a member meets the condition.
         """
         return status in self.values if self.name == STATUS_NAME else None
 

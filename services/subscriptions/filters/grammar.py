@@ -52,8 +52,7 @@ class Combination:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status match the filter, and false if none does.
 
-        Return ``None`` if a member's status alone doesn't decide whether the member matches the
-        filter.
+        Return ``None`` if the status doesn't decide whether a member matches the filter.
         """
         results = {part.is_true_of(status) for part in self.parts}
         # A single false part makes ``all`` false, and a single true part makes ``any`` true.
@@ -82,8 +81,7 @@ class Negation:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status match the filter, and false if none does.
 
-        Return ``None`` if a member's status alone doesn't decide whether the member matches the
-        filter.
+        Return ``None`` if the status doesn't decide whether a member matches the filter.
         """
         result = self.part.is_true_of(status)
         return None if result is None else not result
@@ -156,8 +154,8 @@ class _Parser:
         (word,) = words
         if word not in name.operators:
             supported = ", ".join(name.operators)
-            # The error message only quotes words that the grammar knows, and no other text of the
-            # request.
+            # The error message quotes text from the request only if the text is a word of the
+            # filter grammar.
             place_word = word if word in set(Operator) else "operator"
             _raise_invalid(
                 f"{place}.{place_word}", "operator", f"{name.name} goes with {supported}"

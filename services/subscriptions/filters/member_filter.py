@@ -50,8 +50,8 @@ WHERE l.user_id = :owner_id AND l.archived_at IS NULL ORDER BY m.email, l.id LIM
 class MemberFilter:
     """A parsed filter for the members of one list.
 
-    A filter only matches active members, unless the filter or the caller of a method names other
-    statuses.
+    A filter matches only active members, unless the filter or the argument ``allowed`` names a
+    different status.
 
     Attributes:
         fields: the fields that the list's owner has defined and not retired.
@@ -244,7 +244,7 @@ def restore_names(
 ) -> list[dict[str, Any]]:
     """Replace the ids in stored filters by the current field keys and tag names.
 
-    The result has the same form as filters in API requests. For a retired field, the returned
+    The returned filters have the form of filters in API requests. For a retired field, the returned
     filter contains the key that the field had when it was retired.
     """
     keys = {str(each.id): each.key for each in _read_fields(uow, mailing_list)}
@@ -300,7 +300,7 @@ def _replace_names(
     replace_field: Callable[[str], str],
     replace_tag: Callable[[Any], Any],
 ) -> dict[str, Any]:
-    """Return a copy of a valid filter, after applying ``replace_field`` and ``replace_tag``."""
+    """Return a copy of a filter in which ``replace_field`` and ``replace_tag`` replace names."""
     result = dict(node)
     is_tag_condition = node.get("field") == TAG_NAME.name
     for word, value in node.items():

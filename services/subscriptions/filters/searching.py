@@ -138,8 +138,9 @@ class _Search:
     def _find_ids(self, before: int | None) -> tuple[list[int], int | None]:
         """Return the ids of members for a page, and the id of the last member that was checked.
 
-        The result includes one more id than the page needs, if another page follows. The second
-        result is ``None`` if no members after the last checked member have to be searched.
+        If more members match than fit on the page, the result includes the id of one additional
+        member. The second result is ``None`` if no members after the last checked member have to be
+        searched.
         """
         matching_ids = self._scan(MAX_SHORT_SCAN_MEMBERS, before)
         if len(matching_ids) > self.limit:

@@ -132,8 +132,8 @@ def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
     Raises ``list.busy`` if a statement inside the ``with`` block waits longer than two seconds for
     a lock. After ``list.busy``, the caller must roll back the transaction.
     """
-    # Don't flush pending writes before the ``with`` block, because waiting for locks during the
-    # flush must raise ``list.busy``.
+    # Flush pending writes only inside the ``with`` block, because waiting for locks during a flush
+    # must raise ``list.busy``.
     with uow.session.no_autoflush:
         uow.session.execute(_LIMIT_LOCK_WAITS)
     with raise_instead(psycopg2.errors.LockNotAvailable, LIST_BUSY()):
@@ -143,9 +143,9 @@ def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
 def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
     """Lock the list against bulk actions until the transaction ends. Raises ``list.busy``.
 
-    Lock the list before creating a person, because otherwise a bulk action could wait for the new
-    person's address while the transaction waits for the list. The function ``lock_pair`` includes
-    this lock on the list.
+    Lock the list before creating a person, to avoid a deadlock with a bulk action that waits for
+    the new person's address. Callers of ``lock_pair`` don't have to lock the list, because
+    ``lock_pair`` locks the list.
     """
     with limit_lock_waits(uow):
         uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})

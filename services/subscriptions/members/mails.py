@@ -245,7 +245,7 @@ def render_confirmation_mail(
 ) -> Mail:
     """Render the mail that asks a person to confirm the subscription to a list.
 
-    The function also renders the preview of the confirmation mail for the list's owner.
+    The confirmation mail and the preview that the list's owner sees are rendered by one function.
     """
     # Put the owner's text into quotation marks, because a stranger may trigger the mail.
     words = mailing_list.confirmation_text

@@ -78,7 +78,7 @@ _RETIRED = (
 _COLUMNS = (
     *_record["id", "list_id", "user_id", "status", "type", "paid_expiry", "email_enabled"],
     *_record["name", "email", "source", "joined_at", "import_id", "created_at", "updated_at"],
-    # Remove the values of retired fields, because a member may have many such values.
+    # Remove the values of retired fields, because a member may have many values of retired fields.
     _record.fields.op("-", return_type=_record.fields.type)(func.array(_RETIRED)).label("fields"),
     _record.tag_ids,
 )

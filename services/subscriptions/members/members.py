@@ -45,7 +45,7 @@ _TRANSFERRED_COLUMNS = (
     *("user_id", "name", "email"),
     *("confirmation_asked_at", "submitted", "language"),
 )
-# A person's own overview only shows subscriptions with one of these statuses.
+# The statuses of the subscriptions that a person's overview of subscriptions shows.
 _CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
@@ -240,7 +240,8 @@ def list_history(
                 via=Via.IMPORT,
                 status_after=SubscriptionStatus.ACTIVE,
                 email_enabled_after=member.email_enabled if had_mail is None else had_mail,
-                # Use the creation time of the record, because the import created the record.
+                # Use the record's creation time as the time of the event, because the import
+                # created the record.
                 created_at=member.created_at,
             )
             events.append(imported)
@@ -305,7 +306,7 @@ def _write_target_record(
 ) -> Subscription:
     """Create or change the record of a transferred member on the target list.
 
-    The function copies the consent history, and moves an unused confirmation link to the target
+    The transfer copies the consent history, and moves an unused confirmation link to the target
     list.
     """
     if target_record is None:
@@ -327,10 +328,11 @@ def merge_records(
 ) -> dict[str, Any]:
     """Merge a member's records on the source list and the target list of a transfer.
 
-    The merged record gets the better status and the better tier of the two records. Mail is enabled
-    in the merged record only if mail is enabled in all records that are merged. An opt-out from the
-    target list prevents the status ``active``, but not the status ``pending``. A person with the
-    status ``pending`` can still confirm the subscription after an opt-out.
+    In the merged record, ``active`` takes precedence over ``pending``, ``pending`` takes precedence
+    over ``unsubscribed``, and the higher tier wins. Mail is enabled in the merged record only if
+    mail is enabled in all records that are merged. An opt-out from the target list prevents the
+    status ``active``, but not the status ``pending``. A person with the status ``pending`` can
+    still confirm the subscription after an opt-out.
     """
     records = [source_record]
     # Ignore a target record with the status ``removed``, because an ended membership has no effect

@@ -109,5 +109,5 @@ def _export_columns(row: object, names: Iterable[str]) -> JsonObject:
 
 
 def _export_value(value: Any) -> Any:
-    """Convert a time to a text, and return any other value unchanged."""
+    """Return the value, converted to a text if the value is a time."""
     return clock.format_timestamp(value) if hasattr(value, "isoformat") else value
