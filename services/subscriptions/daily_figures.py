@@ -70,7 +70,7 @@ _KEY_COLUMNS: Mapping[FiguresBy, ColumnElement[Any]] = {
 class MemberFigures:
     """How often people became active members of a list, and how often active members left.
 
-    The figures include members that the owner added or removed.
+    The daily figures include members that the owner added or removed.
     """
 
     key: str
@@ -96,7 +96,7 @@ class DayRange:
 
 
 class SignUps(NamedTuple):
-    """How many sign-ups asked for a confirmation, and how many sign-ups were confirmed.
+    """How many sign-ups had to be confirmed, and how many sign-ups were confirmed.
 
     Attributes:
         asked: the number of sign-ups that had to be confirmed.
@@ -140,9 +140,9 @@ def read_figures(
 ) -> Sequence[MemberFigures]:
     """Return the list's daily figures, grouped by day, source or tier.
 
-    Grouped by day, the result includes days without changes. Grouped by source or tier, the result
-    omits sources or tiers without changes. A change of a member's tier counts as leaving the old
-    tier and joining the new tier.
+    If the figures are grouped by day, the result includes days without changes. If the figures are
+    grouped by source or tier, the result omits sources or tiers without changes. A change of a
+    member's tier counts as leaving the old tier and joining the new tier.
     """
     joined_sum: ColumnElement[Any] = func.sum(_DAYS.joined)
     left_sum: ColumnElement[Any] = func.sum(_DAYS.gone)

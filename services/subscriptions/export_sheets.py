@@ -62,8 +62,8 @@ _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
 # value.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
-# Search for any sign before using the slower pattern, because few cells contain a sign that could
-# begin a formula.
+# Search for a sign before using the slow pattern for formulas, because few cells contain a sign
+# that could begin a formula.
 _ANY_SIGN = re.compile(_SIGN)
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),

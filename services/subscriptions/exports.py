@@ -83,8 +83,8 @@ class ExportOrder:
         segment_id: the id of the segment that selects the exported members, or ``None``.
         written: the filter that selects the exported members, as JSON from the request, or
             ``None``.
-        statuses: only members with one of these statuses are exported. If ``statuses`` is ``None``,
-            an export of members omits removed members.
+        statuses: the statuses of the members to export. If ``statuses`` is ``None``, an export of
+            members omits removed members.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
     """
 
@@ -97,13 +97,13 @@ class ExportOrder:
 
 
 def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
-    """Enqueue an export of the list's members or a roster. The owner's quotas don't limit rosters.
+    """Enqueue an export of the list's members or of a roster.
 
-    Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
-    ``list.not_owner``, and the errors of ``segments.choose_filter``. An export of the kind
-    ``members`` may raise ``quota.exceeded``. A roster may raise ``list.email_channel_disabled`` or
-    ``export.status_of_roster``. Raises ``export.bom`` if the caller requests a byte-order mark for
-    a file that isn't a CSV of members.
+    The owner's quotas don't limit rosters. Raises ``auth.insufficient_scope``,
+    ``auth.login_again``, ``list.not_found``, ``list.not_owner``, and the errors of
+    ``segments.choose_filter``. An export of the kind ``members`` may raise ``quota.exceeded``. A
+    roster may raise ``list.email_channel_disabled`` or ``export.status_of_roster``. Raises
+    ``export.bom`` if the caller requests a byte-order mark for a file that isn't a CSV of members.
     """
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)

@@ -75,7 +75,7 @@ def fold_everything(resources: Resources) -> int:
 def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
     """Add a batch of the oldest recorded differences to the subscriber counts of lists.
 
-    Return how many differences were added.
+    Return how many recorded differences were added.
 
     Owners whose lists have more members than their plan allows get a notification. People can join
     a list even if the owner's lists have more members than the plan allows. The notification is
@@ -92,6 +92,6 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
 def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
     """Add a batch of the oldest recorded differences to the daily figures of lists.
 
-    Return how many differences were added.
+    Return how many recorded differences were added.
     """
     return uow.session.scalar(_FOLD_DAYS, {"max_deltas": max_deltas}) or 0

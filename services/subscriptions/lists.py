@@ -168,7 +168,7 @@ def _require_found(mailing_list: MailingList | None, *, archived: bool) -> Maili
 def parse_list_id(name: str) -> int | None:
     """Parse a list's name, which is an id or a slug.
 
-    Return the id, or ``None`` for a slug. Raises ``list.name_invalid``.
+    Return the list's id, or ``None`` if the name is a slug. Raises ``list.name_invalid``.
     """
     if _ID_PATTERN.match(name) and int(name) <= MAX_UINT64:
         # Return 0 for an id that is too large, because no list has the id 0.

@@ -30,8 +30,7 @@ class ConsentEvidence(NamedTuple):
     Attributes:
         claimed_by: ``owner``, or the name of the product that wrote the imported file, or ``None``
             if Pressroom itself observed the consent.
-        confirmed: whether the person certainly agreed, because the person followed a mailed link or
-            was logged in.
+        confirmed: whether a mailed link or a login proves that the person agreed.
         list_id: the id of the list to which the person agreed. If the member was transferred,
             ``list_id`` is the id of the list that the member had joined before the transfer.
         place: a number that sorts pieces of evidence with equal times.

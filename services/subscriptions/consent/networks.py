@@ -34,9 +34,9 @@ def count_people_by_network(
 ) -> Mapping[str, int]:
     """Count how many people, except the member, joined the list from the networks in the evidence.
 
-    IP addresses in consent claims don't count, because Pressroom did not observe these addresses.
-    The result maps each IP address to the number of people who joined from the network of the
-    address, up to ``MAX_COUNTED_PEOPLE``.
+    IP addresses in consent claims aren't counted, because Pressroom did not observe the claimed
+    addresses. The result maps each IP address to the number of people who joined from the network
+    of the address, up to ``MAX_COUNTED_PEOPLE``.
     """
     ips = {each.ip for each in evidence if each.ip is not None and each.claimed_by is None}
     if not ips:

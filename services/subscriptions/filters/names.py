@@ -63,8 +63,8 @@ _EQUALITY_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 _ORDER_OPERATORS = frozenset(
     {Operator.BEFORE, Operator.AFTER, Operator.NOT_BEFORE, Operator.NOT_AFTER}
 )
-# The operators that each kind of value supports. The operator ``exists`` isn't in the mapping,
-# because only names of optional values support ``exists``.
+# The operators that each kind of value supports. ``_OPERATORS_BY_KIND`` omits the operator
+# ``exists``, because only names of optional values support ``exists``.
 _OPERATORS_BY_KIND: Mapping[ValueKind, frozenset[Operator]] = {
     ValueKind.WORD: _EQUALITY_OPERATORS | {Operator.IN},
     ValueKind.TEXT: _EQUALITY_OPERATORS | {Operator.IN, Operator.CONTAINS, Operator.BEGINS},
@@ -92,7 +92,7 @@ class FilterName:
     """The name of a column, a tag or a field that a condition may compare.
 
     Attributes:
-        is_optional: whether a member may lack the column or field with this name.
+        is_optional: whether members may have no value for the column or field with this name.
         words: the allowed values if ``kind`` is ``WORD``.
         field_id: the id of the owner's field, or ``None`` if the name isn't the name of a field.
     """

@@ -245,7 +245,8 @@ def render_confirmation_mail(
 ) -> Mail:
     """Render the mail that asks a person to confirm the subscription to a list.
 
-    The confirmation mail and the preview that the list's owner sees are rendered by one function.
+    ``render_confirmation_mail`` renders the mail to the person and the preview for the list's
+    owner.
     """
     # Put the owner's text into quotation marks, because a stranger may trigger the mail.
     words = mailing_list.confirmation_text

@@ -102,7 +102,8 @@ def apply_opt_out(resources: Resources, lease: Lease) -> None:
 APPLY_OPT_OUT = register_kind(
     JobKind(
         "opt_out.follow",
-        # Use the maintenance queue, because the job could wait for a long time behind bulk jobs.
+        # Use the maintenance queue, because the job that applies an opt-out could wait for a long
+        # time behind bulk jobs.
         Queue.MAINTENANCE,
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
