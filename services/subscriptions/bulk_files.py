@@ -19,8 +19,8 @@ from storage.resources import Resources
 IMPORTS = "imports/"
 EXPORTS = "exports/"
 BULK_FILE_RETENTION = timedelta(days=7)
-# The age from which a file that belongs to no import or export counts as left behind by a crash,
-# because uploads take only a few hours.
+# The age from which a file without an import or export counts as left behind by a crash, because
+# uploads take only a few hours.
 STRAY_FILE_AGE = timedelta(days=1)
 SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",

@@ -21,8 +21,8 @@ REMOVE_DELETED_TAGS = register_maintenance(
 # The maximum number of members in a batch, which keeps the list locked for a fraction of a second.
 MAX_BATCH_MEMBERS = 5_000
 _MAX_BATCH_TAGS = 1_000
-# The time for which rows in ``deleted_tags`` are kept, because a transaction that read a tag before
-# the tag's deletion may still add the tag to a member.
+# The retention of rows in ``deleted_tags``, because a transaction that read a tag before the tag's
+# deletion may still add the tag to a member.
 _ROW_RETENTION = timedelta(hours=1)
 # Postgres may assume that most members have one of the deleted tags, and then read the members of
 # all lists. Turning ``enable_seqscan`` off makes Postgres use the index on ``tag_ids``.

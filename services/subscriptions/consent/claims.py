@@ -33,7 +33,7 @@ class ClaimedConsent:
 # OFFSET 0 makes Postgres look up one member at a time, by list and person. The condition on the
 # status is outside the subquery, because Postgres would otherwise read all active members of the
 # list for each claim. If a claim is older than the retention period of IP addresses, store only the
-# network of the IP address, because one file may contain a million old claims.
+# IP network, because one file may contain a million old claims.
 _RECORD_CLAIMS = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)
