@@ -1,8 +1,8 @@
 """The appearance of a list's pages and mails, such as colour, logo, sender name and texts.
 
-An owner's texts can't contain markup, because anybody can own a list, but readers trust the pages
-and mails of the installation. If strangers can trigger a mail, the mail only contains short texts
-by the list's owner.
+An owner's texts can't contain markup, because anybody can become an owner, and markup could mislead
+readers who trust the installation. If strangers can trigger a mail, only short texts by the list's
+owner may appear in the mail.
 """
 
 import re
@@ -31,11 +31,11 @@ TEXTS = {
 }
 _MAX_CHARACTERS = {"sender_name": MAX_SENDER_CHARACTERS, **TEXTS}
 _BRAND_COLUMNS = ("colour", "logo_hash_id", "sender_name", *TEXTS)
-# Columns with texts of a list that strangers can see on public pages and in mails.
+# The columns of a list whose texts strangers can see on public pages and in mails.
 _PUBLIC_TEXTS = frozenset({"title", "tagline", "consent_wording", "sender_name", *TEXTS})
 _COLOUR = re.compile(r"#[0-9a-f]{6}\Z")
 # A sender name can't contain characters that could end the name in a mail header, or that could
-# begin an encoded word.
+# begin an encoded word (RFC 2047).
 _FORBIDDEN_IN_NAMES = re.compile(r"[<>\"()\[\]@,;:\\]|=\?")
 
 
@@ -50,8 +50,8 @@ class Look:
 def validate_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
     """Validate the values that an owner sets for a list, and return the normalised values.
 
-    The function rejects overlong texts before the search for links and misleading words, because
-    the search is slow. Raises ``list.colour``, ``list.sender_name``, ``list.words``,
+    Overlong texts are rejected before the search for links and misleading words, because searching
+    a long text is slow. Raises ``list.colour``, ``list.sender_name``, ``list.words``,
     ``text.leads_away``, ``text.misleading``.
     """
     result = dict(values)
@@ -84,7 +84,7 @@ def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
 def read_look(uow: UnitOfWork, mailing_list: MailingList) -> Look:
     """Return the colour and the logo of a list.
 
-    The result has no logo if the logo's image was deleted.
+    If the image of the logo was deleted, the returned look has no logo.
     """
     logo = None if mailing_list.logo_hash_id is None else _find_logo(uow, mailing_list)
     url = None if logo is None else f"{uow.settings.media_base}/media/{logo.filename}"
@@ -114,8 +114,8 @@ def _require_contrast(colour: str) -> None:
         raise errors.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
     ratio = compute_contrast(colour, LIGHT_GROUND)
     if ratio < MIN_CONTRAST:
-        # Round down the contrast in the error, because 4.49 would otherwise look like the required
-        # 4.5.
+        # Round the contrast down in the error message, because a contrast of 4.49 would otherwise
+        # be shown as 4.5, which is allowed.
         raise errors.LIST_COLOUR(
             rule=f"has a contrast of {int(ratio * 10) / 10:.1f} to the ground of our pages, "
             f"{LIGHT_GROUND}, and needs {MIN_CONTRAST}: choose a darker one"

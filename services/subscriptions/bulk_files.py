@@ -19,8 +19,8 @@ from storage.resources import Resources
 IMPORTS = "imports/"
 EXPORTS = "exports/"
 BULK_FILE_RETENTION = timedelta(days=7)
-# A file of this age without an import or export was left behind by a crash, because uploads take
-# only a few hours.
+# The age from which a file without an import or export counts as left behind by a crash, because
+# uploads take only a few hours.
 STRAY_FILE_AGE = timedelta(days=1)
 SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",
@@ -35,7 +35,7 @@ class NewFile:
 
     Attributes:
         prefix: the prefix of the object keys under which the file's parts are stored.
-        wrapped: the encrypted key of the file.
+        wrapped: the file's encryption key, which is stored in encrypted form.
     """
 
     prefix: str
@@ -109,7 +109,7 @@ def _remove_oldest(
         .where(
             kind.files_removed_at.is_(None),
             # The condition on ``created_at`` lets Postgres use an index. The condition on
-            # ``finished_at`` keeps the files of jobs that ended long after they were created.
+            # ``finished_at`` keeps the file of an old job that ended only recently.
             kind.created_at < before,
             kind.finished_at < before,
         )

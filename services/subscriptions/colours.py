@@ -2,8 +2,8 @@
 
 # The minimum contrast ratio between text and background by WCAG 2.2, section 1.4.3.
 MIN_CONTRAST = 4.5
-# The page backgrounds in style.css with the lowest contrast to a colour, in light mode and in dark
-# mode.
+# The page backgrounds in style.css on which a coloured text has the lowest contrast, in light mode
+# and in dark mode.
 LIGHT_GROUND = "#f6f2ea"
 DARK_GROUND = "#212125"
 DARK_INK = "#161618"
@@ -40,7 +40,7 @@ def lighten_colour(colour: str) -> str:
 def _mix_colours(colour: str, added_colour: str, share: float) -> str:
     """Mix two colours.
 
-    ``share``: the share of ``added_colour`` in the mixture, from 0 to 1.
+    ``share``: the proportion of ``added_colour`` in the mixture, from 0 to 1.
     """
     pairs = zip(_split_channels(colour), _split_channels(added_colour), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)

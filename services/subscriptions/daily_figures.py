@@ -1,9 +1,10 @@
-"""Daily figures about lists, which tell how many people became active members, and how many left.
+"""Daily figures about lists, which tell how many people became or stopped being active members.
 
 A database trigger writes a row, called a difference, whenever the number of active members in a
-list changes. A maintenance job regularly adds the differences to the daily figures. Queries add up
-the daily figures and the differences that are not yet in the daily figures, so the results are
-exact. A query for daily figures takes longer if it covers more days.
+list changes. A maintenance job regularly adds the differences in the number of active members to
+the daily figures. Queries add up the daily figures and all differences that the maintenance job
+hasn't processed, so the results are exact. The duration of a query for daily figures grows with the
+number of queried days.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,8 +22,8 @@ from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of days in a range is about three years, because a response contains one row
-# per day.
+# The maximum number of days in a query for daily figures, which is about three years, because a
+# response contains one row per day.
 MAX_DAYS = 1_100
 _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
@@ -69,7 +70,7 @@ _KEY_COLUMNS: Mapping[FiguresBy, ColumnElement[Any]] = {
 class MemberFigures:
     """How often people became active members of a list, and how often active members left.
 
-    The figures include members that the owner added or removed.
+    The daily figures include members that the owner added or removed.
     """
 
     key: str
@@ -95,7 +96,7 @@ class DayRange:
 
 
 class SignUps(NamedTuple):
-    """How many sign-ups asked for a confirmation, and how many sign-ups were confirmed.
+    """How many sign-ups had to be confirmed, and how many sign-ups were confirmed.
 
     Attributes:
         asked: the number of sign-ups that had to be confirmed.
@@ -107,7 +108,7 @@ class SignUps(NamedTuple):
 
 @dataclass(frozen=True)
 class FiguresFault:
-    """A combination of list, source and tier with a wrong number of active members in the figures.
+    """A list, a source and a tier for which the daily figures count the active members wrongly.
 
     Attributes:
         active: the number of active members in the table ``subscriptions``.
@@ -139,9 +140,9 @@ def read_figures(
 ) -> Sequence[MemberFigures]:
     """Return the list's daily figures, grouped by day, source or tier.
 
-    Grouped by day, the result includes days without changes. Grouped by source or tier, the result
-    omits sources or tiers without changes. A change of a member's tier counts as leaving the old
-    tier and joining the new tier.
+    If the figures are grouped by day, the result includes days without changes. If the figures are
+    grouped by source or tier, the result omits sources or tiers without changes. A change of a
+    member's tier counts as leaving the old tier and joining the new tier.
     """
     joined_sum: ColumnElement[Any] = func.sum(_DAYS.joined)
     left_sum: ColumnElement[Any] = func.sum(_DAYS.gone)
@@ -190,7 +191,7 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
     """Return how many more active members the owner's lists have than at the start of the period.
 
-    ``days``: the length of the period in days, which ends today in UTC.
+    ``days``: the number of days in the period, which ends today in UTC.
     """
     query = (
         select(func.sum(_DAYS.joined - _DAYS.gone))
@@ -203,7 +204,7 @@ def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
 def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:
     """Return how many more active members each list has than at the start of the period.
 
-    ``days``: the length of the period in days, which ends today in UTC.
+    ``days``: the number of days in the period, which ends today in UTC.
     """
     query = (
         select(_DAYS.list_id, func.sum(_DAYS.joined - _DAYS.gone))

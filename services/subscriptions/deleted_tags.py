@@ -21,15 +21,15 @@ REMOVE_DELETED_TAGS = register_maintenance(
 # The maximum number of members in a batch, which keeps the list locked for a fraction of a second.
 MAX_BATCH_MEMBERS = 5_000
 _MAX_BATCH_TAGS = 1_000
-# How long a row in ``deleted_tags`` is kept, because a transaction that read the tag before its
+# The retention of rows in ``deleted_tags``, because a transaction that read a tag before the tag's
 # deletion may still add the tag to a member.
 _ROW_RETENTION = timedelta(hours=1)
 # Postgres may assume that most members have one of the deleted tags, and then read the members of
 # all lists. Turning ``enable_seqscan`` off makes Postgres use the index on ``tag_ids``.
 _REQUIRE_INDEX = text("SET LOCAL enable_seqscan = off")
-# The query doesn't compare the list's id, because each tag id belongs to a single list. The
-# statement keeps ``updated_at``, which an undo compares, because removing the id of a deleted tag
-# changes no visible value.
+# The search for members with deleted tags doesn't compare list ids, because each tag id belongs to
+# a single list. Removing the id of a deleted tag keeps ``updated_at``, because an undo compares
+# ``updated_at``, and no visible value changes.
 _REMOVE_TAGS = text("""
 UPDATE subscriptions AS m SET tag_ids =
     ARRAY(SELECT unnest(m.tag_ids) EXCEPT SELECT unnest(CAST(:tag_ids AS bigint[])) ORDER BY 1)

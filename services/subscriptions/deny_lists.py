@@ -76,7 +76,8 @@ def normalise_entries(
 
     Raises ``deny_list.entry``, which lists the first hundred invalid entries.
 
-    ``verb``: the prefix of the names of the body's fields, such as ``add_``, for error messages.
+    ``verb``: the prefix such as ``add_`` of field names in the request's body, which error messages
+    contain.
     """
     problems: list[FieldProblem] = []
 
@@ -136,7 +137,7 @@ def _list_entries(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
 def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
     """Replace the owner's denied addresses and domains.
 
-    Return the number of added and removed entries.
+    Return how many entries were added or removed.
 
     Denied addresses of erased people stay denied, because the owner doesn't see these addresses.
     Raises ``deny_list.too_long``.
@@ -152,7 +153,7 @@ def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) ->
 def change_entries(
     uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]
 ) -> int:
-    """Add entries to the owner's deny list, remove entries, and return how many entries changed.
+    """Add and remove entries of the owner's deny list, and return how many entries changed.
 
     The owner may remove the address of an erased person from the deny list. Raises
     ``deny_list.too_long``.
@@ -207,7 +208,7 @@ def _find_erased_addresses(
 ) -> dict[bytes, str]:
     """Find denied addresses whose entries were replaced by HMACs when the people were erased.
 
-    The result maps each stored HMAC to its address.
+    The result maps each stored HMAC to the denied address.
     """
     if not uow.session.scalar(select(exists().where(ErasedDenial.user_id == owner_id))):
         return {}

@@ -2,9 +2,9 @@
 
 A spreadsheet program treats a cell that begins with a sign such as ``=`` or ``+`` as a formula. To
 prevent formulas, exports put an apostrophe before a sign that begins a formula, as OWASP recommends
-under "CSV Injection". Exports also put an apostrophe before a sign after a semicolon, tab or line
-end, where many spreadsheet programs start a new cell. Imports remove the apostrophes that exports
-have added.
+under "CSV Injection". Exports put an apostrophe before a sign that follows a semicolon, tab or line
+end, because many spreadsheet programs start a new cell there. Imports remove the apostrophes that
+exports have added.
 """
 
 import codecs
@@ -51,18 +51,19 @@ from storage.unit_of_work import UnitOfWork
 # East Asian locales.
 _SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
 _CELL_START = r"(\A|[;\t\r\n])"
-# The pattern for formulas allows blanks and quotes before the sign, because a spreadsheet program
-# may skip blanks and quotes.
+# A formula may begin with blanks and quotes before the sign, because a spreadsheet program may skip
+# blanks and quotes.
 _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
 # The pattern matches a text of several cells, joined by semicolons, if one of the cells begins with
 # a formula.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
-# An export adds an apostrophe even to a value that begins with an apostrophe and a sign. Without
-# the added apostrophe, an import would remove the apostrophe that belongs to the value.
+# An export adds an apostrophe even to a value that begins with an apostrophe followed by a sign.
+# Without the added apostrophe, an import would remove an apostrophe that belongs to the exported
+# value.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
-# Search for any sign before using the slower pattern, because few cells contain a sign that could
-# begin a formula.
+# Search for a sign before using the slow pattern for formulas, because few cells contain a sign
+# that could begin a formula.
 _ANY_SIGN = re.compile(_SIGN)
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
@@ -72,8 +73,9 @@ _EMAIL_ENABLED_PLACE = _MEMBERS_COLUMNS.index("email_enabled")
 # An export of members omits people that the owner removed, unless the owner asks for the status
 # ``removed``.
 _DEFAULT_STATUSES = tuple(each for each in SubscriptionStatus if each != "removed")
-# The query returns the account addresses of people who have changed their address. A list's mail
-# goes to the account address. The list's record may contain an older address than the account.
+# The query returns the current account addresses of people who have changed their address. A list's
+# mail goes to the account address. The record of a person on a list may contain an outdated
+# address.
 _SELECT_CHANGED_ADDRESSES = text("""
 SELECT u.id, u.email FROM users AS u
 WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
@@ -85,14 +87,14 @@ Values = Sequence[Any]
 
 
 def guard_foreign_cell(cell: str) -> str:
-    """Put an apostrophe before a formula in a cell of an uploaded file, unless the cell has one."""
+    """Put a missing apostrophe before a formula in a cell of an uploaded file."""
     return _UNGUARDED_START.sub(r"\1'", cell)
 
 
 def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
     """Put an apostrophe before each formula in the cells of an uploaded file.
 
-    The function is fast for cells without formulas.
+    Cells without formulas are recognised quickly, with a single search.
     """
     if _ANY_UNGUARDED_START.search(";" + ";".join(cells)) is None:
         return list(cells)
@@ -127,8 +129,8 @@ class Sheet(NamedTuple):
 
     Attributes:
         convert_rows: a function that converts database rows into JSON values, in the order of the
-            columns. The function must use the database connection of the query, to read from the
-            same snapshot.
+            columns. ``convert_rows`` must use the query's database connection, so that all data
+            come from one database snapshot.
         text_places: the indexes of the columns that a CSV file contains as text, with apostrophes
             before formulas.
     """
@@ -177,9 +179,9 @@ def build_members_sheet(
         statuses = allowed_statuses or _DEFAULT_STATUSES
     else:
         statuses = export_filter.list_statuses(allowed_statuses)
-    # Query active members and other members separately, because separate indexes exist for the two
-    # groups. A single query for all statuses would use no index, and would read the whole table
-    # even for a small list.
+    # Query active and inactive members separately, because Postgres has separate indexes for active
+    # and inactive members. A single query for all statuses would use no index, and would read the
+    # whole table even for a small list.
     table = Subscription.__table__.alias("chosen")
     inactive_statuses = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
     is_exported = select(table.c.id).where(table.c.list_id == list_id)
@@ -262,8 +264,8 @@ def _build_roster(
         *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
     )
     member = Subscription
-    # Omit people who have requested their erasure, because a job blanks their records in lists
-    # later.
+    # Omit people who have requested their erasure, because a job may not have blanked their records
+    # yet.
     is_being_erased = select(Erasure.user_id).where(Erasure.finished_at.is_(None))
     conditions = [
         member.list_id == mailing_list.id,
@@ -357,7 +359,7 @@ def _quote_tag(name: str) -> str:
 
 
 def _format_csv(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return CSV lines by RFC 4180. The function is much faster than ``csv.writer``.
+    """Return CSV lines by RFC 4180. ``_format_csv`` is much faster than ``csv.writer``.
 
     Every cell is in quotes, because a cell may contain commas and semicolons.
     """

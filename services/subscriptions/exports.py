@@ -46,7 +46,7 @@ from storage.unit_of_work import UnitOfWork
 # The number of rows that an export reads, compresses and writes at a time.
 _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
-# The maximum duration of an export, which must exceed the export of the longest list.
+# The maximum duration of an export, which must be long enough to export the longest list.
 _MAX_DURATION = timedelta(hours=1)
 # An unfinished export file is removed after a day, because no attempt to write an export file takes
 # a day.
@@ -83,8 +83,8 @@ class ExportOrder:
         segment_id: the id of the segment that selects the exported members, or ``None``.
         written: the filter that selects the exported members, as JSON from the request, or
             ``None``.
-        statuses: only members with one of these statuses are exported. ``None`` selects the default
-            statuses.
+        statuses: the statuses of the members to export. If ``statuses`` is ``None``, an export of
+            members omits removed members.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
     """
 
@@ -97,13 +97,13 @@ class ExportOrder:
 
 
 def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
-    """Enqueue an export of the list's members or a roster. The owner's quotas don't limit rosters.
+    """Enqueue an export of the list's members or of a roster.
 
-    Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
-    ``list.not_owner``, and the errors of ``segments.choose_filter``. An export of the kind
-    ``members`` may raise ``quota.exceeded``. A roster may raise ``list.email_channel_disabled`` or
-    ``export.status_of_roster``. Raises ``export.bom`` if the caller requests a byte-order mark for
-    a file that isn't a CSV of members.
+    The owner's quotas don't limit rosters. Raises ``auth.insufficient_scope``,
+    ``auth.login_again``, ``list.not_found``, ``list.not_owner``, and the errors of
+    ``segments.choose_filter``. An export of the kind ``members`` may raise ``quota.exceeded``. A
+    roster may raise ``list.email_channel_disabled`` or ``export.status_of_roster``. Raises
+    ``export.bom`` if the caller requests a byte-order mark for a file that isn't a CSV of members.
     """
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)
@@ -142,8 +142,8 @@ def enqueue_export(
     """
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
-    # Set a prefix for the file, because the column ``object_prefix`` must not be NULL. Each attempt
-    # of an export job replaces the prefix of the export's file.
+    # Set a provisional prefix for the export's file, because the column ``object_prefix`` must not
+    # be NULL. Each attempt of an export job replaces the prefix of the export's file.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
         list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns
@@ -219,8 +219,8 @@ def write_export(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         renew_lease(uow, lease)
         export = uow.session.get_one(MemberExport, export.id)
-        # Remove the unfinished file that a failed attempt has left. Each attempt of the job uses a
-        # new prefix, because a failed attempt may still be writing.
+        # Remove the unfinished file that a failed attempt has left. Each attempt of an export job
+        # uses a new prefix, because a failed attempt may still be writing to the old prefix.
         removals.forget_objects(uow, f"{export.object_prefix}/")
         removals.forget_objects(uow, f"{file.prefix}/", after=_UNFINISHED_FILE_RETENTION)
         file.assign_to(export)
@@ -229,8 +229,8 @@ def write_export(resources: Resources, lease: Lease) -> None:
     # Omit file name and time from the gzip header, so that exports of equal lists are equal files.
     with (
         gzip.GzipFile("", "wb", GZIP_LEVEL, parts, mtime=0) as gzip_file,
-        # The writer thread compresses and stores one batch while the main thread reads the next
-        # batch.
+        # The writer thread compresses and stores one batch of rows while the main thread reads the
+        # next batch.
         ThreadPoolExecutor(1) as writer_thread,
     ):
         header = export_sheets.format_header(sheet, form, bom=export.bom)
@@ -265,7 +265,7 @@ EXPORT_JOBS = {
             scope,
             retryable=True,
             run=write_export,
-            # An export can't be split into turns, because all rows must come from one database
+            # An export can't yield to other jobs, because all rows must come from one database
             # snapshot.
             deadline_seconds=3600.0,
             needs_recent_login=True,

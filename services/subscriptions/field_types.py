@@ -27,7 +27,7 @@ from storage.unit_of_work import UnitOfWork
 MAX_DISTINCT_VALUES = 50_000
 # The maximum number of invalid values that an error message quotes.
 _MAX_NAMED_VALUES = 3
-# The SQL condition that a stored filter compares the field.
+# The SQL condition that is true if a stored filter uses the field ``:name`` in a comparison.
 _IS_IN_FILTER = """jsonb_path_exists(filter, 'strict $.** ? (@.field == $name)',
     jsonb_build_object('name', CAST(:name AS text)), true)"""
 _FIND_USES = text(f"""
@@ -43,7 +43,8 @@ SELECT 'import', id, coalesce(filename, '') FROM imports
 WHERE list_id = ANY (:list_ids) AND status = 'running' AND NOT dry_run
 ORDER BY kind DESC, id
 """)  # noqa: S608
-# Convert the values in ``import_changes`` as well, because undoing an import restores them.
+# Convert the values in ``import_changes`` in addition to the members' values, because undoing an
+# import restores values from ``import_changes``.
 _CHANGES = "import_changes WHERE import_id IN (SELECT id FROM imports WHERE user_id = :owner_id)"
 _FIND_VALUES = text(f"""
 SELECT DISTINCT value FROM (
@@ -54,8 +55,8 @@ SELECT DISTINCT value FROM (
 ) AS held WHERE jsonb_typeof(value) <> 'null' LIMIT :most
 """)  # noqa: S608
 _NEW_VALUES = "jsonb_to_recordset(CAST(:pairs AS jsonb)) AS new (before jsonb, after jsonb)"
-# The statement keeps ``updated_at``, because undoing an import skips members whose ``updated_at``
-# has changed.
+# Converting a member's values keeps ``updated_at``, because undoing an import skips members whose
+# ``updated_at`` has changed.
 _CONVERT_MEMBERS = text(f"""
 UPDATE subscriptions AS m SET fields = m.fields || jsonb_build_object(:key, new.after)
 FROM {_NEW_VALUES}
@@ -142,7 +143,8 @@ def _parse_values(
     try:
         forms.find_notations([new_field.label])
     except DomainError:
-        # All dates are ambiguous, because no date shows whether the day or the month comes first.
+        # None of the dates shows whether the day or the month comes first, so all dates are
+        # ambiguous.
         invalid_texts = [abbreviate_cell(each) for each in texts]
     if invalid_texts:
         named = ", ".join(map(repr, invalid_texts[:_MAX_NAMED_VALUES]))

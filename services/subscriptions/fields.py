@@ -1,4 +1,4 @@
-"""The fields that an owner defines, for additional values about the members of the owner's lists.
+"""The fields that an owner defines for additional data about the members of the owner's lists.
 
 A member's record maps the id of each field to the member's value, so that renaming or retiring a
 field changes no record. Texts, choices and dates are stored as JSON strings. A date is stored in
@@ -25,12 +25,13 @@ from services.subscriptions import misleading_texts, text_reviews
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# The largest absolute value of a number, up to which JavaScript represents all integers exactly.
+# The largest absolute value of a number in a field, because JavaScript represents integers up to
+# this value exactly.
 MAX_NUMBER = 2**53
 MAX_VALUE_CHARACTERS = 1_000
 MAX_FIELDS = 50
-# The maximum number of an owner's fields including retired fields, which are limited because
-# members keep the values.
+# The maximum number of an owner's fields. Retired fields count, because members keep the values of
+# retired fields.
 MAX_FIELDS_EVER = 1_000
 MAX_KEY_CHARACTERS = 40
 MAX_LABEL_CHARACTERS = 100
@@ -162,7 +163,7 @@ class OwnFields:
         return OwnFields(each for each in self.by_key.values() if each.is_public)
 
     def select_valid_values(self, values: StoredValues) -> dict[str, FieldValue]:
-        """Return the stored values that the current fields still allow."""
+        """Return only those stored values of a member that the owner's current fields allow."""
         valid_values = {}
         for field_id, value in values.items():
             if field_id in self._keys_by_id:
@@ -174,7 +175,7 @@ class OwnFields:
     def parse_values(
         self, values: Mapping[str, object], *, is_text: bool = False
     ) -> dict[str, FieldValue | None]:
-        """Convert values to the form in which the database stores them, by the ids of fields.
+        """Convert a member's field values to the stored form, and return them by field id.
 
         The result contains ``None`` for each empty value. Raises ``field.value``, whose message
         lists all invalid values.
@@ -229,9 +230,10 @@ def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
 def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
     """Validate the label and choices that an owner gives a field, and strip surrounding whitespace.
 
-    Call this function before a transaction begins, because searching texts for links and misleading
-    words takes time. Overlong texts are rejected before the search for links and misleading words.
-    Raises ``field.label``, ``field.choices``, ``text.leads_away``, ``text.misleading``.
+    Call ``validate_columns`` before a transaction begins, because searching texts for links and
+    misleading words takes time. Overlong texts are rejected before the search for links and
+    misleading words. Raises ``field.label``, ``field.choices``, ``text.leads_away``,
+    ``text.misleading``.
     """
     columns = dict(values)
     label = columns.get("label")

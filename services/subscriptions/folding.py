@@ -1,9 +1,9 @@
-"""Adds changes in the number of members to the subscriber counts and daily figures of lists.
+"""Adds recorded changes in the number of members to the subscriber counts and daily figures.
 
 A database trigger writes a row, called a difference, whenever the number of active members in a
-list changes. Queries add up a stored count and the differences that have not been added to the
-count. A maintenance job regularly adds (folds) all differences to the stored counts and figures, so
-that queries stay fast.
+list changes. Queries add up a stored count and all differences that haven't been added to the
+stored count. A maintenance job regularly adds (folds) all differences to the stored counts and
+daily figures, so that queries stay fast.
 """
 
 from datetime import timedelta
@@ -21,8 +21,8 @@ FOLD_COUNTS = register_maintenance(
     run=lambda resources, _: fold_everything(resources),
 )
 _MAX_BATCH_DELTAS = 10_000
-# The array makes Postgres look up the differences by primary key. A join would be slow, because
-# Postgres expects few rows in the usually empty table of differences.
+# The array of ids makes Postgres look up rows in ``subscriber_deltas`` by primary key. A join would
+# be slow, because Postgres expects few rows in the usually empty table ``subscriber_deltas``.
 _FOLD_COUNTS = text("""
     WITH taken AS (
         DELETE FROM subscriber_deltas WHERE id = ANY (ARRAY(
@@ -37,7 +37,7 @@ _FOLD_COUNTS = text("""
     SELECT count(*), array(SELECT list_id FROM taken GROUP BY list_id HAVING sum(active) > 0)
     FROM taken
     """)
-# The array makes Postgres look up the differences by primary key, as in ``_FOLD_COUNTS``.
+# The array of ids makes Postgres look up rows in ``member_day_deltas`` by primary key.
 _FOLD_DAYS = text("""
     WITH taken AS (
         DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(
@@ -58,9 +58,9 @@ _FOLD_DAYS = text("""
 
 
 def fold_everything(resources: Resources) -> int:
-    """Add all differences to the stored counts and figures in batches.
+    """Add all recorded differences to the subscriber counts and daily figures in batches.
 
-    Return the number of added differences.
+    Return how many recorded differences were added.
     """
     total = 0
     for fold_batch in (fold_counts, fold_days):
@@ -73,13 +73,14 @@ def fold_everything(resources: Resources) -> int:
 
 
 def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add the oldest differences to the subscriber counts of lists.
+    """Add a batch of the oldest recorded differences to the subscriber counts of lists.
 
-    Return how many differences were added.
+    Return how many recorded differences were added.
 
     Owners whose lists have more members than their plan allows get a notification. People can join
-    a list even if the owner's lists have more members than the plan allows. The transaction that
-    updates the counts also enqueues the notification, so that a crash can't lose a notification.
+    a list even if the owner's lists have more members than the plan allows. The notification is
+    enqueued in the transaction that updates the counts, so that a crash can't lose the
+    notification.
     """
     folded_count, grown_list_ids = uow.session.execute(
         _FOLD_COUNTS, {"max_deltas": max_deltas}
@@ -89,8 +90,8 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
 
 
 def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add the oldest differences to the daily figures of lists.
+    """Add a batch of the oldest recorded differences to the daily figures of lists.
 
-    Return how many differences were added.
+    Return how many recorded differences were added.
     """
     return uow.session.scalar(_FOLD_DAYS, {"max_deltas": max_deltas}) or 0

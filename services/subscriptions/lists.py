@@ -40,8 +40,9 @@ CheckedValues = NewType("CheckedValues", dict[str, Any])
 def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
     """Validate the values that an owner sets for a list, and return the normalised values.
 
-    Call this function before a transaction begins, because searching texts for links and misleading
-    words takes time. Raises ``list.title`` and the errors of ``branding.validate_values``.
+    Call ``validate_values`` before a transaction begins, because searching texts for links and
+    misleading words takes time. Raises ``list.title`` and the errors of
+    ``branding.validate_values``.
     """
     values = dict(fields)
     if "title" in values:
@@ -49,8 +50,8 @@ def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedVal
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     result = branding.validate_values(settings, values)
-    # Reject a title of several lines, because mails contain the title, and the owner could mail any
-    # text to strangers.
+    # Reject a title of several lines, because mails contain the title, and an owner could use a
+    # multi-line title to mail any message to strangers.
     if "title" in result and not is_shown(result["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     return CheckedValues(result)
@@ -139,7 +140,7 @@ def change_list(
 def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
     """Archive the list.
 
-    Return 1 if the list was archived now, or 0 if the list was already archived.
+    Return 1 if the call archived the list, or 0 if the list was already archived.
 
     An archived list accepts no new members and sends no mail, but members can still unsubscribe.
     """
@@ -153,7 +154,7 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
 def get_list(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
     """Return a list, or raise ``list.not_found``.
 
-    ``archived``: whether to return the list even if the list is archived.
+    ``archived``: whether an archived list is returned instead of raising ``list.not_found``.
     """
     return _require_found(uow.session.get(MailingList, list_id), archived=archived)
 
@@ -167,7 +168,7 @@ def _require_found(mailing_list: MailingList | None, *, archived: bool) -> Maili
 def parse_list_id(name: str) -> int | None:
     """Parse a list's name, which is an id or a slug.
 
-    Return the id, or ``None`` for a slug. Raises ``list.name_invalid``.
+    Return the list's id, or ``None`` if the name is a slug. Raises ``list.name_invalid``.
     """
     if _ID_PATTERN.match(name) and int(name) <= MAX_UINT64:
         # Return 0 for an id that is too large, because no list has the id 0.

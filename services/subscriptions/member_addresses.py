@@ -1,8 +1,8 @@
 """Updates the address in a person's subscriptions after the account's address has changed.
 
-The owner of a list sees the address that is stored in the person's subscription. The job starts
-after the person can no longer undo the change of the address, because owners can't be made to
-forget an address.
+The owner of a list sees the address that is stored in the person's subscription. Subscriptions are
+updated when the person can no longer undo the change of the address, because owners can't be made
+to forget an address.
 """
 
 from datetime import timedelta
@@ -25,13 +25,13 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of lists per batch. A batch blocks bulk actions on all lists in the batch.
+# The maximum number of lists per batch, because a batch blocks bulk actions on all of its lists.
 MAX_BATCH_LISTS = 20
-# The time that the job waits after the undo link has expired, so that an undo at the last moment
-# can end.
+# The time that the job waits after the undo link has expired, so that an undo that started at the
+# last moment can finish.
 _UNDO_MARGIN = timedelta(minutes=1)
-# The query returns for how long the person can still undo the change of the address. The result is
-# the full lifetime of the undo link if the mail with the link has not been sent.
+# The query returns for how long the person can still undo the change of the address. If the mail
+# with the undo link has not been sent, the query returns the full lifetime of the link.
 _SELECT_REMAINING_UNDO_TIME = text("""
 SELECT greatest((
     SELECT max(expires_at) FROM mailed_links
@@ -54,7 +54,7 @@ def schedule_address_update(
 
 
 def run_address_update(resources: Resources, lease: Lease) -> None:
-    """Run one turn of the job that updates the address in a person's subscriptions."""
+    """Update a person's subscriptions until the job ends or must yield to another job."""
     user_id = lease.subject_id
     assert user_id is not None
     values = {
@@ -94,7 +94,7 @@ UPDATE_ADDRESS = register_kind(
 
 
 def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
-    """Update the address in one batch of subscriptions.
+    """Update the person's address in one batch of subscriptions.
 
     Return the id of the last list in the batch.
 

@@ -1,4 +1,4 @@
-"""Reads and changes the attributes of members, which are the values of fields and the tags.
+"""Reads and changes the attributes of members, which are field values and tags.
 
 Requests and responses name fields by key, and tags by name. The database stores fields and tags of
 a member by id.
@@ -31,8 +31,8 @@ class AttributeChanges:
         tags: the names of the tags that replace all current tags, or ``None`` to keep the current
             tags.
         add_tags: the names of tags to add to the member.
-        remove_tags: the names of tags to remove from the member. A tag that is both added and
-            removed is removed.
+        remove_tags: the names of tags to remove from the member. A tag that is in both ``add_tags``
+            and ``remove_tags`` is removed.
     """
 
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -160,7 +160,7 @@ class Submission:
 
     Anyone can enter any address into a sign-up form. If the list has no record of the person,
     Pressroom stores submitted data immediately. If the list already has a record of the person,
-    submitted data waits with the confirmation link until the person confirms.
+    submitted data is stored with the confirmation link until the person confirms.
 
     Attributes:
         fields: maps the id of each field, as text, to the submitted value.
@@ -178,7 +178,7 @@ class Submission:
 
     @property
     def unconfirmed_values(self) -> dict[str, Any] | None:
-        """Return the data to store with a confirmation link, or ``None`` without submitted data."""
+        """Return the data to store with a confirmation link, or ``None`` without such data."""
         return self.columns if self.name or self.fields or self.language else None
 
 
@@ -223,9 +223,9 @@ def build_confirmed_columns(
     record: Subscription | None,
     unconfirmed_values: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return the columns of a member's record that a confirmation changes.
+    """Return new values for the columns of a member's record that a confirmation changes.
 
-    The result omits values of fields that the owner has retired or made private.
+    The result omits values of fields that are retired or no longer public.
 
     ``unconfirmed_values``: values from ``Submission.unconfirmed_values`` that were stored with the
     confirmation link.

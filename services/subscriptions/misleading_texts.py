@@ -83,8 +83,8 @@ def _find_words(pattern: re.Pattern[str], text: str) -> list[str]:
 def _compile_phrases(phrases: Iterable[str]) -> re.Pattern[str]:
     """Compile a regular expression that matches any of the phrases.
 
-    A star in a phrase stands for any letters. A phrase with a space also matches texts without the
-    space.
+    A star in a phrase stands for any letters. A phrase that contains a space matches texts with or
+    without the space.
     """
     parts = (re.escape(each).replace(r"\*", r"\w*").replace(r"\ ", " ?") for each in phrases)
     return re.compile(rf"\b(?:{'|'.join(parts)})\b")

@@ -35,7 +35,7 @@ def confirm_url(settings: Settings, secret: str) -> str:
 
 
 def preferences_url(settings: Settings, secret: str) -> str:
-    """Return the URL in a mail that opens the page with a person's preferences."""
+    """Return the mailed URL that opens the page with a person's preferences."""
     return _url(settings, OPEN_PREFERENCES_PATH, token=secret)
 
 

@@ -19,7 +19,7 @@ _LOCK_NOTICES = text("SELECT pg_advisory_xact_lock(hashtext('quota.notice'), 0)"
 
 
 def notify_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
-    """Mail those owners of the lists whose number of members exceeds the quota of the owner's plan.
+    """Mail each owner of the lists who has more active members than the owner's plan allows.
 
     Each owner gets at most one notice about exceeding the quota per ``MIN_NOTICE_INTERVAL``.
     """

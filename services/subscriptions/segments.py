@@ -30,7 +30,7 @@ _LOCK_SEGMENTS = text("SELECT pg_advisory_xact_lock(hashtext('segments'), hashin
 
 
 def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) -> Segment:
-    """Create a segment from a filter in a request, and create tags that the filter names.
+    """Create a segment from a filter in a request, and create the filter's missing tags.
 
     Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
     the errors of ``member_filter.prepare_stored_filter``.
@@ -97,9 +97,9 @@ def choose_filter(
 ) -> dict[str, Any] | None:
     """Return the stored filter for a request that names a segment or contains a filter.
 
-    Return ``None`` if the request contains neither a segment nor a filter, and so selects all
-    members. The function locks the filter's tags, so that nobody can delete the tags before the
-    transaction ends. Raises ``selection.unclear`` if the request names a segment and contains a
+    Return ``None`` if the request contains neither a segment nor a filter, which means that all
+    members are selected. The filter's tags are locked, so that nobody can delete the tags before
+    the transaction ends. Raises ``selection.unclear`` if the request names a segment and contains a
     filter. Raises ``segment.not_found`` and the errors of ``member_filter``.
     """
     if segment_id is None:
@@ -111,8 +111,8 @@ def choose_filter(
     if written is not None:
         raise errors.SELECTION_UNCLEAR()
     segment = get_segment(uow, mailing_list.id, segment_id)
-    # Parse the filter now, so that a retired field or a deleted tag raises an error before a job
-    # starts.
+    # Parse the filter immediately, so that a retired field or a deleted tag raises an error before
+    # a job starts.
     member_filter.read_stored_filter(uow, mailing_list, segment.filter, lock=True)
     return segment.filter
 

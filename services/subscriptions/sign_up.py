@@ -42,10 +42,10 @@ def request_subscription(
     subscription. A person who already has a record on the list must confirm the subscription,
     because the owner may have removed the person.
 
-    The rate limits for unsolicited mail apply to the confirmation mail. Values from the sign-up
-    form are stored in a new record. If the person already has a record, values from the sign-up
-    form are stored with the confirmation link. A sign-up with an address on a deny list changes
-    nothing. Raises ``email.invalid``.
+    The rate limits for unsolicited mail apply to the confirmation mail. If the list has no record
+    of the person, values from the sign-up form are stored in a new record. If the person already
+    has a record, values from the sign-up form are stored with the confirmation link. A sign-up with
+    an address on a deny list changes nothing. Raises ``email.invalid``.
     """
     email = email_addresses.normalise_address(email)
     if deny_lists.find_denied(uow, mailing_list.user_id, [email]):
@@ -54,8 +54,8 @@ def request_subscription(
     locked = None
     while locked is None:
         # Repeat the loop if another transaction erases the person while this transaction waits for
-        # the lock. After an erasure, ``find_or_create_person`` creates a new person with the
-        # address.
+        # the lock. After the erasure of a person, ``find_or_create_person`` creates a new person
+        # with the address.
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
@@ -221,8 +221,8 @@ def _write_record(
     if locked.record is not None:
         changes.change_record(uow, locked.record, action, actor, **values)
         return locked.record
-    # Only store the account's name for a login, because the owner must not learn the name from a
-    # stranger's request.
+    # Store the account's name only for a request with a login, because the owner must not learn the
+    # name from a stranger's request.
     name = {"name": locked.person.name} if actor.via is Via.LOGIN else {}
     record = Subscription(
         list_id=locked.mailing_list.id,
@@ -246,6 +246,6 @@ def move_confirmation(
     )
     # If the confirmation mail has not been sent, no link exists, so enqueue a confirmation mail for
     # the target list. The job for the source list's confirmation mail sends nothing, because the
-    # source record isn't pending.
+    # source list's record isn't pending.
     if not is_moved and target_record.status == SubscriptionStatus.PENDING:
         mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, target_record)

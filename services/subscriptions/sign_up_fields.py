@@ -22,7 +22,7 @@ class SignUpField(NamedTuple):
 def read_sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[SignUpField]:
     """Return the public fields that the list's sign-up form asks for, oldest first."""
     asked_ids = mailing_list.asked_field_ids
-    # Before a list is stored, the column ``required_field_ids`` is ``None``.
+    # In a new list that hasn't been stored, ``required_field_ids`` is ``None``.
     required_ids = set(mailing_list.required_field_ids or ())
     public_fields = read_own_fields(uow, mailing_list.user_id).select_public().by_key.values()
     return [
@@ -51,7 +51,7 @@ def read_field_keys(
 def find_field_ids(
     uow: UnitOfWork, mailing_list: MailingList, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Convert the field keys in ``values`` to the columns of a list that contain field ids.
+    """Convert field keys in ``values`` to field ids, and return the list's columns with the ids.
 
     Raises ``list.fields``.
     """

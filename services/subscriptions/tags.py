@@ -25,8 +25,8 @@ from storage.unit_of_work import UnitOfWork
 MAX_TAGS_OF_LIST = 10_000
 MAX_TAGS_OF_MEMBER = 100
 MAX_TAG_CHARACTERS = 40
-# The SQL condition that a stored filter compares the tag with the id ``:tag_id``. In strict mode, a
-# JSON path doesn't unwrap arrays automatically.
+# The SQL condition that is true if a stored filter uses the tag id ``:tag_id`` in a comparison. The
+# JSON path uses strict mode, in which Postgres doesn't unwrap arrays automatically.
 _IS_IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""
@@ -57,7 +57,7 @@ def normalise_tag(text: str) -> str:
 def fold_tag(name: str) -> str:
     """Return a key that is equal for all spellings of a tag's name.
 
-    Spellings of one name differ in case or in Unicode composition.
+    Spellings of a tag's name are equal if they differ only in case or in Unicode composition.
     """
     return fold_case(name)
 
@@ -130,7 +130,7 @@ def get_tag(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -
 def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberTag:
     """Rename a tag of the list. Raises ``tag.not_found``, ``tag.name_taken``.
 
-    ``name``: a new name for the tag that ``normalise_tag`` has returned.
+    ``name``: the tag's new name, as returned by ``normalise_tag``.
     """
     tag = get_tag(uow, list_id, tag_id, lock=True)
     tag.name = name
@@ -164,8 +164,8 @@ def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     action or an unfinished export uses the tag.
     """
     with locks.limit_lock_waits(uow):
-        # Lock the tag before searching for uses, because other transactions lock a tag before they
-        # use the tag in a filter or bulk action.
+        # Lock the tag before searching for uses, because other transactions lock a tag before using
+        # the tag in a filter or bulk action.
         tag = get_tag(uow, list_id, tag_id, lock=True)
     values = {"tag_id": tag_id, "list_id": list_id}
     if uses := [row._asdict() for row in uow.session.execute(_FIND_USES, values)]:

@@ -17,8 +17,8 @@ from storage.unit_of_work import UnitOfWork
 
 Kind = Literal["list", "field"]
 Texts = tuple[str, ...]
-# Maps each kind of record to its model, the column that is set when a record ends, and a column
-# that sorts records by age.
+# Maps each kind of record to its model, the column with the time when a record ends, and the column
+# that determines the order of records.
 _MODELS: Mapping[Kind, tuple[Any, Any, Any]] = {
     "list": (MailingList, MailingList.archived_at, MailingList.updated_at),
     "field": (MemberField, MemberField.retired_at, MemberField.id),
@@ -65,8 +65,7 @@ def update_suspicion(uow: UnitOfWork, record: MailingList | MemberField, before:
 def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
     """Return the lists and fields with suspicious words that the operator has not reviewed.
 
-    ``limit``: the maximum number of lists in the result, which is the maximum number of fields as
-    well.
+    ``limit``: the maximum number of lists, and the maximum number of fields, in the result.
     """
     result = []
     for kind, (model, ended_at, time_column) in _MODELS.items():

@@ -57,11 +57,12 @@ class Undo(Generic[Row]):
         count_changed: a function that returns how many members the import or bulk action changed.
         restore_batch: a function that restores the next batch of members, or returns ``None`` if no
             members are left.
-        end: a function that ends the undo. The arguments of ``end`` are the unit of work, the row,
-            the job's id and the job's status.
+        end: a function that is called when the undo has ended. The arguments of ``end`` are the
+            unit of work, the row, the job's id and the job's status.
         is_complete: a function that returns whether all members that can be restored are restored.
-        has_total: whether the job is created with the total number of members to restore.
-        initial_values: the values to which columns of the row are set when an undo starts.
+        has_total: whether the undo's job stores the total number of members to restore when the job
+            is created.
+        initial_values: values that the import or bulk action gets when an undo starts.
     """
 
     model: type[Row]
@@ -88,19 +89,19 @@ class Undo(Generic[Row]):
                 retryable=True,
                 run=self.run,
                 needs_recent_login=self.needs_recent_login,
-                # If an undo is abandoned, restored members stay restored, and calling ``start``
-                # continues the undo.
+                # If an undo is abandoned, restored members stay restored, and ``start`` can
+                # continue the undo.
                 on_abandoned=call_with_subject(self.model, self.end),
             )
         )
 
     def find_row(self, uow: UnitOfWork, caller: Caller, row_id: int, *, lock: bool = False) -> Row:
-        """Return an import or bulk action of the caller, or raise the error ``not_found``."""
+        """Return an import or bulk action of the caller, or raise the error ``self.not_found``."""
         query = select(self.model).where(
             self.model.id == row_id, self.model.user_id == caller.user_id
         )
-        # Use a ``key_share`` lock, so that transactions can still insert references to the row,
-        # such as chunks of an import.
+        # Use a ``key_share`` lock, so that transactions can insert rows that refer to the import or
+        # bulk action, such as chunks of the import.
         lock_query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
         row = uow.session.scalar(lock_query if lock else query)
         if row is None:
@@ -119,8 +120,9 @@ class Undo(Generic[Row]):
     def start(self, uow: UnitOfWork, caller: Caller, row_id: int) -> int | None:
         """Start or continue an undo, and return the id of the undo's job.
 
-        Return ``None`` if the undo is already complete. Raises the errors ``not_found``,
-        ``running`` and ``over``.
+        Return ``None`` if the undo is already complete. Raises ``self.not_found`` for an unknown
+        import or bulk action, ``self.running`` for an unfinished one, and ``self.over`` after
+        ``UNDO_TIME``.
         """
         # Lock the job's row before the row of the import or bulk action, because restoring a batch
         # takes its locks in this order.
@@ -132,11 +134,11 @@ class Undo(Generic[Row]):
         if self.is_complete(row):
             return None
         if row.undo_job_id != job_id:
-            # Return the job of another request that has started the same undo in the meantime.
+            # Return the job of a concurrent request that has started the same undo.
             return row.undo_job_id
         is_unfinished = job is not None and job.finished_at is None
-        # Use the database's clock, because deleting the previous values of members uses the
-        # database's clock as well.
+        # Compare with the database's clock, because the job that deletes previous values uses the
+        # database's clock.
         is_in_time = select(self.model.created_at > func.now() - UNDO_TIME)
         if not (is_unfinished or uow.session.scalar(is_in_time.where(self.model.id == row.id))):
             raise self.over(days=UNDO_TIME.days)
@@ -153,9 +155,9 @@ class Undo(Generic[Row]):
         return job.id
 
     def run(self, resources: Resources, lease: Lease) -> None:
-        """Restore batches of members in one turn of the undo's job.
+        """Restore batches of members until the undo ends or must yield to another job.
 
-        Raises the error ``running``.
+        Raises ``self.running`` if the import or bulk action hasn't finished.
         """
         work_in_turns(resources, lease, partial(self._restore_next_batch, lease=lease))
 

@@ -2,8 +2,8 @@
 
 Each bulk action has a row in the table ``bulk_actions`` and a job in the queue. The job of a bulk
 action changes the members in batches, sorted by member id. The transaction of each batch locks the
-list, and stores the values that the changed members had before. The transaction of a batch also
-stores the last member's id, so that a retry continues after this member.
+list, and stores the values that members had before the change. Each batch's transaction stores the
+id of the batch's last member, so that a retried job resumes after the stored member.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,10 @@ class BulkOrder:
 
 
 def check_order(order: BulkOrder) -> BulkOrder:
-    """Return the order with a normalised tag name, or raise ``bulk.value`` for an invalid value."""
+    """Return a bulk action's order with a normalised tag name.
+
+    Raises ``bulk.value`` if the order's value is invalid.
+    """
     if order.action in _TAG_ACTIONS:
         try:
             return BulkOrder(order.action, tags.normalise_tag(order.value or ""))
@@ -77,13 +80,13 @@ def begin_bulk_action(
     *,
     caller: Caller,
 ) -> Job:
-    """Enqueue a bulk action that changes all members who match the stored filter.
+    """Enqueue a bulk action that changes all members who match a stored filter.
 
-    Raises ``quota.exceeded``. A bulk action that removes members raises ``auth.login_again``
-    without a recent login. A bulk action that adds or removes a tag may raise ``tag.too_many`` or
-    ``list.busy``.
+    Raises ``quota.exceeded``. A bulk action that removes members raises ``auth.login_again`` if the
+    caller hasn't logged in recently. A bulk action that adds or removes a tag may raise
+    ``tag.too_many`` or ``list.busy``.
 
-    ``order``: an order that ``check_order`` has returned.
+    ``order``: the change to make to the members, as returned by ``check_order``.
     """
     if order.action is BulkActionKind.REMOVE:
         require_recent_login(uow, caller)
@@ -99,13 +102,13 @@ def begin_bulk_action(
         bulk.type = order.value
     elif order.value is not None:
         creates_tag = order.action is BulkActionKind.TAG
-        # Limit the wait for locks, because another transaction may be creating or deleting the same
-        # tag.
+        # Limit the wait for locks, because another transaction may be creating or deleting the bulk
+        # action's tag.
         with locks.limit_lock_waits(uow):
             tag_ids = tags.find_tag_ids(
                 uow, mailing_list.id, [order.value], create=creates_tag, lock=True
             )
-        # No tag has the id 0, so the removal of an unknown tag changes no member.
+        # No tag has the id 0, so a bulk action that removes an unknown tag changes no member.
         bulk.tag_id = tag_ids.get(order.value, 0)
     uow.session.add(bulk)
     uow.session.flush()
@@ -135,7 +138,7 @@ def find_job(uow: UnitOfWork, bulk: BulkAction) -> Job | None:
 
 
 def change_members(resources: Resources, lease: Lease) -> None:
-    """Change batches of members in one turn of a bulk action's job.
+    """Change batches of members until the bulk action ends or must yield to another job.
 
     Raises ``list.not_found`` if the list of the bulk action was archived. A restarted bulk action
     raises ``segment.tag_deleted`` or ``tag.not_found`` if its filter or its change uses a deleted
@@ -156,8 +159,8 @@ def announce_end(
 ) -> None:
     """Announce in the owner's feed that a bulk action, or the undo of a bulk action, has ended.
 
-    ``total``: the number of members that matched the filter, or for an undo, the number of members
-    that the bulk action had changed.
+    ``total``: the number of members who matched the filter. For an undo, ``total`` is the number of
+    members that the bulk action had changed.
     """
     announce_event(
         uow,
@@ -195,8 +198,8 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
         total = subscriber_counts.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
     matched, changed = batches.change_batch(uow, bulk, batch, members.build_condition())
-    # Update the job's row before the bulk action's row, because the transaction that ends the job
-    # locks the rows in the same order.
+    # Update the job's row before the bulk action's row, because a transaction that ends the job
+    # locks the two rows in this order.
     record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)
     bulk.reached_status = batch.status
     bulk.reached_id = batch.last

@@ -39,7 +39,7 @@ from storage.unit_of_work import UnitOfWork
 
 # The maximum number of members in a batch, which keeps the list locked for a fraction of a second.
 MAX_BATCH_MEMBERS = 10_000
-# The column ``tag_ids`` must be sorted and free of duplicates.
+# The ids in the column ``tag_ids`` must be sorted and unique.
 _WITH_TAG = (
     "tag_ids = ARRAY(SELECT DISTINCT each FROM unnest(m.tag_ids || CAST(:tag_id AS bigint)) AS each"
     " ORDER BY each)"
@@ -56,17 +56,17 @@ _TYPE_NAMES = (
     "CASE WHEN c.paid_expiry_before IS DISTINCT FROM c.paid_expiry_after"
     " THEN ARRAY['type', 'paid_expiry'] ELSE ARRAY['type'] END"
 )
-# The SQL condition that no event after the bulk action changed the column ``{column}`` of the
-# member. The member's events show the latest change, because each change of a member adds an event.
-# The events of one member have ascending ids, because each change locks the member or the list.
+# The SQL condition that the member's column ``{column}`` hasn't changed since the bulk action. Each
+# change of a member adds an event, so the member's newest events show the latest changes. The
+# newest event of a member has the highest id, because each change locks the member or the list.
 _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
         SELECT e.created_at FROM subscription_events AS e
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
-# An undo that removes a tier also removes the tier from the values that later bulk actions have
-# stored. If the stored values kept the removed tier, undoing another bulk action could restore the
-# tier.
+# When an undo removes a tier, the statement replaces the tier in the values that were stored by
+# bulk actions after the undone bulk action. If a bulk action's stored values kept the removed tier,
+# undoing that bulk action could restore the removed tier.
 _UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
@@ -95,10 +95,11 @@ class ActionSql:
         event: the name under which the member's history lists the bulk action.
         set_values: the assignments in the UPDATE statement that changes a member.
         restore_values: the assignments in the UPDATE statement that restores a member.
-        can_restore: the SQL condition on which an undo restores a member.
-        further_statement: a common table expression that only some kinds of undo need.
-        changed_names: an SQL array with the names of the changed values, except status and mail,
-            for the member's history.
+        can_restore: the SQL condition that members must meet to be restored by an undo.
+        further_statement: an additional common table expression for those kinds of undo that need
+            one.
+        changed_names: an SQL array that names the changed values in the member's history, except
+            the status and the mail setting.
         mail_before_action: the SQL expression that tells whether mail was enabled before the bulk
             action.
         mail_before_undo: the SQL expression that tells whether mail was enabled before the undo.
@@ -159,8 +160,8 @@ _SQL_BY_ACTION: Mapping[BulkActionKind, ActionSql] = {
     ),
 }
 
-# ORDER BY lists the columns of the index on a list's members, so that Postgres uses this index. If
-# Postgres used the primary key, Postgres might read many members of other lists.
+# ORDER BY lists the columns of the index on a list's members, so that Postgres uses this index.
+# With the primary key, Postgres might read many members of lists that the query doesn't select.
 _SELECT_NEXT_BATCH = """
 SELECT max(id), count(*), clock_timestamp() FROM (
     SELECT id FROM subscriptions
@@ -169,8 +170,8 @@ SELECT max(id), count(*), clock_timestamp() FROM (
 ) AS next
 """
 
-# OFFSET 0 makes Postgres look up one row at a time. Postgres has no statistics about the rows of a
-# new bulk action, so a plain join could get a slow plan.
+# OFFSET 0 makes Postgres look up one member at a time by id. A plain join of ``bulk_changes`` and
+# ``subscriptions`` could be slow, because Postgres has no statistics about a new bulk action.
 _CHANGE_MEMBERS = """
 WITH changed AS (
     UPDATE subscriptions AS m SET {set_values}, updated_at = c.applied_at
@@ -236,14 +237,14 @@ SELECT (SELECT count(*) FROM restored),
 
 
 class MemberBatch(NamedTuple):
-    """All members of a list with one status and a range of ids, whether or not they match a filter.
+    """The members of a list who have one status, and whose ids are in one range.
 
     Attributes:
         after: the id of the last member of the previous batch, or 0 for the first batch.
         last: the id of the last member in the batch.
         seen: the number of members in the batch.
-        at: the time of the changes to the batch, which is later than all previous changes because
-            the list is locked.
+        at: the timestamp that the batch's changes get. Because the list is locked, the timestamp is
+            later than the timestamps of all earlier changes to the list's members.
     """
 
     status: SubscriptionStatus
@@ -254,7 +255,7 @@ class MemberBatch(NamedTuple):
 
 
 class BatchCounts(NamedTuple):
-    """How many members of a batch match the filter, and how many members were changed."""
+    """How many members of a batch match the filter, and how many matching members changed."""
 
     matched: int
     changed: int
@@ -265,8 +266,8 @@ class RestoredMembers(NamedTuple):
 
     Attributes:
         activated_count: the number of members who became active when they were restored.
-        last_id: the id of the last member in the batch, or ``None`` if the undo has no more changes
-            to process.
+        last_id: the id of the last member in the batch, or ``None`` if no members are left to
+            restore.
     """
 
     restored_count: int
@@ -315,7 +316,7 @@ def change_batch(
 def _store_changes(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> tuple[int, int]:
-    """Store the current values of the members that the batch will change, for a later undo.
+    """Store the current values of the members that the batch will change, to enable an undo.
 
     Return how many members match the filter, and how many of the matching members the batch will
     change.
@@ -400,8 +401,8 @@ def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
 def _build_new_expiry(bulk: BulkAction) -> ColumnElement[Any]:
     """Build the SQL expression for the date on which a member's tier expires after the bulk action.
 
-    A member who gets a paid tier keeps an expiry date in the future, and loses an expiry date in
-    the past. A member who gets the free tier loses the expiry date.
+    A member who gets a paid tier keeps the current expiry date only if the date is in the future. A
+    member who gets the free tier loses the expiry date of the paid tier.
     """
     expiry = Subscription.paid_expiry
     if bulk.action != BulkActionKind.SET_TYPE:

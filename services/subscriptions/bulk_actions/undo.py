@@ -1,4 +1,4 @@
-"""Undoes a bulk action by restoring the values that the changed members had before.
+"""Undoes a bulk action by restoring the values that members had before the bulk action.
 
 Undoing a bulk action never resubscribes members who have unsubscribed, and never enables mail that
 a member has disabled.
@@ -30,7 +30,7 @@ def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
     if is_too_many:
         if not free_members or free_members < 0:
             raise quotas.build_exceeded_error(uow, bulk.user_id, PlanQuota.MEMBERS)
-        # Repeat the batch with only as many members as the owner's plan still allows.
+        # Repeat the batch, but restore only as many members as the owner's plan allows.
         restored = batches.restore_batch(uow, bulk, max_members=free_members)
     if restored.last_id is None:
         return None

@@ -32,8 +32,8 @@ class ClaimedConsent:
 
 # OFFSET 0 makes Postgres look up one member at a time, by list and person. The condition on the
 # status is outside the subquery, because Postgres would otherwise read all active members of the
-# list for each claim. Claims that are older than the retention of IP addresses are stored with the
-# network only, because one file may contain a million such claims.
+# list for each claim. If a claim is older than the retention period of IP addresses, store only the
+# IP network, because one file may contain a million old claims.
 _RECORD_CLAIMS = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)
@@ -67,18 +67,18 @@ def record_claims(
     people: Mapping[str, int],
     claimed_by: str,
 ) -> int:
-    """Record the claims about active members of the import's list.
+    """Record the consent claims about active members of the import's list.
 
     Return how many claims were recorded.
 
-    The caller must lock the list, and must store the imported members before calling the function.
-    Each import records at most one claim of each kind about a member. A claim with a time in the
-    future or before 1970 gets the current time. Invalid IP addresses and URLs in a claim are
+    The caller must lock the list and store the imported members before recording their consent
+    claims. Each import records at most one claim of each kind about a member. A claim with a time
+    in the future or before 1970 gets the current time. Invalid IP addresses and URLs in a claim are
     dropped.
 
     Args:
-        people: maps the address in each claim to the user id of the person. The person's record on
-            the list may contain an address that differs from the claim.
+        people: maps the address in each claim to the user id of the person. The address in the
+            person's record on the list may differ from the address in the claim.
         claimed_by: the name of the product that wrote the imported file, or ``file`` if the product
             is unknown.
     """
@@ -99,9 +99,9 @@ def record_claims(
 
 
 def delete_claims(uow: UnitOfWork, import_id: int, *, limit: int) -> int:
-    """Delete some claims of an import that is being undone. Return how many claims were deleted.
+    """Delete at most ``limit`` consent claims of an import that is being undone.
 
-    ``limit``: the maximum number of claims that the call deletes. The database refuses to delete
-    claims unless the import is being undone.
+    Return how many claims were deleted. The database refuses to delete claims unless the import is
+    being undone.
     """
     return uow.session.scalar(_DELETE_CLAIMS, {"import_id": import_id, "most": limit}) or 0

@@ -26,8 +26,8 @@ HOW_BY_VIA: Mapping[str, ConsentHow] = {
     # Undoing a bulk action may make removed members active again, which adds a consent entry.
     "bulk": ConsentHow.OWNER,
 }
-# The prefix length to which an IP address is shortened, by IP version. The database function
-# ``network_of_ip`` must use the same prefix lengths.
+# The prefix length to which an IP address is shortened, by IP version. ``_NETWORK_PREFIX_BITS``
+# must match the prefix lengths in the database function ``network_of_ip``.
 _NETWORK_PREFIX_BITS = {4: 24, 6: 48}
 
 

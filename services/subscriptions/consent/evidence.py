@@ -28,13 +28,12 @@ class ConsentEvidence(NamedTuple):
     """A consent entry or a consent claim.
 
     Attributes:
-        claimed_by: ``owner``, the product that wrote the imported file, or ``None`` if Pressroom
-            itself observed the consent.
-        confirmed: whether the address's owner certainly consented, because the person followed a
-            mailed link or was logged in.
-        list_id: the list to which the person agreed. If the member was transferred, ``list_id`` is
-            the list before the transfer.
-        place: a number that determines the order of evidence with equal times.
+        claimed_by: ``owner``, or the name of the product that wrote the imported file, or ``None``
+            if Pressroom itself observed the consent.
+        confirmed: whether a mailed link or a login proves that the person agreed.
+        list_id: the id of the list to which the person agreed. If the member was transferred,
+            ``list_id`` is the id of the list that the member had joined before the transfer.
+        place: a number that sorts pieces of evidence with equal times.
     """
 
     occurred_at: datetime
@@ -52,8 +51,8 @@ class ConsentEvidence(NamedTuple):
 
 
 # The query returns the consent entries and claims of each subscription, and the import that most
-# recently made the subscription active. The query omits the imports of erased people. OFFSET 0
-# makes Postgres look up one subscription at a time.
+# recently made the subscription active. The query returns no imports for people who were erased.
+# OFFSET 0 makes Postgres look up one subscription at a time.
 _EVIDENCE = (
     text("""
 SELECT m.id AS subscription_id, e.occurred_at, e.how, e.ip, e.url, e.browser, (
@@ -135,9 +134,9 @@ def read_evidence_by_member(
 def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | None, ...]:
     """Return the values of ``CONSENT_COLUMNS`` for one member.
 
-    The values describe the newest consent among the strongest evidence. Evidence that Pressroom
+    The values describe the newest piece of the strongest consent evidence. Evidence that Pressroom
     itself observed is stronger than a consent claim. A claim in an imported file is stronger than a
-    claim by the owner. A confirmation has its own columns in the export, as in the files of other
+    claim by the owner. A confirmation has separate columns in the export, as in the files of other
     newsletter products.
     """
     best_rank = min(map(_rank_by_strength, evidence), default=None)

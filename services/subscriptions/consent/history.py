@@ -68,7 +68,7 @@ def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) ->
 def erase_history(uow: UnitOfWork, people: Sequence[int], *, limit: int = _ALL_ROWS) -> int:
     """Delete the consent history of erased or purged people, and return the number of deleted rows.
 
-    The database function also blanks the consent wordings of lists that erased people owned, and
-    skips people who aren't erased.
+    The database function ``erase_consent`` blanks the consent wordings of lists that erased people
+    owned. People who aren't erased are skipped.
     """
     return uow.session.scalar(_ERASE, {"people": list(people), "most": limit}) or 0

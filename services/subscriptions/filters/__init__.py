@@ -3,6 +3,6 @@
 The module ``names`` defines the names and values that a filter may contain. The module ``grammar``
 parses filters. The module ``conditions`` builds the SQL conditions for a filter. The module
 ``member_filter`` parses filters for one list, and searches members. The module ``searching`` reads
-pages of members who match a filter, and ``member_counts`` counts them. Filters are documented for
-API users in docs/filters.md.
+pages of members who match a filter, and ``member_counts`` counts the matching members. Filters are
+documented for API users in docs/filters.md.
 """

@@ -49,8 +49,9 @@ Condition = ColumnElement[bool]
 
 # The minimum length of a searched text for which Postgres can use a trigram index.
 MIN_INDEXED_CHARACTERS = 3
-# The SQL literal for empty ``fields`` and empty ``tag_ids``. Queries must compare with exactly this
-# literal, because the partial indexes on ``fields`` and ``tag_ids`` use the literal.
+# The SQL literal for an empty value of the columns ``fields`` and ``tag_ids``. Queries must contain
+# exactly the literal of the partial indexes on ``fields`` and ``tag_ids``, so that Postgres uses
+# the indexes.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
 # The last character of Unicode, which sorts after every character of an address.
@@ -98,7 +99,7 @@ class Comparison:
     def build_indexed_condition(self, members: Members) -> Condition | None:
         """Build an SQL condition that an index can check, and that all matching members meet.
 
-        Return ``None`` if no index helps to find matching members.
+        Return ``None`` if no index helps to find members who meet the condition.
         """
         if self.name.field_id is not None:
             return _build_indexed_field_condition(self, members)
@@ -110,7 +111,7 @@ class Comparison:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status meet the condition, and false if none does.
 
-        Return ``None`` if members with this status may or may not match.
+        Return ``None`` if the status doesn't decide whether a member meets the condition.
         """
         return status in self.values if self.name == STATUS_NAME else None
 
@@ -161,8 +162,8 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
     if operator is Operator.EXISTS:
         return column.is_not(None)
     values = [str(value) for value in comparison.values]
-    # Don't strip a value that consists of whitespace, because an empty value would match all
-    # addresses.
+    # Don't strip a value that consists only of whitespace, because the resulting empty text would
+    # match all addresses.
     lowered = unicodedata.normalize("NFC", strip_invisible(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
         return column.like(_build_pattern(operator, lowered))
@@ -176,8 +177,8 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
 
 
 def _normalise_address(value: str) -> str:
-    # Only convert an invalid address to lower case, because an invalid address matches no member
-    # anyway.
+    # Convert an invalid address to lower case without any further normalisation, because an invalid
+    # address matches no member.
     with suppress(DomainError):
         return email_addresses.normalise_address(value)
     return value.lower()
@@ -216,8 +217,8 @@ def _compare_tags(comparison: Comparison, members: Members) -> Condition:
         # Check that a tag exists, because the column ``tag_ids`` may still contain ids of deleted
         # tags.
         return and_(column != _EMPTY, exists().where(MemberTag.id == any_(column)))
-    # A stored filter contains tag ids. For tags that did not exist when the filter was stored, a
-    # stored filter contains tag names. A tag name in a stored filter matches no member.
+    # A stored filter contains tag ids. Tags that did not exist when the filter was stored are
+    # stored by name. A tag name in a stored filter matches no member.
     possible_ids = (
         each if isinstance(each, int) else members.tag_ids.get(str(each))
         for each in comparison.values
@@ -259,8 +260,8 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
     "name": partial(_build_indexed_text_condition, _compare_name),
     "import_id": _compare_column,
     "created_at": _compare_moment_column,
-    # For members without ``joined_at``, who joined when the record was created, compare
-    # ``created_at``. Using ``coalesce`` would prevent the use of indexes.
+    # A member without ``joined_at`` joined when the record was created, so compare ``created_at``.
+    # Using ``coalesce`` on ``joined_at`` and ``created_at`` would prevent the use of indexes.
     "joined_at": lambda comparison, members: or_(
         _compare_moment(comparison, members.rows.c.joined_at),
         and_(
@@ -289,11 +290,12 @@ def _compare_field(comparison: Comparison, members: Members) -> Condition:
             if operator not in _COMPARISONS:
                 return json_value.in_(numbers)
             is_reached = _COMPARISONS[operator](json_value, numbers[0])
-            # Check the JSON type, because Postgres sorts JSON values such as texts before or after
-            # all numbers.
+            # Check that the JSON value is a number, because Postgres sorts JSON values of other
+            # types before or after all numbers.
             return and_(func.jsonb_typeof(json_value) == "number", is_reached)
         case ValueKind.DAY:
-            # Compare dates as texts, because dates with four-digit years sort like their texts.
+            # Compare dates as texts, because texts in the form ``YYYY-MM-DD`` sort in the order of
+            # the dates.
             days = [str(each) for each in comparison.values]
             day_value = collate(text_value, "C")
             compare = _COMPARISONS.get(operator)
@@ -313,7 +315,7 @@ def _build_json(value: Value) -> ColumnElement[object]:
 
 
 def _build_indexed_field_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build the SQL condition that an owner's field has one of the values, checked with an index.
+    """Build an SQL condition, supported by an index, that a member's field has one of the values.
 
     The condition compares the whole column ``fields``, because a single index covers all fields.
     """

@@ -41,7 +41,7 @@ class Combination:
     def build_indexed_condition(self, members: Members) -> Condition | None:
         """Build an SQL condition that an index can check, and that all matching members meet.
 
-        Return ``None`` if no index helps to find matching members.
+        Return ``None`` if no index helps to find members who match the filter.
         """
         possible_conditions = [part.build_indexed_condition(members) for part in self.parts]
         conditions = [each for each in possible_conditions if each is not None]
@@ -52,7 +52,7 @@ class Combination:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status match the filter, and false if none does.
 
-        Return ``None`` if members with this status may or may not match.
+        Return ``None`` if the status doesn't decide whether a member matches the filter.
         """
         results = {part.is_true_of(status) for part in self.parts}
         # A single false part makes ``all`` false, and a single true part makes ``any`` true.
@@ -81,7 +81,7 @@ class Negation:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status match the filter, and false if none does.
 
-        Return ``None`` if members with this status may or may not match.
+        Return ``None`` if the status doesn't decide whether a member matches the filter.
         """
         result = self.part.is_true_of(status)
         return None if result is None else not result
@@ -154,8 +154,8 @@ class _Parser:
         (word,) = words
         if word not in name.operators:
             supported = ", ".join(name.operators)
-            # The error message only quotes words that the grammar knows, and no other text of the
-            # request.
+            # The error message quotes text from the request only if the text is a word of the
+            # filter grammar.
             place_word = word if word in set(Operator) else "operator"
             _raise_invalid(
                 f"{place}.{place_word}", "operator", f"{name.name} goes with {supported}"

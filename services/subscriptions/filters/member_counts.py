@@ -16,10 +16,11 @@ from services.subscriptions.filters import searching
 from services.subscriptions.filters.member_filter import MemberFilter
 from storage.resources import Resources
 
-# The maximum duration of a count. Counting a million members takes about one second if their rows
-# are in memory.
+# The maximum duration of counting the members who match a filter. Counting a million members takes
+# about one second if the members' rows are in memory.
 MAX_EXACT_TIME = timedelta(seconds=2)
-# The number of members in a batch. Counting the members of one batch takes 5 to 10 ms.
+# The number of members that are counted in one batch. Counting the members of one batch takes 5 to
+# 10 ms.
 _MAX_BATCH_MEMBERS = 10_000
 
 
@@ -38,10 +39,10 @@ def count_members(
     *,
     within: timedelta = MAX_EXACT_TIME,
 ) -> MemberCount:
-    """Count the members who match the filter, and stop after the time ``within``.
+    """Count the members who match the filter, but stop counting after the time ``within``.
 
-    Postgres counts with an index if the filter compares indexed values. Without a useful index, the
-    function reads all members of the list in batches.
+    Postgres counts with an index if the filter compares indexed values. If no index supports the
+    filter, the function reads all members of the list in batches.
     """
     if member_filter.is_all_active:
         with resources.unit_of_work() as uow:
@@ -57,8 +58,8 @@ def count_members(
             indexed_condition,
         )
         # Counting with the index may only use half of the time limit, because the index is slow if
-        # many members match. Half of the time limit is reserved for counting in batches, which
-        # returns at least a lower bound.
+        # many members match the filter. Half of the time limit is reserved for counting in batches,
+        # which returns at least a lower bound.
         if row := _read_in_time(resources, query, begun_at + seconds / 2):
             return MemberCount(row[0], is_exact=True)
     statuses = member_filter.list_statuses()

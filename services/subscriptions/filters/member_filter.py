@@ -32,12 +32,11 @@ from storage.unit_of_work import UnitOfWork
 MIN_SEARCH_CHARACTERS = 2
 MAX_SEARCH_CHARACTERS = 200
 MAX_RESULTS_PER_KIND = 10
-# The maximum size of a filter bounds the storage and the responses for an owner with thousands of
-# filters. Filters that people write are much shorter than this maximum.
+# The maximum size of a stored filter, because an owner may store thousands of filters.
 MAX_FILTER_BYTES = 16_384
 _SINGLE_VALUE_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
-# The subquery uses the index on a list's addresses, so that long lists take no more time than short
-# lists.
+# The subquery uses the index on a list's addresses, so that searching a long list takes no longer
+# than searching a short list.
 _FIND_MEMBERS = text("""
 SELECT l.id, l.title, m.user_id, m.email, m.name FROM lists AS l CROSS JOIN LATERAL (
     SELECT user_id, email, name FROM subscriptions
@@ -51,8 +50,8 @@ WHERE l.user_id = :owner_id AND l.archived_at IS NULL ORDER BY m.email, l.id LIM
 class MemberFilter:
     """A parsed filter for the members of one list.
 
-    A filter only matches active members, unless the filter or the caller of a method names other
-    statuses.
+    A filter matches only active members, unless the filter or the argument ``allowed`` names a
+    different status.
 
     Attributes:
         fields: the fields that the list's owner has defined and not retired.
@@ -70,8 +69,8 @@ class MemberFilter:
         """Return the statuses that a member who matches the filter can have.
 
         Args:
-            allowed: statuses to which the result is limited. By default, the result is limited to
-                ``active``, unless the filter compares the status.
+            allowed: the statuses that the result may contain. By default, the result may only
+                contain ``active``, unless the filter compares the status.
         """
         if allowed is None:
             names_status = any(each.name == STATUS_NAME for each in self.node.comparisons())
@@ -94,11 +93,11 @@ class MemberFilter:
         *,
         allowed: Collection[SubscriptionStatus] | None = None,
     ) -> Condition:
-        """Build the SQL condition for members who match the filter, on any list.
+        """Build the SQL condition for members of any list who match the filter.
 
         Args:
             rows: the table ``subscriptions``, or a subquery with all columns of the table.
-            allowed: statuses to which matching members are limited.
+            allowed: the only statuses that matching members may have.
         """
         has_status = rows.c.status.in_(self.list_statuses(allowed))
         return and_(has_status, self.node.build_condition(Members(rows, self.tag_ids)))
@@ -106,7 +105,7 @@ class MemberFilter:
     def build_indexed_condition(self) -> Condition | None:
         """Build an SQL condition that an index can check, and that all matching members meet.
 
-        Return ``None`` if no index helps to find matching members.
+        Return ``None`` if no index helps to find members who match the filter.
         """
         return self.node.build_indexed_condition(Members(tag_ids=self.tag_ids))
 
@@ -115,8 +114,7 @@ def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> 
     """Parse a filter from a request for the members of a list. Raises ``filter.invalid``."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id)
     node = grammar.parse_filter(written, build_filter_names(own_fields.by_key.values()))
-    # A filter may name a tag that doesn't exist on the list. A tag that doesn't exist on the list
-    # matches no member.
+    # A filter may name a tag that doesn't exist on the list, and that therefore matches no member.
     tag_ids = tags.find_tag_ids(uow, mailing_list.id, _list_tag_names(node), create=False)
     return MemberFilter(node, own_fields, tag_ids)
 
@@ -129,7 +127,7 @@ def _list_tag_names(node: Node) -> list[str]:
 
 @dataclass(frozen=True)
 class MatchedMember:
-    """A member that a text search found, with the list of the member."""
+    """A member that a text search found, with the list to which the member belongs."""
 
     list_id: int
     list_title: str
@@ -178,18 +176,18 @@ def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> Sea
 def prepare_stored_filter(
     uow: UnitOfWork, mailing_list: MailingList, written: Any, *, create_tags: bool = False
 ) -> dict[str, Any]:
-    """Convert a filter from a request to a filter for the database, and lock the filter's tags.
+    """Convert a filter from a request to the stored form, and lock the filter's tags.
 
     A stored filter contains the ids of fields and tags instead of field keys and tag names.
     Renaming a field or a tag doesn't change which members a stored filter matches, because a stored
-    filter contains ids. The locks prevent other transactions from deleting the tags before this
-    transaction ends.
+    filter contains ids. The locks on the filter's tags prevent other transactions from deleting the
+    tags before this transaction ends.
 
     Raises ``filter.invalid``, ``filter.too_large``, ``list.busy`` and ``tag.too_many``.
 
-    ``create_tags``: whether to create tags that don't exist on the list. Without creation, the
-    stored filter contains the names of missing tags. A tag name in a stored filter matches no
-    member.
+    ``create_tags``: whether to create tags that don't exist on the list. If ``create_tags`` is
+    false, the stored filter contains the names of missing tags. A tag name in a stored filter
+    matches no member.
     """
     current_fields = [each for each in _read_fields(uow, mailing_list) if each.retired_at is None]
     node = grammar.parse_filter(written, build_filter_names(current_fields))
@@ -215,8 +213,8 @@ def read_stored_filter(
 ) -> MemberFilter:
     """Parse a stored filter for a request, and reject retired fields and deleted tags.
 
-    Raises ``segment.field_retired`` or ``segment.tag_deleted``. Locking the tags may raise
-    ``list.busy``.
+    Raises ``segment.field_retired`` or ``segment.tag_deleted`` for a retired field or a deleted tag
+    in the filter. Locking the filter's tags may raise ``list.busy``.
 
     ``lock``: whether to prevent other transactions from deleting the filter's tags before this
     transaction ends.
@@ -244,10 +242,10 @@ def read_for_running_job(
 def restore_names(
     uow: UnitOfWork, mailing_list: MailingList, *stored_filters: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Replace ids in stored filters by the current keys of fields and names of tags.
+    """Replace the ids in stored filters by the current field keys and tag names.
 
-    The result has the same form as filters in API requests. For a retired field, the result
-    contains the key that the field had when it was retired.
+    The returned filters have the form of filters in API requests. For a retired field, the returned
+    filter contains the key that the field had when it was retired.
     """
     keys = {str(each.id): each.key for each in _read_fields(uow, mailing_list)}
     names = tags.find_tag_names(uow, set().union(*map(_list_tag_ids, stored_filters)))
@@ -302,7 +300,7 @@ def _replace_names(
     replace_field: Callable[[str], str],
     replace_tag: Callable[[Any], Any],
 ) -> dict[str, Any]:
-    """Return a copy of a valid filter, in which the names of fields and tags are replaced."""
+    """Return a copy of a filter in which ``replace_field`` and ``replace_tag`` replace names."""
     result = dict(node)
     is_tag_condition = node.get("field") == TAG_NAME.name
     for word, value in node.items():

@@ -63,8 +63,8 @@ _EQUALITY_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 _ORDER_OPERATORS = frozenset(
     {Operator.BEFORE, Operator.AFTER, Operator.NOT_BEFORE, Operator.NOT_AFTER}
 )
-# The operators that each kind of value supports. The operator ``exists`` isn't in the mapping,
-# because only names of optional values support ``exists``.
+# The operators that each kind of value supports. ``_OPERATORS_BY_KIND`` omits the operator
+# ``exists``, because only names of optional values support ``exists``.
 _OPERATORS_BY_KIND: Mapping[ValueKind, frozenset[Operator]] = {
     ValueKind.WORD: _EQUALITY_OPERATORS | {Operator.IN},
     ValueKind.TEXT: _EQUALITY_OPERATORS | {Operator.IN, Operator.CONTAINS, Operator.BEGINS},
@@ -92,7 +92,7 @@ class FilterName:
     """The name of a column, a tag or a field that a condition may compare.
 
     Attributes:
-        is_optional: whether a member may have no value for this name.
+        is_optional: whether members may have no value for the column or field with this name.
         words: the allowed values if ``kind`` is ``WORD``.
         field_id: the id of the owner's field, or ``None`` if the name isn't the name of a field.
     """
@@ -200,8 +200,7 @@ def _parse_tag(value: object) -> str:
 def _parse_number(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidValue("must be a number")
-    # Convert the number by ``repr``, which returns the digits in the request for fractions with up
-    # to 15 digits.
+    # Convert the number by ``repr``, because the decimal value of a float contains rounding errors.
     return Decimal(repr(value))
 
 
@@ -224,7 +223,8 @@ def _parse_span(value: object) -> Span:
             length = timedelta(days=1)
         elif _matches(value, _MOMENT_PATTERN):
             begin = datetime.fromisoformat(value)
-            # A time covers one microsecond, because Postgres stores times in microseconds.
+            # A time in a filter stands for one microsecond, because Postgres stores times in
+            # microseconds.
             length = timedelta(microseconds=1)
         else:
             raise InvalidValue(_SPAN_RULE)

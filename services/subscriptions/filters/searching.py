@@ -1,13 +1,13 @@
 """Reads pages of the members who match a filter, newest first.
 
 A search scans at most ``MAX_LONG_SCAN_MEMBERS`` rows, so that long lists take no more time than
-short lists. A search tries three methods, one after the other:
+short lists. A search tries the short scan, the index search and the long scan, in this order.
 
 - The short scan checks the list's newest members. The short scan is fast if many members match the
   filter, and checks all members of most lists.
 - The index search uses database indexes on the values that the filter compares. The index search is
   fast if few members match the filter.
-- The long scan checks more of the newest members than the short scan, if no index helps. A page
+The long scan checks more of the newest members than the short scan, if no index helps. A page
   that the long scan has found may contain fewer members than the caller requested. The next page
   starts after the last member that the long scan checked.
 
@@ -47,9 +47,10 @@ from services.subscriptions.members import member_pages
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# The number of members that a short scan reads in 10 to 20 ms.
+# The number of members that a short scan reads, which takes 10 to 20 ms.
 MAX_SHORT_SCAN_MEMBERS = 20_000
-# The number of members that a long scan reads in at most one second if their rows are in memory.
+# The number of members that a long scan reads, which takes at most one second if the members' rows
+# are in memory.
 MAX_LONG_SCAN_MEMBERS = 500_000
 # The time limit of an index search, which is slow if very many members match the filter.
 _MAX_INDEX_SEARCH_SECONDS = 2
@@ -68,8 +69,9 @@ class MemberSearchPage:
     Attributes:
         page: rows with the columns that ``member_pages`` selects. A page with a cursor may contain
             fewer rows than the caller requested.
-        total: the number of all members who match the filter, or ``None`` after the first page. The
-            total is ``None`` for a long list if the matching members don't fit on one page.
+        total: the number of all members who match the filter, or ``None`` on all pages except the
+            first. The total is ``None`` for a long list if the matching members don't fit on one
+            page.
     """
 
     page: PageOfRows[dict[str, Any]]
@@ -85,11 +87,11 @@ def search_members(
 ) -> MemberSearchPage:
     """Return a page of the members who match the filter, newest first.
 
-    The page begins after the member that ``page.cursor`` names. The function ignores
-    ``page.offset``. Raises ``cursor.invalid``, ``filter.too_slow``.
+    The page begins after the member that ``page.cursor`` names. The search ignores ``page.offset``.
+    Raises ``cursor.invalid``, ``filter.too_slow``.
 
-    ``status``: the status of the members. By default, the page only contains active members, unless
-    the filter compares the status.
+    ``status``: the status that the returned members must have. By default, the page only contains
+    active members, unless the filter compares the status.
     """
     before = None if page.cursor is None else ids.parse_id_cursor(page.cursor)
     statuses = member_filter.list_statuses(None if status is None else (status,))
@@ -120,7 +122,8 @@ class _Search:
         total = None
         if before is None and end is None:
             total = len(page_ids)
-        # Only count matching members if one short scan reads the whole list.
+        # Count the matching members only if one short scan reads the whole list, because counting
+        # in a long list would be slow.
         elif before is None and self._find_scan_end(MAX_SHORT_SCAN_MEMBERS, None) is None:
             scanned = build_newest_query(self.statuses, MAX_SHORT_SCAN_MEMBERS, by_cursor=False)
             query = select(func.count()).select_from(scanned).where(self._build_condition(scanned))
@@ -135,8 +138,9 @@ class _Search:
     def _find_ids(self, before: int | None) -> tuple[list[int], int | None]:
         """Return the ids of members for a page, and the id of the last member that was checked.
 
-        The result includes one more id than the page needs, if another page follows. The id of the
-        last checked member is ``None`` if the search doesn't have to continue after this member.
+        If more members match than fit on the page, the result includes the id of one additional
+        member. The second result is ``None`` if no members after the last checked member have to be
+        searched.
         """
         matching_ids = self._scan(MAX_SHORT_SCAN_MEMBERS, before)
         if len(matching_ids) > self.limit:

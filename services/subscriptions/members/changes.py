@@ -25,13 +25,14 @@ from services.feed.catalogue import FeedEventType, announce_list_event
 from services.subscriptions.consent import entries
 from storage.unit_of_work import UnitOfWork
 
-# Some of the names that the history of a subscription uses for actions.
+# Actions that the history of a subscription may contain.
 ERASED = "erased"
 TRANSFERRED_IN = "transferred_in"
 TRANSFERRED_AWAY = "transferred_away"
 # The actions for which the history stores the reason that the person gave.
 _ACTIONS_WITH_REASON = ("unsubscribed", "email_disabled")
-# Maps each column to the name under which the history lists changes of the column.
+# Maps each column of a subscription to the name under which the history lists changes of the
+# column.
 _HISTORY_NAMES = {name: name for name in ("name", "email", "type", "paid_expiry")} | {
     "tag_ids": "tags"
 }
@@ -45,15 +46,15 @@ _FEED_EVENT_BY_NEW_STATUS: Mapping[str, FeedEventType] = {
 class Via(StrEnum):
     """The way in which a request for a change reached Pressroom."""
 
-    LOGIN = "login"  # A request with credentials of the person or of the list's owner.
-    CHALLENGE = "challenge"  # The public sign-up form with a solved CAPTCHA challenge.
-    FORM = "form"  # The public sign-up form without a CAPTCHA challenge.
-    CONFIRMATION = "confirmation"  # The link in a confirmation mail.
-    TRACE = "trace"  # An API request with a trace id from a mail.
-    ONE_CLICK = "one-click"  # The unsubscribe button of a mail client (RFC 8058).
-    PAGE = "page"  # The unsubscribe page.
+    LOGIN = "login"  # The person or the list's owner sent a request with credentials.
+    CHALLENGE = "challenge"  # The person submitted the sign-up form and solved a CAPTCHA.
+    FORM = "form"  # The person submitted a sign-up form without a CAPTCHA.
+    CONFIRMATION = "confirmation"  # The person followed the link in a confirmation mail.
+    TRACE = "trace"  # An API request contained a trace id from a mail.
+    ONE_CLICK = "one-click"  # The person used a mail client's unsubscribe button (RFC 8058).
+    PAGE = "page"  # The person used the unsubscribe page.
     IMPORT = "import"
-    BULK = "bulk"  # A bulk action of the list's owner.
+    BULK = "bulk"  # The list's owner started a bulk action.
     COMMAND = "command"
 
 
@@ -64,7 +65,7 @@ class ActorKind(StrEnum):
     OWNER = "owner"
     IMPORT = "import"
     OPERATOR = "operator"
-    STRANGER = "stranger"  # A person without credentials, who used the public sign-up form.
+    STRANGER = "stranger"  # A person without credentials used the sign-up form.
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,10 @@ def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | N
 def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscription | None:
     """Return the record on the list with this user id or normalised address.
 
-    Several records on a list may contain the same address, because people change addresses. The
-    function prefers active records to inactive records. Among active records with the address, the
-    function prefers the record of the person whose account has the address. The function ignores an
-    inactive record of a person whose account has another address.
+    Several records on a list may contain the same address, because people change addresses. Active
+    records are preferred to inactive records. Among active records with the address, the record of
+    the person whose account has the address is preferred. An inactive record is ignored if the
+    person's account no longer has the address.
     """
     if isinstance(key, int):
         return find_record(uow, list_id, key)
@@ -127,7 +128,7 @@ def add_record(
 def change_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, **values: Any
 ) -> bool:
-    """Set the columns whose values differ, and add an event to the history.
+    """Update the columns whose values differ from ``values``, and add an event to the history.
 
     Return whether the subscription changed.
 
@@ -169,8 +170,8 @@ def confirm_imported_subscription(
 ) -> None:
     """Record that an imported member has signed up, so that undoing the import keeps the member.
 
-    The function updates ``updated_at``, because undoing an import skips subscriptions that changed
-    after the import. The member's sign-up is recorded as a consent entry.
+    Recording the sign-up updates ``updated_at``, because undoing an import skips subscriptions that
+    changed after the import. The member's sign-up is recorded as a consent entry.
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
         return

@@ -132,8 +132,8 @@ def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
     Raises ``list.busy`` if a statement inside the ``with`` block waits longer than two seconds for
     a lock. After ``list.busy``, the caller must roll back the transaction.
     """
-    # Don't flush pending writes before the ``with`` block, because waiting for locks during the
-    # flush must raise ``list.busy``.
+    # Flush pending writes only inside the ``with`` block, because waiting for locks during a flush
+    # must raise ``list.busy``.
     with uow.session.no_autoflush:
         uow.session.execute(_LIMIT_LOCK_WAITS)
     with raise_instead(psycopg2.errors.LockNotAvailable, LIST_BUSY()):
@@ -143,16 +143,16 @@ def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
 def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
     """Lock the list against bulk actions until the transaction ends. Raises ``list.busy``.
 
-    Call the function before creating a person, to avoid a deadlock with a bulk action. The bulk
-    action could wait for the new person's address while the transaction waits for the list. The
-    function ``lock_pair`` locks the list as well.
+    Lock the list before creating a person, to avoid a deadlock with a bulk action that waits for
+    the new person's address. Callers of ``lock_pair`` don't have to lock the list, because
+    ``lock_pair`` locks the list.
     """
     with limit_lock_waits(uow):
         uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})
 
 
 def lock_lists_shared(uow: UnitOfWork, *list_ids: int) -> None:
-    """Lock several lists against bulk actions until the transaction of the job ends.
+    """Lock several lists against bulk actions until the transaction ends.
 
     Raises ``TransientError`` if waiting for a lock exceeds the ``lock_timeout`` of the database
     session.
@@ -170,8 +170,8 @@ def _translate_lock_timeout() -> AbstractContextManager[None]:
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
     """Lock the person's subscriptions to these lists until the transaction ends.
 
-    Return whether the person exists and isn't erased. If the result is false, the caller must not
-    change the person's records. Raises ``list.busy``.
+    Return whether the person exists and isn't erased. The caller must not change the records of a
+    person who doesn't exist or is erased. Raises ``list.busy``.
 
     ``wait_for_lists``: whether to wait for a running bulk action, or to raise ``list.busy``
     immediately.
@@ -236,7 +236,7 @@ def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
                 uow.session.execute(_ENTER_ROOM, {"list_id": list_id})
         except OperationalError as error:
             # Release the gate, because Postgres may have granted the gate at the moment of the
-            # timeout. A rollback doesn't release a lock that belongs to the session, and all other
+            # timeout. A rollback doesn't release a lock that belongs to the session, so all other
             # transactions would wait for the gate.
             if not error.connection_invalidated:
                 uow.session.execute(_RELEASE_GATE, {"list_id": list_id})

@@ -140,13 +140,13 @@ def _find_request_event(uow: UnitOfWork, record: Subscription) -> SubscriptionEv
 def _set_reminder_time(
     uow: UnitOfWork, record: Subscription, due_at: datetime, next_at: datetime | None
 ) -> None:
-    """Set the time of the next reminder.
+    """Set the time of the next reminder to confirm a subscription.
 
     Raises ``subscription.changed`` if another transaction has changed the subscription.
 
-    The statement only updates an unchanged subscription, so that two workers can't send the same
-    reminder. Call ``admit_mail``, which locks the rate limits, before this function, because a
-    sign-up takes its locks in this order.
+    The UPDATE statement skips a subscription that has changed, so that two workers can't send the
+    same reminder. Call ``admit_mail``, which locks the rate limits, before ``_set_reminder_time``,
+    because a sign-up takes its locks in this order.
     """
     member = Subscription
     statement = (
@@ -245,7 +245,8 @@ def render_confirmation_mail(
 ) -> Mail:
     """Render the mail that asks a person to confirm the subscription to a list.
 
-    The function also renders the preview of the confirmation mail for the list's owner.
+    ``render_confirmation_mail`` renders the mail to the person and the preview for the list's
+    owner.
     """
     # Put the owner's text into quotation marks, because a stranger may trigger the mail.
     words = mailing_list.confirmation_text
@@ -297,10 +298,10 @@ def _create_trace_id(resources: Resources, lease: Lease, record: Subscription) -
 def _find_recipient(
     uow: UnitOfWork, lease: Lease, status: SubscriptionStatus
 ) -> tuple[Subscription, MailingList, User] | None:
-    """Return the subscription that the job is about, with the list and the person.
+    """Return the subscription to which the job belongs, with the list and the person.
 
-    Return ``None`` if the subscription has a different status, the list is archived, or the person
-    is erased.
+    Return ``None`` if the subscription's status isn't ``status``, the list is archived, or the
+    person is erased.
     """
     record = uow.session.get(Subscription, lease.subject_id)
     if record is None or record.status != status:

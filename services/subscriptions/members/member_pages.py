@@ -57,7 +57,7 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 _Row = dict[str, Any]
-# The estimated size of the JSON that a response adds to each row.
+# The estimated number of bytes that the JSON format adds to each row in a response.
 _ADDED_JSON_BYTES = 150
 # Placeholders that replace the address in filters, so that filters with different addresses share
 # one statement.
@@ -73,12 +73,12 @@ _RETIRED = (
     .where(MemberField.user_id == _OWNER_ID, MemberField.retired_at.is_not(None))
     .scalar_subquery()
 )
-# The columns that an owner may see. A new column of ``subscriptions`` stays hidden until a
-# developer adds the column to this tuple.
+# The columns of ``subscriptions`` that a list's owner may see. A new column of ``subscriptions``
+# stays hidden from owners until a developer adds the column to ``_COLUMNS``.
 _COLUMNS = (
     *_record["id", "list_id", "user_id", "status", "type", "paid_expiry", "email_enabled"],
     *_record["name", "email", "source", "joined_at", "import_id", "created_at", "updated_at"],
-    # Remove the values of retired fields, because a member may have many such values.
+    # Remove the values of retired fields, because a member may have many values of retired fields.
     _record.fields.op("-", return_type=_record.fields.type)(func.array(_RETIRED)).label("fields"),
     _record.tag_ids,
 )
@@ -227,8 +227,8 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
     if email is None or email == "*":
         return kind, {}
     if "\0" in email:
-        # Search for an empty address, which matches no member, because Postgres rejects NUL
-        # characters.
+        # Search for an empty address, which matches no member, because Postgres rejects addresses
+        # with NUL characters.
         email = ""
     elif email.endswith("*"):
         prefix = unicodedata.normalize("NFC", email.removesuffix("*")).lower()
@@ -254,8 +254,8 @@ def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statemen
         )
     else:
         # OFFSET 0 makes Postgres find all matching members with the index on addresses before
-        # Postgres sorts the members. Without OFFSET 0, Postgres may read the members of all lists,
-        # newest first.
+        # Postgres sorts the members. Without OFFSET 0, Postgres may read the newest members of all
+        # lists.
         is_older = true() if before is None else _record.id < before
         matching = ids_query.where(_IS_ON_LIST, is_older).offset(literal_column("0")).subquery()
         ids_query = select(matching.c.id).order_by(matching.c.id.desc())

@@ -45,7 +45,7 @@ _TRANSFERRED_COLUMNS = (
     *("user_id", "name", "email"),
     *("confirmation_asked_at", "submitted", "language"),
 )
-# A person's own overview only shows subscriptions with one of these statuses.
+# The statuses of the subscriptions that a person's overview of subscriptions shows.
 _CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
@@ -209,8 +209,8 @@ def list_history(
 
     Raises ``cursor.invalid``.
 
-    Importing a new member stores no history event. For an imported member, the function adds an
-    event without an id as the oldest event. The added event describes the import of the member.
+    Importing a new member stores no history event. For an imported member, the oldest event in the
+    result describes the import and has no id.
     """
     member = get_member(uow, mailing_list, user_id)
     is_of_member = (
@@ -226,8 +226,8 @@ def list_history(
         stored_count = select(func.count()).where(*is_of_member)
         is_within = bool(events) or page.cursor is not None
         if is_within or page.offset <= (uow.session.scalar(stored_count) or 0):
-            # Use the latest import, because every import into the list has the same actor, the
-            # list's owner.
+            # Use the latest import for the event's actor, because every import into the list has
+            # the same actor, the list's owner.
             task = uow.session.get_one(MemberImport, member.import_id)
             first_change = select(SubscriptionEvent.email_enabled_before).where(*is_of_member)
             had_mail = uow.session.scalar(first_change.order_by(SubscriptionEvent.id).limit(1))
@@ -240,7 +240,8 @@ def list_history(
                 via=Via.IMPORT,
                 status_after=SubscriptionStatus.ACTIVE,
                 email_enabled_after=member.email_enabled if had_mail is None else had_mail,
-                # The member's record was created by the import.
+                # Use the record's creation time as the time of the event, because the import
+                # created the record.
                 created_at=member.created_at,
             )
             events.append(imported)
@@ -290,7 +291,7 @@ def transfer_member(
     list_ids = {"from_list_id": source_record.list_id, "to_list_id": target_record.list_id}
     event = FeedEventType.SUBSCRIPTION_TRANSFERRED
     # Announce the transfer for the source list and for the target list, because a client may follow
-    # only one of them.
+    # only one of the two lists.
     changes.announce_change(uow, source_record, event, changes.TRANSFERRED_AWAY, actor, **list_ids)
     changes.announce_change(uow, target_record, event, changes.TRANSFERRED_IN, actor, **list_ids)
     return 1
@@ -305,7 +306,7 @@ def _write_target_record(
 ) -> Subscription:
     """Create or change the record of a transferred member on the target list.
 
-    The function copies the consent history, and moves an unused confirmation link to the target
+    The transfer copies the consent history, and moves an unused confirmation link to the target
     list.
     """
     if target_record is None:
@@ -327,10 +328,11 @@ def merge_records(
 ) -> dict[str, Any]:
     """Merge a member's records on the source list and the target list of a transfer.
 
-    The merged record gets the better status and the better tier of the two records. Mail is enabled
-    only if mail is enabled in every record. An opt-out from the target list prevents the status
-    ``active``, but not the status ``pending``. A person with the status ``pending`` can confirm the
-    subscription despite an opt-out.
+    In the merged record, ``active`` takes precedence over ``pending``, ``pending`` takes precedence
+    over ``unsubscribed``, and the higher tier wins. Mail is enabled in the merged record only if
+    mail is enabled in all records that are merged. An opt-out from the target list prevents the
+    status ``active``, but not the status ``pending``. A person with the status ``pending`` can
+    still confirm the subscription after an opt-out.
     """
     records = [source_record]
     # Ignore a target record with the status ``removed``, because an ended membership has no effect
@@ -349,7 +351,7 @@ def merge_records(
 
 
 def choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
-    """Return the highest tier in the records, and the latest expiry date in the records."""
+    """Return the highest tier and the latest expiry date from a member's records."""
     # A paid tier without an expiry date never expires.
     never_ends = any(each.type != Tier.FREE and each.paid_expiry is None for each in records)
     expiries = [each.paid_expiry for each in records if each.paid_expiry is not None]
@@ -365,7 +367,7 @@ class OwnSubscriptionState(StrEnum):
     SUBSCRIBED = "subscribed"
     WITHOUT_MAIL = "without_mail"  # The subscriber has disabled the list's mail.
     PENDING = "pending"
-    LEFT = "left"  # Unsubscribed, with or without a record on the list.
+    LEFT = "left"  # The person unsubscribed, or opted out without a record on the list.
     ABSENT = "absent"
     # A visitor with a revoked trace id can unsubscribe, but doesn't see the state.
     HIDDEN = "untold"
@@ -406,7 +408,7 @@ def read_own_subscription(
 
 
 def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
-    """Return the subscription without values that a visitor with a revoked trace id may not see.
+    """Return the subscription without values that must stay hidden if the trace id is revoked.
 
     An opt-out stays visible, so that visitors see the result of clicking an unsubscribe link.
     """

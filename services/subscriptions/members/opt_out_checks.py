@@ -29,9 +29,9 @@ from core.keyring import Keyring
 from models import OptOut, OptOutKind, Subscription, SubscriptionStatus, User
 from storage.unit_of_work import UnitOfWork
 
-# The keyring's purpose for the address digests in opt-outs. The digests identify the opt-outs of
-# erased people. An opt-out without a person's id no longer applies after the operator has removed
-# the digest's key from the keyring.
+# The purpose for which the keyring signs the address digests in opt-outs. Address digests identify
+# the opt-outs of erased people. An opt-out without a person's id no longer applies after the
+# operator has removed the digest's key from the keyring.
 _PURPOSE = "opt-out"
 _FIND_DIGESTS = text(
     "SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)"
@@ -54,7 +54,7 @@ def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind
 
 
 def is_opt_out_of(keyring: Keyring, person: User) -> ColumnElement[bool]:
-    """Build the SQL condition for opt-outs with the person's id or the person's current address."""
+    """Build the SQL condition for opt-outs with the person's id or current address."""
     digests = compute_address_digests(keyring, person.email)
     return or_(OptOut.user_id == person.id, OptOut.address_hmac.in_(digests))
 
@@ -102,7 +102,7 @@ HAS_NO_MAIL = and_(Subscription.email_enabled, _has_opt_out(OptOutKind.EMAIL))
 
 
 def find_opt_out_changes(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
-    """Return the new values of columns in a subscription that contradict an opt-out."""
+    """Return new values for the columns of a subscription that contradict an opt-out."""
     query = select(HAS_LEFT, HAS_NO_MAIL).where(Subscription.id == record.id)
     has_left, has_no_mail = uow.session.execute(query).one()
     status = {"status": SubscriptionStatus.UNSUBSCRIBED} if has_left else {}

@@ -9,8 +9,8 @@ keeps the HMAC of the address, so that the opt-out applies if an owner adds the 
 each former address of the person, an additional row contains the HMAC of the address, but no
 person's id.
 
-An opt-out applies as soon as the opt-out is committed, and needs no lock on the list. If a bulk
-action locks the list, a job updates the person's subscription after the bulk action.
+An opt-out applies as soon as the transaction commits, without a lock on the list. If a bulk action
+locks the list, a job updates the person's subscription after the bulk action.
 """
 
 from collections.abc import Collection, Sequence
@@ -63,8 +63,8 @@ def record_opt_out(
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
     if uow.session.scalar(statement.returning(OptOut.id)) is not None:
         return
-    # Set the person's id in an opt-out that only contains the address. An erasure removes the
-    # person's id from opt-outs, and the person may have signed up again with a new id.
+    # Set the person's id in an opt-out that contains only a digest of the address. An erasure
+    # removes the person's id from opt-outs, and the person may have signed up again with a new id.
     person_opt_out = aliased(OptOut)
     has_opt_out = exists().where(
         person_opt_out.list_id == list_id,
@@ -167,11 +167,11 @@ def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKin
 def _release_digests(
     uow: UnitOfWork, list_id: int, user_id: int, digests: Collection[bytes]
 ) -> None:
-    """Remove digests of the person's address from the opt-outs of people who once had the address.
+    """Replace digests of the person's address in the opt-outs of people who once had the address.
 
     The opt-outs of people who once had the address stay valid, because the opt-outs contain the
-    people's ids. If a person who once had the address is erased, the opt-out gets a digest of the
-    person's current address.
+    people's ids. When a former owner of the address is erased, the former owner's opt-outs get a
+    digest of the former owner's current address.
     """
     is_of_other_person = (
         OptOut.list_id == list_id,
@@ -203,7 +203,7 @@ def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
         account_opt_out.kind == OptOut.kind,
         account_opt_out.user_id == to.id,
     )
-    # If the account already has the same opt-out, keep the person's opt-out without an id, because
+    # Keep the person's opt-out without an id if the account already has an equal opt-out, because
     # an account can't have two equal opt-outs.
     new_user_id = case((has_same_opt_out, None), else_=to.id)
     _execute_update(uow, update(OptOut).where(is_of_person).values(user_id=new_user_id))
@@ -245,7 +245,7 @@ def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[boo
 
 
 def _list_former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
-    """Return the most recent former addresses of the person that no account has taken over.
+    """Return the person's most recent former addresses that no account has taken over.
 
     An account that has taken over a former address decides about the opt-outs of the address.
     """

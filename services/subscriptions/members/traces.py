@@ -54,8 +54,8 @@ class Trace:
 
 def allocate_delivery_number(uow: UnitOfWork) -> int:
     """Return a new delivery number, which is greater than all delivery numbers in use."""
-    # Delivery numbers and job ids come from the same sequence, so deliveries need no table of their
-    # own.
+    # Delivery numbers and job ids come from one database sequence, so deliveries need no separate
+    # table.
     return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
 
 

@@ -102,12 +102,14 @@ def apply_opt_out(resources: Resources, lease: Lease) -> None:
 APPLY_OPT_OUT = register_kind(
     JobKind(
         "opt_out.follow",
-        # Use the maintenance queue, because the job could wait for a long time behind bulk jobs.
+        # Use the maintenance queue, because the job that applies an opt-out could wait for a long
+        # time behind bulk jobs.
         Queue.MAINTENANCE,
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=apply_opt_out,
-        # Retry for a year, because an opt-out must never be lost, whatever outage occurs.
+        # Retry the job for a year, because an opt-out must never be lost, however long an outage
+        # lasts.
         patience=timedelta(days=365),
     )
 )
@@ -156,8 +158,8 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
 def _find_status_before_leaving(uow: UnitOfWork, record: Subscription) -> SubscriptionStatus:
     """Return the status that the record had before the person last unsubscribed.
 
-    Return ``active`` for a person who was transferred to this list after unsubscribing from another
-    list, because the history of this list contains no earlier status.
+    Return ``active`` for a person who was transferred after unsubscribing from the source list,
+    because this list's history contains no previous status.
     """
     event = SubscriptionEvent
     unsubscribed = SubscriptionStatus.UNSUBSCRIBED

@@ -16,7 +16,8 @@ from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
 # The maximum number of consent entries, and of history events, that the export contains per list.
-# Only people who often unsubscribe and sign up again have more entries than the export contains.
+# Only people who often unsubscribe and sign up again have more entries or events than the export
+# contains.
 _MAX_ENTRIES_PER_LIST = 1_000
 _RECORD_COLUMNS = (
     *("status", "email_enabled", "name", "email"),
@@ -33,7 +34,7 @@ JsonObject = dict[str, Any]
 
 
 def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
-    """Return all data that the lists of the visit's owner contain about the visitor."""
+    """Return all data that one owner's lists contain about the visitor of the preferences page."""
     query = (
         select(Subscription, MailingList)
         .join(MailingList, MailingList.id == Subscription.list_id)
@@ -108,5 +109,5 @@ def _export_columns(row: object, names: Iterable[str]) -> JsonObject:
 
 
 def _export_value(value: Any) -> Any:
-    """Convert a time to a text, and return any other value unchanged."""
+    """Return the value, converted to a text if the value is a time."""
     return clock.format_timestamp(value) if hasattr(value, "isoformat") else value

@@ -34,7 +34,7 @@ class OwnList:
 def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
     """Return the owner's lists to which the person has a subscription.
 
-    The list for which the person requested the link comes first.
+    The list that the person named when requesting the preferences link comes first.
 
     The result omits lists from which the owner has removed the person.
     """
@@ -74,7 +74,7 @@ def change_answers(
 ) -> None:
     """Change the person's name and public fields on a list.
 
-    An empty text removes the name or value.
+    An empty text removes the name or the field's value.
 
     Raises ``list.not_found``, ``subscription.not_found``, ``list.busy`` and ``field.value``.
     """

@@ -1,6 +1,7 @@
-"""Visits, which are sessions in which a person can edit the preferences for one owner's lists.
+"""Visits, which are sessions in which a person can edit preferences for one owner's lists.
 
-A visit starts with a mailed link, needs no login, and expires after an hour.
+A visit to the preferences page starts with a mailed link, needs no login, and expires after an
+hour.
 """
 
 from contextlib import suppress
@@ -81,7 +82,7 @@ def end_visit(uow: UnitOfWork, secret: str | None) -> None:
 
 
 def _find_person(uow: UnitOfWork, link: MailedLink) -> User | None:
-    """Return the person who got the link, or ``None`` if the person has another address now."""
+    """Return the link's recipient, or ``None`` if the recipient's address has changed since."""
     assert link.user_id is not None
     person = accounts.find_user(uow, link.user_id)
     return person if person is not None and person.email == link.email else None
