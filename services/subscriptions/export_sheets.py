@@ -54,8 +54,7 @@ _CELL_START = r"(\A|[;\t\r\n])"
 # A formula may begin with blanks and quotes before the sign, because a spreadsheet program may skip
 # blanks and quotes.
 _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
-# The pattern matches a text of several cells, joined by semicolons, if one of the cells begins with
-# a formula.
+# Matches cells that are joined by semicolons, if a cell after the first one begins with a formula.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
 # An export adds an apostrophe even to a value that begins with an apostrophe followed by a sign.
 # Without the added apostrophe, an import would remove an apostrophe that belongs to the exported

@@ -1,7 +1,7 @@
 """Undoes imports and bulk actions.
 
-An undo has a job, which restores the previous values of members in batches. The transaction of each
-batch locks the list, and stores where the next batch starts.
+Each undo runs as a job, which restores the previous values of members in batches. The transaction
+of each batch locks the list, and stores where the next batch starts.
 """
 
 from collections.abc import Callable, Mapping

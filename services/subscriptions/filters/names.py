@@ -170,7 +170,7 @@ class InvalidValue(Exception):
 
 
 def parse_value(name: FilterName, value: object) -> Value:
-    """Convert a filter's value for the use in SQL conditions, or raise ``InvalidValue``."""
+    """Convert a filter's value for use in SQL conditions, or raise ``InvalidValue``."""
     if name.kind is ValueKind.WORD:
         folded = value.casefold() if isinstance(value, str) else None
         for word in name.words:

@@ -139,8 +139,7 @@ class _Search:
         """Return the ids of members for a page, and the id of the last member that was checked.
 
         If more members match than fit on the page, the result includes the id of one additional
-        member. The second result is ``None`` if no members after the last checked member have to be
-        searched.
+        member. The second item is ``None`` if no members are left to check.
         """
         matching_ids = self._scan(MAX_SHORT_SCAN_MEMBERS, before)
         if len(matching_ids) > self.limit:

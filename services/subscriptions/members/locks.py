@@ -29,7 +29,7 @@ To avoid deadlocks, every transaction locks the list, gate, room, new people, pa
 person, and rows of people in this order.
 
 A change of one subscription waits for a lock for at most two seconds, because a bulk action may
-lock a list for longer. Running chunks of an import finish within two seconds.
+lock a list for longer. The transactions of an import finish within two seconds.
 """
 
 from collections.abc import Iterator

@@ -1,13 +1,12 @@
-"""Stores and deletes opt-outs from lists and from the mail of lists.
+"""Stores and deletes opt-outs from a list, or from the mail of a list.
 
 Only the person who has opted out can undo the opt-out.
 
 The module ``opt_out_checks`` finds opt-outs before a person becomes a member or gets mail.
 
 An opt-out's row contains the person's id and an HMAC of the person's address. Erasing a person
-keeps the HMAC of the address, so that the opt-out applies if an owner adds the address again. For
-each former address of the person, an additional row contains the HMAC of the address, but no
-person's id.
+keeps the HMAC of the address, so that the opt-out applies if an owner adds the address again. An
+opt-out of a former address has a row with an HMAC of the address and without the person's id.
 
 An opt-out applies as soon as the transaction commits, without a lock on the list. If a bulk action
 locks the list, a job updates the person's subscription after the bulk action.
