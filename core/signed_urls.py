@@ -17,7 +17,7 @@ class SignedUrls:
     """A kind of signed URLs. A signature for one kind of URL is invalid for every other kind.
 
     Attributes:
-        purpose: the name of the purpose, from which the keyring derives the signing key.
+        purpose: the name from which the keyring derives the signing key.
         prefix: the part of the URL's path before the signed name.
     """
 

@@ -14,7 +14,8 @@ class RecordedEvent(Model):
 
     Recorded events are deleted after a year. A database trigger refuses every change of a recorded
     event, except that the erasure of a person deletes the origin of the person's events. A recorded
-    event contains ids instead of names, so code that shows an event must look up the names.
+    event contains the ids of lists and other objects, but not their names. Code that displays a
+    recorded event must look up the names of the objects.
     """
 
     __tablename__ = "events"

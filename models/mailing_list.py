@@ -43,8 +43,8 @@ class MailingList(Model):
     email_channel_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     challenge_enabled: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     challenge_provider: Mapped[str | None]
-    # The list's latest delivery with revoked trace ids. With a revoked trace id, a person can only
-    # unsubscribe.
+    # The number of the list's latest delivery whose trace ids are revoked. A person whose trace id
+    # is revoked can use the trace id only to unsubscribe.
     traces_revoked_through: Mapped[int | None]
     # True if new members must confirm their address. If a list doesn't require confirmation, anyone
     # can subscribe any address to the list.

@@ -13,7 +13,8 @@ from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, 
 class User(Model):
     """A person.
 
-    A person without a password hash only subscribed or was imported, and can't log in.
+    A person without a password hash can't log in, because the person only subscribed to a list or
+    was imported.
     """
 
     __tablename__ = "users"
@@ -48,8 +49,8 @@ class ApiKey(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
-    # The table stores only an HMAC of the API key, and its last characters so that people recognize
-    # the API key.
+    # The table stores only an HMAC and the last characters of an API key. People recognize their
+    # API keys by the last characters.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     last_four: Mapped[str]
     # The scopes of the API key, or NULL for an unrestricted API key, which has all scopes of its
@@ -93,7 +94,10 @@ class UserSession(Model):
 
 
 class LoginAttempts(Model):
-    """A counter of consecutive failed logins, which includes logins that are in progress."""
+    """A counter of consecutive failed logins.
+
+    Logins in progress count as failed until they succeed.
+    """
 
     __tablename__ = "login_attempts"
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
@@ -153,14 +157,17 @@ class Passkey(Model):
     name: Mapped[str]
     credential_id: Mapped[bytes] = mapped_column(unique=True)
     public_key: Mapped[bytes]
-    # The number of the passkey's uses that the device counted, or 0 if the device doesn't count.
+    # How many uses of the passkey the person's device counted, or 0 if the device counts no uses.
     sign_count: Mapped[int]
     created_at: Mapped[CreatedAt]
     last_used_at: Mapped[datetime | None]
 
 
 class SpentProof(Model):
-    """The hash of a short-lived signed value, so that the value can't be used twice."""
+    """The hash of a short-lived signed value that was used.
+
+    The hash prevents a second use of the value.
+    """
 
     __tablename__ = "spent_proofs"
     __table_args__ = (
@@ -206,14 +213,13 @@ class AccountMail(Model):
 
     id: Mapped[SerialId]
     kind: Mapped[str]
-    # The recipient's address. The notice of an address change goes to the former address of an
-    # account.
+    # The recipient's address. The notice of a changed address goes to the account's former address.
     email: Mapped[str]
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
     )
-    # A text that names what the mail is about, such as a program, a browser or the end of an API
-    # key.
+    # A text about the subject of the mail, such as the name of a program or browser, or the time at
+    # which an API key expires.
     detail: Mapped[str | None]
     # The list that a mail to a reader is about. ``list_id`` has no foreign key, because a foreign
     # key would lock the list.
@@ -232,8 +238,8 @@ class AccountMail(Model):
 class Erasure(Model):
     """The erasure of one person, with the progress and the results of the erasure's job.
 
-    The row of a finished erasure remains as a proof of the erasure. When the erasure is finished,
-    the row contains only ids, counts and times.
+    The row of a finished erasure remains as a proof of the erasure. The row of a finished erasure
+    contains only ids, counts and times.
     """
 
     __tablename__ = "erasures"

@@ -42,8 +42,8 @@ def remove_shared_folder(process: int | None = None) -> None:
 
     Args:
         process: the id of the process that may remove the metrics folder. A forked process inherits
-            the exit handler, but must not remove the folder. ``None`` permits any process to remove
-            the folder.
+            the exit handler, but must not remove the folder. If ``process`` is ``None``, any
+            process may remove the metrics folder.
     """
     folder = os.environ.get(_FOLDER_VARIABLE)
     if folder and process in (None, os.getpid()):

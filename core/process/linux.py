@@ -10,8 +10,7 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
-# The functions of this module do nothing on unsupported systems, which are all systems except
-# Linux.
+# On all systems except Linux, the functions of ``core.process.linux`` do nothing.
 _IS_LINUX = sys.platform == "linux"
 
 
@@ -26,7 +25,7 @@ def hide_memory() -> None:
 
 
 def refuse_new_privileges() -> None:
-    """Prevent programs that this process executes from gaining rights, such as by set-user-ID."""
+    """Prevent the programs that this process executes from gaining rights by set-user-ID."""
     _control(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -36,7 +35,7 @@ def exit_with_parent(parent: int) -> None:
     The process exits immediately if its parent has already ended.
 
     Args:
-        parent: the process id of the parent.
+        parent: the process id of the parent process.
     """
     _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -16,13 +16,14 @@ from core.money import is_storable, minor_digits
 
 _DENIED_ENTRY = re.compile(r"(?:[^\s@,*]+@|\*\.)?[^\s@,*]+\Z")
 
-# Allow capital letters and underscores, because the names of old S3 buckets can contain them.
+# Allow capital letters and underscores, because the names of S3 buckets from before 2018 can
+# contain them.
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]\Z")
 _RESERVED_IN_BUCKET_NAME = re.compile(r"\.\.|\.-|-\.|-s3alias\Z|--ol-s3\Z")
 
-# The format of rate limits, such as ``10/minute`` or ``5 per 2 seconds``. A semicolon separates
-# several rate limits. The library ``limits`` defines the format of rate limits, but isn't imported
-# because few commands use rate limits.
+# The format of rate limits, such as ``10/minute`` or ``5 per 2 seconds``. The value of a rate limit
+# setting may contain several rate limits, separated by semicolons. The library ``limits`` defines
+# the format of rate limits, but isn't imported because few commands use rate limits.
 _AMOUNT = r"[0-9]+"
 _MULTIPLE = r"[1-9][0-9]*"
 _UNIT = r"(?:second|minute|hour|day|month|year)s?"
@@ -30,7 +31,7 @@ _RATE_LIMIT = rf"\s*{_AMOUNT}\s*(?:/|per)\s*(?:{_MULTIPLE}\s*)?{_UNIT}\s*"
 _RATE_LIMITS = re.compile(rf"{_RATE_LIMIT}(?:[,;|]{_RATE_LIMIT})*\Z", re.IGNORECASE)
 
 # The default exchange rates and smallest orders. Each entry has the format ``code:units per US
-# dollar:smallest order``. Operators keep the exchange rates up to date.
+# dollar:smallest order``. Operators should replace the default exchange rates by current rates.
 DEFAULT_CURRENCIES = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
 
 DEFAULT_QUOTA_FREE = (
@@ -99,7 +100,7 @@ def require_bucket_name(name: str) -> str:
 
 
 def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
-    """Return a validator that passes a text to ``parse``, but returns the text unparsed."""
+    """Return a validator that checks a text by parsing it, and returns the unparsed text."""
 
     def check(value: Any) -> Any:
         if value is not None:
@@ -121,7 +122,7 @@ def check_rate_limits(value: str) -> str:
 
 @dataclass(frozen=True)
 class Currency:
-    """A currency in which the installation sells credits.
+    """A currency in which the deployment sells credits.
 
     Attributes:
         per_usd: the number of currency units that one US dollar buys.
@@ -183,14 +184,15 @@ class PlanQuota(StrEnum):
 def _parse_numbers(
     text: str, kind: type[K], digits: int, *, unknown: str, form: str
 ) -> dict[K, int]:
-    """Parse numbers in the format ``name=number,…``.
+    """Parse named numbers in the format ``name=number,…``.
 
     Raises ``ValueError`` with a message that quotes the invalid entry.
 
     Args:
         kind: the enumeration of the allowed names.
-        digits: the maximum number of digits in a number.
-        unknown: the words before the allowed names in the error message for an unknown name.
+        digits: how many digits a number may have.
+        unknown: the text between the unknown name and the list of allowed names in an error
+            message.
         form: the description of an entry's format in error messages.
     """
     numbers: dict[K, int] = {}

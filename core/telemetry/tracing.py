@@ -1,6 +1,7 @@
 """Records spans with OpenTelemetry.
 
-Only ``core.telemetry.spans`` imports ``core.telemetry.tracing``, if a collector is configured.
+Only ``core.telemetry.spans`` imports ``core.telemetry.tracing``, and only if a collector is
+configured.
 """
 
 import logging
