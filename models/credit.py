@@ -112,8 +112,8 @@ class OpenCharge(Model):
     entry_id: Mapped[int] = mapped_column(
         ForeignKey("credit_entries.id"), primary_key=True, autoincrement=False
     )
-    # Identifies the call for which the user is charged. A repetition of the call is free for a day
-    # after the charge was settled.
+    # Identifies the call for which the user is charged. A user can repeat a charged call for free
+    # within a day after the charge was settled.
     call: Mapped[str]
     # Identifies the work that a call requests from a provider. Calls that request the same work
     # share one charge, and the work is done only once.
@@ -246,8 +246,8 @@ class PaymentOrder(Model):
     claim_token_hmac: Mapped[bytes | None] = mapped_column(unique=True)
     claimed_at: Mapped[datetime | None]
 
-    # The known facts about the payment. A recorded fact is never removed, so that facts may arrive
-    # in any order.
+    # The known facts about the payment. A recorded fact about a payment is never removed, so that
+    # facts may arrive in any order.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))

@@ -34,7 +34,8 @@ class RecordedEvent(Model):
     type: Mapped[str]
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.now(), index=True)
     # The origin of the action, which consists of the client's IP address, the client's program and
-    # the credential. An operator's command counts as a credential.
+    # the credential. If an operator's command causes an event, the command counts as the
+    # credential.
     ip: Mapped[str | None]
     user_agent: Mapped[str | None]
     credential_kind: Mapped[str | None]

@@ -51,7 +51,7 @@ class DeniedEntry(Model):
     """
 
     __tablename__ = "denied_entries"
-    # An index for the erasure of a person, which replaces the person's address in all deny lists by
+    # The erasure of a person uses this index to replace the person's address in all deny lists by
     # an HMAC.
     __table_args__ = (Index("ix_denied_entries_entry", "entry"),)
 
@@ -70,7 +70,7 @@ class ErasedDenial(Model):
     __tablename__ = "erased_denials"
     __table_args__ = (CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),)
 
-    # The owner whose deny list contained the address.
+    # The owner whose deny list contained the denied address.
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
     )

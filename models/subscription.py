@@ -33,8 +33,8 @@ class Subscription(Model):
 
     __tablename__ = "subscriptions"
     __table_args__ = (
-        # ``user_id`` is the first column of the index, so that the index also serves queries for
-        # all subscriptions of a person.
+        # ``user_id`` is the first column of the index, so that queries for all subscriptions of a
+        # person can use the index.
         UniqueConstraint("user_id", "list_id"),
         allow_values("status", SubscriptionStatus),
         allow_values("type", Tier),

@@ -183,8 +183,8 @@ class FormerAddress(Model):
     """A former e-mail address of a person, which lists may still contain.
 
     An imported file may name a person by a former address. A person's opt-outs apply to the
-    person's former addresses. Several people may have the same former address. An address that is
-    the current address of a user means only this user, even if it is also a former address.
+    person's former addresses. Several people may have the same former address. An address that is a
+    user's current address refers only to this user, even if another user had the address before.
     """
 
     __tablename__ = "former_addresses"

@@ -119,8 +119,8 @@ class WebhookDelivery(Model):
             "id",
             postgresql_where="status = 'pending'",
         ),
-        # An index for the erasure of a person, which deletes the stored responses to events about
-        # the person.
+        # The erasure of a person uses this index to delete the stored responses to events about the
+        # person.
         Index(None, "person_id", postgresql_where="answer IS NOT NULL"),
     )
 

@@ -1,4 +1,4 @@
-"""A circuit breaker for calls to other servers.
+"""A circuit breaker for the calls to a remote server.
 
 When a server fails, its circuit breaker rejects all calls to the server for a few seconds. A few
 seconds after a failure, the circuit breaker admits a single call to probe the server. While a
@@ -33,7 +33,8 @@ class Breaker:
     Args:
         failures: the exceptions that count as failures of the server.
         errors_answer: whether an exception that isn't in ``failures`` proves that the server works.
-            If false, exceptions that aren't in ``failures`` don't change the state of the breaker.
+            If ``errors_answer`` is false, exceptions that aren't in ``failures`` don't change the
+            state of the breaker.
         tolerated: the number of consecutive calls that may fail before the next failed call opens
             the circuit.
     """

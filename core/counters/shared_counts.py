@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _ADDRESS_VARIABLE = "PRESSROOM_WORKER_METRICS_ADDRESS"
-# ``prometheus_client`` reads the path of the metrics folder from this environment variable.
+# The environment variable from which ``prometheus_client`` reads the path of the metrics folder.
 _FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _PREFIX = "pressroom-metrics-"
 

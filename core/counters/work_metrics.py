@@ -1,4 +1,4 @@
-"""Metrics of imports, image conversions, mails, payments, jobs and calls to other servers."""
+"""Metrics of imports, image conversions, mails, payments, jobs and calls to remote servers."""
 
 from decimal import Decimal
 from enum import StrEnum

@@ -84,7 +84,7 @@ class TransientError(Exception):
 
 
 class ServerFailed(TransientError):
-    """A failure of another server, such as a timeout, a lost connection or a 5xx response.
+    """A failure of a remote server, such as a timeout, a lost connection or a 5xx response.
 
     A server that rejects an invalid request, for example with a 4xx response, hasn't failed. All
     clients must report a failure of their server as ``ServerFailed``, because circuit breakers

@@ -16,8 +16,8 @@ from babel.messages.pofile import read_po
 from jinja2 import BaseLoader, Environment, StrictUndefined, select_autoescape
 
 ENGLISH = "en"
-# At most this many characters of an ``Accept-Language`` header are parsed, to limit the parsing
-# time.
+# The maximum number of characters of an ``Accept-Language`` header that are parsed, to limit the
+# parsing time.
 MAX_HEADER_CHARACTERS = 500
 
 _CATALOGUES = files(__package__).joinpath("catalogues")

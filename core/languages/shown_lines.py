@@ -71,7 +71,7 @@ def has_direction(text: str) -> bool:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether ``is_shown`` accepts the text and all its invisible characters are necessary.
+    """Return whether the text is one visible line without unnecessary invisible characters.
 
     Invisible joiners and direction marks are allowed, because some scripts need them.
     """

@@ -46,8 +46,8 @@ def answer_messages(
     Args:
         confine: a function that restricts the rights of the child process before the first message.
             The argument of ``confine`` is the memory limit in bytes.
-        max_resident_bytes: the child process exits if it occupies more memory than this after
-            answering a message.
+        max_resident_bytes: the amount of memory above which the child process exits after answering
+            a message.
     """
     parent = int(sys.argv[1])
     memory_bytes = int(sys.argv[2])

@@ -16,9 +16,10 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 
 from core.process.linux import hide_memory, refuse_new_privileges
 
-# The kernel kills a child process that uses more CPU time than this. A normal child process uses at
-# most 90 seconds of CPU time, because it exits after 60 seconds and a message takes at most 30
-# seconds. The kernel's limit stops hostile code that keeps computing between two messages.
+# The kernel kills a child process that uses more CPU time than ``MAX_CPU_SECONDS``. A normal child
+# process uses at most 90 seconds of CPU time, because it exits after 60 seconds and a message takes
+# at most 30 seconds. The kernel's limit stops hostile code that keeps computing between two
+# messages.
 MAX_CPU_SECONDS = 120
 
 # The system calls that a confined child process may make.
@@ -42,8 +43,8 @@ def confine_process(memory_bytes: int) -> None:
         supported()
     limit_resources(memory_bytes)
     with suppress(OSError):
-        # Ignore an error if the kernel rejects the seccomp filter, because the worker logged a
-        # warning when it started.
+        # Ignore an error if the kernel rejects the seccomp filter, because the worker has already
+        # logged a warning at its start.
         create_decoding_filter().load()
 
 

@@ -17,8 +17,8 @@ _IS_LINUX = sys.platform == "linux"
 def hide_memory() -> None:
     """Hide this process's memory, environment and files from other processes of the same user.
 
-    The kernel writes no core dump of a hidden process. Root can still read the memory of a hidden
-    process. Processes that are forked from a hidden process are hidden, but programs that it
+    The kernel writes no core dump of a hidden process. Root can read the memory of a hidden
+    process. Processes that a hidden process forks are hidden, but programs that a hidden process
     executes aren't.
     """
     _control(_PR_SET_DUMPABLE, 0)

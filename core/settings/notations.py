@@ -257,8 +257,8 @@ MIN_DAYS: Mapping[Retained, int] = {
 def parse_retention(value: object) -> object:
     """Parse retention periods in days.
 
-    Kinds of rows without an entry get their default retention period. Raises ``ValueError`` with a
-    message that quotes the invalid entry.
+    A kind of rows that the setting doesn't list gets its default retention period. Raises
+    ``ValueError`` with a message that quotes the invalid entry.
     """
     if not isinstance(value, str):
         return value
@@ -287,6 +287,6 @@ RateLimits = Annotated[str, AfterValidator(check_rate_limits)]
 CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
 ComposerPrice = Annotated[Decimal | None, Field(gt=0, max_digits=15, decimal_places=4)]
 Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(parse_currencies)]
-# A quota that isn't in the mapping is unlimited.
+# A plan has no limit for a quota that its setting doesn't list.
 Quotas = Annotated[Mapping[PlanQuota, int], NoDecode, BeforeValidator(parse_quotas)]
 RetentionDays = Annotated[Mapping[Retained, int], NoDecode, BeforeValidator(parse_retention)]

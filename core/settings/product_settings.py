@@ -297,6 +297,6 @@ def _format_origin(url: AnyHttpUrl) -> str:
 def load_settings() -> Settings:
     """Read all settings from the environment, or raise ``SettingsError``.
 
-    The result is cached, so that every call returns the same settings.
+    ``load_settings`` caches the settings, so that every call returns the same object.
     """
     return read_settings(Settings)

@@ -30,8 +30,8 @@ from core.telemetry.collector import has_service_name
 
 log = get_logger(__name__)
 
-# An exiting process spends at most this time on sending its last spans, because the collector may
-# hang.
+# The maximum time that an exiting process spends on sending its last spans, because the collector
+# may hang.
 MAX_END_SECONDS = 2.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADER = "traceparent"
