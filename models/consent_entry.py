@@ -87,7 +87,7 @@ class ConsentEntry(Model):
 class ConsentClaim(Model):
     """A claim in an imported file that a member consented outside Pressroom.
 
-    The undo of an import deletes the claims of the imported file.
+    When an import is undone, the claims from the imported file are deleted.
     """
 
     __tablename__ = "consent_claims"

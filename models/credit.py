@@ -1,6 +1,6 @@
 """The ledger of credits, and the orders that pay for credits.
 
-The credit ledger is append-only. Database triggers refuse to change or delete a ledger entry.
+The credit ledger is append-only. Database triggers prevent changes and deletions of ledger entries.
 """
 
 from datetime import datetime
@@ -75,7 +75,7 @@ class CreditEntry(Model):
             unique=True,
             postgresql_where="action = 'topup'",
         ),
-        # An index for finding the ledger entries of an order that is deleted or verified.
+        # An index for finding an order's ledger entries when the order is deleted or verified.
         Index(None, "order_id", postgresql_where="order_id IS NOT NULL"),
     )
 
@@ -181,8 +181,8 @@ class PaymentOrder(Model):
     """An order for credits, with the order's terms and the known facts about the payment.
 
     A database trigger allows only the transitions in ``payment_order_transitions``. A database
-    trigger refuses to change an order's terms and to remove facts about the payment. A database
-    trigger records every change of an order's status in ``payment_order_changes``.
+    trigger prevents changes to an order's terms and the removal of facts about the payment. A
+    database trigger records every change of an order's status in ``payment_order_changes``.
     """
 
     __tablename__ = "payment_orders"

@@ -76,8 +76,8 @@ class FeedEvent(Model):
 class FeedOffset(Model):
     """The offset between the number of a database transaction and its position in the feed.
 
-    The table ``feed_offsets`` has one row. Each restore of a backup raises the offset, because the
-    restored database assigns lower transaction numbers than the original database.
+    The table ``feed_offsets`` has one row. Each restore of a backup raises the feed offset, because
+    the restored database assigns lower transaction numbers than the original database.
     """
 
     __tablename__ = "feed_offsets"

@@ -137,7 +137,7 @@ class Subscription(Model):
     # Maps the id of each member field, as text, to the member's value.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
     # The ids of the member's tags in ascending order, without duplicates. Maintenance removes the
-    # ids of deleted tags.
+    # ids of deleted tags from members.
     tag_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
     # The time at which the person joined the list in another product, according to an import, or
     # NULL if the person joined at `created_at`.

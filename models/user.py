@@ -197,8 +197,7 @@ class FormerAddress(Model):
         index=True,
     )
     left_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    # The address that replaced the former address, if the person wants owners of lists to see the
-    # new address.
+    # The new address, or NULL if the person doesn't want owners of lists to see the new address.
     shown: Mapped[str | None]
 
 
@@ -222,7 +221,7 @@ class AccountMail(Model):
     # which an API key expires.
     detail: Mapped[str | None]
     # The list that a mail to a reader is about. ``list_id`` has no foreign key, because a foreign
-    # key would lock the list.
+    # key would lock the list's row when a mail is added.
     list_id: Mapped[int | None]
     # The language of the page on which a reader requested the mail.
     language: Mapped[str | None]

@@ -84,7 +84,7 @@ class Breaker:
             works = False
             raise
         except Exception:
-            # By default, an error response proves that the server works.
+            # An error response proves that the server works, unless ``errors_answer`` is false.
             works = True if self._errors_answer else None
             raise
         finally:
@@ -107,7 +107,7 @@ class Breaker:
         return None
 
     def _enter(self) -> bool:
-        """Admit a call, and return whether the call probes a server that failed before."""
+        """Admit a call to the server, and return whether the call probes a failed server."""
         if self._consecutive_failures <= self._tolerated:
             return False
         with self._lock:

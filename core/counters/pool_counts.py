@@ -49,7 +49,8 @@ def _merge_ended_processes(folder: Path) -> None:
         files = [file for file in abandoned_files if file.name.startswith(f"{kind}_")]
         if files:
             _merge_files(files, folder / f"{kind}_{_ENDED}.db")
-    # Gauges are deleted without a merge, because the gauge of an exited process has no meaning.
+    # The gauges of exited processes are deleted and not merged, because their values are no longer
+    # true.
     for file in abandoned_files:
         file.unlink()
 

@@ -43,7 +43,7 @@ def exit_with_parent(parent: int) -> None:
 
 
 def trim_memory() -> None:
-    """Return the unused memory of the C library's allocator to the operating system."""
+    """Give the unused memory of the C library's allocator back to the operating system."""
     if _IS_LINUX:
         _libc.malloc_trim(0)
 

@@ -30,8 +30,9 @@ _UNIT = r"(?:second|minute|hour|day|month|year)s?"
 _RATE_LIMIT = rf"\s*{_AMOUNT}\s*(?:/|per)\s*(?:{_MULTIPLE}\s*)?{_UNIT}\s*"
 _RATE_LIMITS = re.compile(rf"{_RATE_LIMIT}(?:[,;|]{_RATE_LIMIT})*\Z", re.IGNORECASE)
 
-# The default exchange rates and smallest orders. Each entry has the format ``code:units per US
-# dollar:smallest order``. Operators should replace the default exchange rates by current rates.
+# The default exchange rates and smallest orders. Each entry of ``DEFAULT_CURRENCIES`` has the
+# format ``code:units per US dollar:smallest order``. Operators should replace the default exchange
+# rates by current rates.
 DEFAULT_CURRENCIES = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
 
 DEFAULT_QUOTA_FREE = (
@@ -237,10 +238,10 @@ class Retained(StrEnum):
 MIN_DAYS: Mapping[Retained, int] = {
     # Keep jobs, so that owners can retry a failed job or request a new link to a job's file.
     Retained.JOBS: 7,
-    # The database refuses to delete rows that are less than a year old.
+    # The database refuses to delete subscription events that are less than a year old.
     Retained.SUBSCRIPTION_EVENTS: 365,
     Retained.IP_ADDRESSES: 1,
-    # The database refuses to delete rows that are less than a year old.
+    # The database refuses to delete account events that are less than a year old.
     Retained.EVENTS: 365,
     # Keep imports and their changes as long as owners can undo an import.
     Retained.IMPORT_CHANGES: 90,

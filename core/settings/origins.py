@@ -32,8 +32,8 @@ _URL = re.compile(
     rf"(?P<origin>{ORIGIN.pattern}){_PATH}(?P<query>\?{_TAIL})?(?P<fragment>#{_TAIL})?",
     re.IGNORECASE | re.ASCII,
 )
-# Matches an escaped control character or backslash. A program that decodes escaped characters could
-# understand a URL differently from a program that doesn't decode them.
+# Matches a percent-encoded control character or backslash. A program that decodes escaped
+# characters could understand a URL differently from a program that doesn't decode them.
 _ESCAPED_TRICK = re.compile(r"%(?:[01][0-9a-f]|7f|5c)", re.IGNORECASE)
 
 

@@ -120,9 +120,9 @@ class Tracing:
 def open_tracing(process: str) -> Tracing | None:
     """Start to record spans, or return ``None`` if the environment variables are invalid.
 
-    A thread sends the spans from a bounded queue. When the queue of unsent spans is full, the
-    oldest spans are dropped. The environment variables of OpenTelemetry's SDK configure the queue
-    of unsent spans and the sending thread.
+    A background thread sends spans from a bounded queue to the collector. When the queue of unsent
+    spans is full, the oldest spans are dropped. The environment variables of OpenTelemetry's SDK
+    configure the queue of unsent spans and the sending thread.
     """
     attributes = {} if has_service_name() else {"service.name": process}
     attributes |= {
