@@ -39,7 +39,7 @@ class Keyring:
             raise ValueError("needs at least one key, and ids that differ")
         self._keys = {key.id: key for key in keys}
         self.current = keys[0]
-        # The cache keeps one signer per purpose, because deriving subkeys is slow.
+        # The signer for each purpose is cached, because deriving subkeys is slow.
         self.signer = cache(partial(Signer, self))
 
     @classmethod
@@ -87,8 +87,8 @@ class Signer:
     def digests(self, message: bytes) -> list[bytes]:
         """Return one HMAC of the message per key of the keyring, starting with the current key.
 
-        Compare a stored HMAC with every returned HMAC, because a previous key may have created the
-        stored HMAC.
+        The caller must compare a stored HMAC with every returned HMAC, because a previous key may
+        have created the stored HMAC.
         """
         return [self._digest(key_id, message) for key_id in self._subkeys]
 

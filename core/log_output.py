@@ -65,5 +65,5 @@ def _configure_libraries() -> None:
 
 
 def _add_span(_logger: Any, _method: str, record: Any) -> Any:
-    """Add the ids of the current span to a log record, so that operators can find its trace."""
+    """Add the current trace id and span id to a log record, so that operators find the trace."""
     return {**record, **spans.current_ids()}

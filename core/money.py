@@ -5,9 +5,10 @@ from decimal import Decimal
 PLACES = 4
 MAX_AMOUNT = Decimal("99999999999.9999")
 
-# The number of decimals that each currency has in a payment. The currency tables omit ISK, MGA and
-# UGX, because ISO 4217 and docs.stripe.com/currencies disagree about their decimals. The currency
-# tables omit currencies with three decimals, because Stripe requires a zero as the third decimal.
+# Maps each currency to its number of decimal places in a payment. Pressroom doesn't support ISK,
+# MGA and UGX, because ISO 4217 and docs.stripe.com/currencies disagree about the decimal places of
+# these currencies. Pressroom doesn't support currencies with three decimal places, because Stripe
+# accepts only amounts whose third decimal place is 0.
 _CURRENCIES_WITHOUT_DECIMALS = "BIF CLP DJF GNF JPY KMF KRW PYG RWF VND VUV XAF XOF XPF"
 _CURRENCIES_WITH_TWO_DECIMALS = (
     "AED ALL AMD ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD BWP BZD CAD CHF CNY COP CRC "
@@ -23,7 +24,7 @@ _MINOR_DIGITS = {
 
 
 def is_storable(amount: Decimal) -> bool:
-    """Return whether the amount is finite, has at most four decimals and fits NUMERIC(15,4)."""
+    """Return whether the amount is finite, has up to four decimal places and fits NUMERIC(15,4)."""
     # Use ``copy_abs``, because ``abs`` would round the amount and fail on the large exponents that
     # JSON allows.
     if not amount.is_finite() or amount.copy_abs() > MAX_AMOUNT:
@@ -32,7 +33,7 @@ def is_storable(amount: Decimal) -> bool:
 
 
 def minor_digits(currency: str) -> int:
-    """Return the number of decimals of a currency in payments, such as 2 for USD and 0 for JPY.
+    """Return how many decimal places a currency has in payments, such as 2 for USD and 0 for JPY.
 
     Raises ``ValueError`` for an unknown currency code.
     """

@@ -24,7 +24,7 @@ class Queue(StrEnum):
     EXPORT = "export"
     # Image conversions, which use a CPU core for about a second while an API caller may wait.
     MEDIA = "media"
-    # Bulk adds, imports and undos of imports, which run in turns of a few seconds.
+    # Bulk adds, imports and undos of imports, whose jobs let other jobs run every few seconds.
     BULK = "bulk"
     # Periodic tasks, deletions and erasures, which never keep an API caller waiting.
     MAINTENANCE = "maintenance"

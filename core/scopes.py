@@ -22,8 +22,8 @@ class Scope(StrEnum):
 
 USER_SCOPES = frozenset(Scope) - {Scope.DELIVERY}
 
-# The explanation of each scope for the page on which a person grants scopes to a program. A person
-# can't grant a scope without an explanation.
+# The explanation of each scope for the page on which a person grants scopes to a program. A scope
+# without an explanation can't be granted to a program.
 SCOPE_EXPLANATIONS = {
     Scope.CREDIT_READ: "See your credit balance and what it was spent on",
     Scope.CREDIT_FULL: "See your credits, spend them, and claim credits that were paid for",
@@ -47,7 +47,11 @@ _INCLUDED_SCOPES = {
 
 
 def expand_scopes(granted: Iterable[Scope]) -> frozenset[Scope]:
-    """Add the scopes that granted scopes include, as ``credit.full`` includes ``credit.read``."""
+    """Return granted scopes together with the scopes that they include.
+
+    ``credit.full`` includes ``credit.read``, and ``subscription.full`` includes
+    ``subscription.read``.
+    """
     scopes = set(granted)
     included = {_INCLUDED_SCOPES[scope] for scope in scopes if scope in _INCLUDED_SCOPES}
     return frozenset(scopes | included)

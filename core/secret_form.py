@@ -18,7 +18,7 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 class SecretForm:
     """The format of one kind of secret, such as API keys.
 
-    The prefix of a secret identifies its kind.
+    The prefix of a secret shows which kind of secret it is.
     """
 
     prefix: str

@@ -14,10 +14,12 @@ _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 @dataclass(frozen=True)
 class SignedUrls:
-    """A kind of signed URLs. A signature for one kind of URL is invalid for every other kind.
+    """A signer for one kind of URL.
+
+    A signature for one kind of URL is invalid for every other kind.
 
     Attributes:
-        purpose: the name of the purpose, from which the keyring derives the signing key.
+        purpose: the name from which the keyring derives the signing key.
         prefix: the part of the URL's path before the signed name.
     """
 

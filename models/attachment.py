@@ -71,15 +71,15 @@ class ObjectRemoval(Model):
     """An object that a worker must remove from the object storage.
 
     The transaction that makes an object unnecessary adds a row to ``object_removals``. A worker
-    deletes the row after it has removed the object from the storage.
+    deletes the row from ``object_removals`` after removing the object from the object storage.
     """
 
     __tablename__ = "object_removals"
     __table_args__ = (Index(None, "try_at"),)
 
     id: Mapped[SerialId]
-    # The key of the object to remove. A key that ends in a slash is the common prefix of all
-    # objects to remove.
+    # The key of the object to remove from the object storage. A key that ends in a slash stands for
+    # all objects whose keys begin with it.
     key: Mapped[str]
     # The time of the next attempt to remove the object. The first attempt to remove the object is
     # delayed if readers may still need the object.

@@ -1,4 +1,4 @@
-"""Bulk actions of owners on members, and the changes that the undo of a bulk action needs."""
+"""Bulk actions of owners on members, and the recorded changes for undoing a bulk action."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -21,8 +21,8 @@ class BulkActionKind(StrEnum):
 class BulkAction(Model):
     """A bulk action of an owner on all members of a list that match a filter.
 
-    The job of a bulk action processes members by status, and members with the same status by
-    ascending id.
+    A bulk action changes members in the order of their status. Members with the same status are
+    changed by ascending id.
     """
 
     __tablename__ = "bulk_actions"
@@ -37,8 +37,8 @@ class BulkAction(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # The filter that selects the members, in the format of a segment's filter. The filter is a
-    # copy, so that the owner can edit or delete the segment during the bulk action.
+    # The filter that selects the members, in the format of a segment's filter. A segment's filter
+    # is copied, so that the owner can edit or delete the segment during the bulk action.
     filter: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     action: Mapped[str]
     tag_id: Mapped[int | None]
@@ -53,8 +53,8 @@ class BulkAction(Model):
     matched: Mapped[int] = mapped_column(default=0, server_default="0")
     changed: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # The id of the job that undoes the bulk action. The row of the undo job may be deleted before
-    # the row of the bulk action.
+    # The id of the job that undoes the bulk action. ``undo_job_id`` has no foreign key, because the
+    # row of the job may be deleted before the row of the bulk action.
     undo_job_id: Mapped[int | None]
     # The id of the last member that the undo of the bulk action checked.
     undo_reached_id: Mapped[int | None]
@@ -66,10 +66,10 @@ class BulkAction(Model):
 
 
 class BulkChange(Model):
-    """The change of a member by a bulk action, with the member's values before the change."""
+    """A change that a bulk action made to a member, with the member's values before the change."""
 
     __tablename__ = "bulk_changes"
-    # An index for the erasure of a person, which searches for bulk changes by subscription.
+    # The erasure of a person uses this index to find bulk changes by subscription.
     __table_args__ = (Index("ix_bulk_changes_subscription_id", "subscription_id"),)
 
     bulk_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
-# The SQL condition that an IP address isn't shortened to a network, whose notation contains a
-# slash.
+# The SQL condition for an IP address that hasn't been shortened to a network. The notation of a
+# network contains a slash.
 _WHOLE_IP = "strpos(ip, '/') = 0"
 
 
@@ -63,7 +63,8 @@ class ConsentEntry(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # ``user_id`` needs no foreign key, because the purge of a person deletes the person's entries.
+    # ``user_id`` needs no foreign key, because the erasure of a person deletes the person's
+    # entries.
     user_id: Mapped[int]
     how: Mapped[str]
     occurred_at: Mapped[CreatedAt]
@@ -75,16 +76,18 @@ class ConsentEntry(Model):
     # The version of the list's consent wording at the time of consent, or NULL if an owner added
     # the person.
     wording_version: Mapped[int | None]
-    # The list to which the person consented, if a transfer copied the entry from another list.
+    # The list to which the person consented, or NULL if no transfer copied the entry from another
+    # list.
     of_list_id: Mapped[int | None]
-    # The import that added the person to the list from which a transfer copied the entry.
+    # The import that added the person to the transfer's source list, or NULL if no transfer copied
+    # the entry.
     import_id: Mapped[int | None]
 
 
 class ConsentClaim(Model):
     """A claim in an imported file that a member consented outside Pressroom.
 
-    The undo of an import deletes the claims of the imported file.
+    When an import is undone, the claims from the imported file are deleted.
     """
 
     __tablename__ = "consent_claims"
@@ -98,19 +101,21 @@ class ConsentClaim(Model):
         Index("ix_consent_claims_whole_ip", "occurred_at", postgresql_where=_WHOLE_IP),
     )
 
-    # The table of claims has no foreign keys, because foreign keys would double the time for
-    # storing a million claims. A claim of consent outlives the row of its import.
+    # The table ``consent_claims`` has no foreign keys, because foreign keys would double the time
+    # for storing a million claims. A claim of consent outlives the row of its import.
     import_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     how: Mapped[str] = mapped_column(primary_key=True)
-    # The time of consent according to the imported file, or else the time of the import.
+    # The time of consent according to the imported file, or the time of the import if the file
+    # contains no time.
     occurred_at: Mapped[datetime]
     ip: Mapped[str | None]
     url: Mapped[str | None]
     wording: Mapped[str | None]
     # The product that created the imported file, or `file` if the product is unknown.
     claimed_by: Mapped[str]
-    # The list into which the file was imported, if a transfer copied the claim to another list.
+    # The list into which the file was imported, or NULL if no transfer copied the claim to another
+    # list.
     of_list_id: Mapped[int | None]
 
 

@@ -1,6 +1,6 @@
 """The ledger of credits, and the orders that pay for credits.
 
-The credit ledger is append-only. Database triggers refuse to change or delete a ledger entry.
+The credit ledger is append-only. Database triggers prevent changes and deletions of ledger entries.
 """
 
 from datetime import datetime
@@ -43,13 +43,14 @@ class CreditAccount(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), unique=True)
     balance: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
-    # The number of refunded credits that the user had already spent. The user's next topup pays the
-    # debt.
+    # The number of refunded credits that the user had already spent. The user's next top-up pays
+    # the debt.
     debt: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
     # A balance below the threshold `low_below` causes a low balance event in the owner's feed.
     low_below: Mapped[Decimal] = mapped_column(Amount, server_default=text("100"))
-    # True if a low balance event was added to the owner's feed after credits were last added. The
-    # flag prevents repeated low balance events while charges are made and reversed.
+    # True if a low balance event was added to the owner's feed since the balance was last topped up
+    # above the threshold. While `low_told` is true, no low balance event is added, so that reversed
+    # charges don't cause repeated events.
     low_told: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     status: Mapped[str] = mapped_column(server_default="active")
     # The `seq` and the hash of the account's last ledger entry.
@@ -74,7 +75,7 @@ class CreditEntry(Model):
             unique=True,
             postgresql_where="action = 'topup'",
         ),
-        # An index for finding the ledger entries of an order that is deleted or verified.
+        # An index for finding an order's ledger entries when the order is deleted or verified.
         Index(None, "order_id", postgresql_where="order_id IS NOT NULL"),
     )
 
@@ -111,11 +112,11 @@ class OpenCharge(Model):
     entry_id: Mapped[int] = mapped_column(
         ForeignKey("credit_entries.id"), primary_key=True, autoincrement=False
     )
-    # Identifies the call for which the user is charged. A repetition of the call is free for a day
-    # after the charge was settled.
+    # Identifies the call for which the user is charged. A user can repeat a charged call for free
+    # within a day after the charge was settled.
     call: Mapped[str]
-    # Identifies the work that the call requests. Calls that request the same work share one run of
-    # the work and one charge.
+    # Identifies the work that a call requests from a provider. Calls that request the same work
+    # share one charge, and the work is done only once.
     work: Mapped[str] = mapped_column(index=True)
     # The worker that calls the provider, or NULL before the call.
     taken_by: Mapped[str | None]
@@ -124,7 +125,7 @@ class OpenCharge(Model):
 
 
 class CreditCheckpoint(Model):
-    """The last verified ledger entry of an account, with the balance and the debt after this entry.
+    """The last verified ledger entry of an account, with the balance and the debt after the entry.
 
     The signature of a checkpoint covers every column except ``signature``
     (`services.credits.verify`).
@@ -139,8 +140,8 @@ class CreditCheckpoint(Model):
     hash: Mapped[bytes]
     balance: Mapped[Decimal] = mapped_column(Amount)
     debt: Mapped[Decimal] = mapped_column(Amount)
-    # True if a verification found a fault in the account. The next verification of a suspect
-    # account reads all ledger entries.
+    # True if a verification found a fault in the account's ledger entries. The next verification of
+    # an account with a fault reads all ledger entries of the account.
     is_suspect: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     signature: Mapped[str]
 
@@ -180,8 +181,8 @@ class PaymentOrder(Model):
     """An order for credits, with the order's terms and the known facts about the payment.
 
     A database trigger allows only the transitions in ``payment_order_transitions``. A database
-    trigger refuses to change an order's terms and to remove facts about the payment. A database
-    trigger records every change of an order's status in ``payment_order_changes``.
+    trigger prevents changes to an order's terms and the removal of facts about the payment. A
+    database trigger records every change of an order's status in ``payment_order_changes``.
     """
 
     __tablename__ = "payment_orders"
@@ -245,18 +246,19 @@ class PaymentOrder(Model):
     claim_token_hmac: Mapped[bytes | None] = mapped_column(unique=True)
     claimed_at: Mapped[datetime | None]
 
-    # The known facts about the payment. A recorded fact is never removed, so that facts may arrive
-    # in any order.
+    # The known facts about the payment. A recorded fact about a payment is never removed, so that
+    # facts may arrive in any order.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The time at which the payment provider reported that the payment page is closed.
     closed_at: Mapped[datetime | None]
-    # The total amount of all refunds, in the smallest unit of the currency.
+    # The total amount of all refunds of the payment, in the smallest unit of the currency.
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     # The total amount of failed refunds, which the payer didn't get.
     refunds_failed_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    # The total amounts of all disputes, of ended disputes, and of lost disputes about the payment.
+    # The total amounts of all disputes, of the ended disputes, and of the lost disputes about the
+    # payment.
     disputes_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_ended_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_lost_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
@@ -284,17 +286,17 @@ class PaymentOrder(Model):
 
     @property
     def lost_minor(self) -> int:
-        """The amount that the payer permanently got back through refunds and lost disputes."""
+        """Return the amount of refunds and lost disputes, which the payer permanently got back."""
         return self._returned_minor(self.disputes_lost_minor)
 
     @property
     def gone_minor(self) -> int:
-        """The amount of all refunds, lost disputes and open disputes about the payment."""
+        """Return the amount of all refunds, lost disputes and open disputes about the payment."""
         return self._returned_minor(self.disputed_minor or 0)
 
     @property
     def refunded_amount(self) -> Decimal:
-        """The amount that the payer permanently got back, in the main unit of the currency."""
+        """Return the amount that the payer permanently got back, in the currency's main unit."""
         return Decimal(self.lost_minor).scaleb(-minor_digits(self.currency))
 
     def _returned_minor(self, disputed: int) -> int:
@@ -347,8 +349,8 @@ class PaymentOrderCheckpoint(Model):
 class PaymentEvent(Model):
     """The facts from a payment provider's webhook event.
 
-    The transaction that applies the facts to an order also stores the facts. The complete webhook
-    event isn't stored, because it names the payer.
+    The transaction that changes an order because of a webhook event also stores the event's facts.
+    The complete webhook event isn't stored, because it names the payer.
     """
 
     __tablename__ = "payment_events"

@@ -14,7 +14,8 @@ class RecordedEvent(Model):
 
     Recorded events are deleted after a year. A database trigger refuses every change of a recorded
     event, except that the erasure of a person deletes the origin of the person's events. A recorded
-    event contains ids instead of names, so code that shows an event must look up the names.
+    event contains the ids of lists and other objects, but not their names. Code that displays a
+    recorded event must look up the names of the objects.
     """
 
     __tablename__ = "events"
@@ -33,7 +34,8 @@ class RecordedEvent(Model):
     type: Mapped[str]
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.now(), index=True)
     # The origin of the action, which consists of the client's IP address, the client's program and
-    # the credential. An operator's command counts as a credential.
+    # the credential. If an operator's command causes an event, the command counts as the
+    # credential.
     ip: Mapped[str | None]
     user_agent: Mapped[str | None]
     credential_kind: Mapped[str | None]
@@ -74,8 +76,8 @@ class FeedEvent(Model):
 class FeedOffset(Model):
     """The offset between the number of a database transaction and its position in the feed.
 
-    The table ``feed_offsets`` has one row. Each restore of a backup raises the offset, because the
-    restored database assigns lower transaction numbers than the original database.
+    The table ``feed_offsets`` has one row. Each restore of a backup raises the feed offset, because
+    the restored database assigns lower transaction numbers than the original database.
     """
 
     __tablename__ = "feed_offsets"

@@ -74,8 +74,8 @@ class Job(Model):
     # write of a worker checks the fencing token, so that a worker that lost its lease can't change
     # the job.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of consecutive leases of the job that were lost without progress. A high number of
-    # lost leases reveals a job that crashes every worker.
+    # How many times in a row workers lost their lease on the job while the job made no progress. A
+    # high number of lost leases reveals a job that crashes every worker.
     crashes: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of consecutive temporary failures of the job.
     retries: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -103,8 +103,8 @@ class Job(Model):
     # The API process whose caller may wait for the job. Only the waiting API process is notified
     # when the job changes, or all API processes if `waiter` is NULL.
     waiter: Mapped[str | None]
-    # The number of changes to the job that API callers can see. Server-sent events about a job use
-    # the job's version as their id.
+    # The job's version, which increases with each change that API callers can see. Server-sent
+    # events about a job use the job's version as their id.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
 
     created_at: Mapped[CreatedAt]

@@ -43,8 +43,8 @@ class MailingList(Model):
     email_channel_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     challenge_enabled: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     challenge_provider: Mapped[str | None]
-    # The list's latest delivery with revoked trace ids. With a revoked trace id, a person can only
-    # unsubscribe.
+    # The number of the list's latest delivery whose trace ids are revoked. A person whose trace id
+    # is revoked can use the trace id only to unsubscribe.
     traces_revoked_through: Mapped[int | None]
     # True if new members must confirm their address. If a list doesn't require confirmation, anyone
     # can subscribe any address to the list.
@@ -140,8 +140,8 @@ class MemberTag(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     # The name of the tag in the owner's spelling.
     name: Mapped[str]
-    # The case-folded name of the tag. Python folds the name, because case folding in the database
-    # depends on the locale.
+    # The case-folded name of the tag. Python case-folds the tag's name, because case folding in the
+    # database depends on the locale.
     folded: Mapped[str]
     created_at: Mapped[CreatedAt]
 
@@ -171,7 +171,7 @@ class Segment(Model):
     # The case-folded name.
     folded: Mapped[str]
     # The segment's filter in the format of `services.subscriptions.filters.member_filter`. Queries
-    # for many segments don't load the filters.
+    # for many segments don't load the segments' filters.
     filter: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]

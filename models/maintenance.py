@@ -21,7 +21,7 @@ class Maintenance(Model):
     # The earliest time at which the sweep sends a broker message for the due task.
     send_after: Mapped[CreatedAt]
     # The number of started runs of the task, which serves as a fencing token. Only the latest run
-    # of a task can write its result.
+    # of a task can store the task's result.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     lease_expires_at: Mapped[datetime | None]
     last_started_at: Mapped[datetime | None]

@@ -41,8 +41,7 @@ class MemberImport(Model):
         Index("ix_imports_running", "list_id", postgresql_where="status = 'running'"),
         Index("ix_imports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
         Index("ix_imports_undo_job_id", "undo_job_id", postgresql_where="undo_job_id IS NOT NULL"),
-        # An index for finding imports without remaining members, which maintenance deletes after
-        # the retention period.
+        # Maintenance uses this index to find and delete old imports that have no remaining members.
         Index(
             "ix_imports_finished_at",
             "finished_at",
@@ -77,8 +76,8 @@ class MemberImport(Model):
     encoding: Mapped[str | None]
     # Maps the index of each column in the file to the column's notation for dates and numbers.
     column_forms: Mapped[dict[str, Any] | None]
-    # Maps the index of each column with an ambiguous name to true if the column's cells prove that
-    # the column states consent.
+    # Maps the index of each column with an ambiguous name to true if the cells prove that the
+    # column contains consent.
     consent_columns: Mapped[dict[str, Any] | None]
     # Maps each consent value in the file to the status that the owner assigned.
     status_values: Mapped[dict[str, Any] | None]
@@ -92,8 +91,8 @@ class MemberImport(Model):
     # The target of each column in the file, such as a member field
     # (``services.subscriptions.imports.column_plan``).
     columns: Mapped[dict[str, Any] | None]
-    # Encrypted example cells and rows of the file, which the owner can see, or NULL after the
-    # import's files were removed.
+    # Encrypted example cells and rows of the file for the owner, or NULL after the import's files
+    # were removed.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)
     # The number of chunks of the file, or 0 until the whole file has been split into chunks.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -120,7 +119,7 @@ class MemberImport(Model):
     duplicate: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of rows with an address that a deny list contains.
     denied: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of existing members that the import changed, whose rows are also counted in
+    # The number of existing members that the import changed. The rows of changed members count as
     # `already`.
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of values that the import skipped, because the values don't fit the types of their
@@ -132,8 +131,8 @@ class MemberImport(Model):
     # the quota, the import adds no new person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # The id of the job that undoes the import. The row of the undo job may be deleted before the
-    # row of the import.
+    # The id of the job that undoes the import. ``undo_job_id`` has no foreign key, because the row
+    # of the job may be deleted before the row of the import.
     undo_job_id: Mapped[int | None]
     # The id of the last subscription that the undo of the import restored.
     undo_restored: Mapped[int | None]
@@ -172,8 +171,8 @@ class ImportChunk(Model):
 class WaitingChunk(Model):
     """A chunk of an import that waits for a helper job, or that a helper job currently applies.
 
-    A helper job loses its chunk when the helper job's attempt ends. A chunk that failed too often
-    isn't retried, so that the import ends as failed.
+    When a helper job's attempt ends before its chunk is applied, another helper job can claim the
+    chunk. The import fails if a chunk failed too often.
     """
 
     __tablename__ = "waiting_chunks"
@@ -186,9 +185,10 @@ class WaitingChunk(Model):
 
 
 class NamedMember(Model):
-    """A member with several addresses who was named in a row of an import.
+    """A member with several addresses, who is in a row of an import.
 
-    If several rows of an import name a member by different addresses, only the first row counts.
+    If several rows of an import refer to the same member by different addresses, only the first row
+    counts.
     """
 
     __tablename__ = "named_members"
@@ -200,10 +200,10 @@ class NamedMember(Model):
 
 
 class ImportChange(Model):
-    """The change of a subscription by an import, with the values before and after the change."""
+    """The change that an import made to a subscription, with the old and the new values."""
 
     __tablename__ = "import_changes"
-    # An index for imports and erasures, which search for import changes by subscription.
+    # Imports and erasures use this index to find the changes that imports made to a subscription.
     __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
 
     import_id: Mapped[_ImportId]
@@ -218,8 +218,8 @@ class ImportChange(Model):
     type_after: Mapped[str]
     paid_expiry_before: Mapped[datetime | None]
     paid_expiry_after: Mapped[datetime | None]
-    # The values of the changed fields after and before the import, by field id, or NULL if the
-    # import changed no field. A JSON null means that the member had no value in the field.
+    # The values of the changed fields after and before the import, by field id, or NULL if no field
+    # changed. A JSON null means that the member had no value in the field.
     fields_after: Mapped[dict[str, Any] | None]
     fields_before: Mapped[dict[str, Any] | None]
     tags_added: Mapped[list[int] | None]

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
 
-# Only an operator can grant the delivery scope. A database constraint refuses the delivery scope
-# for OAuth clients, even if the code has a mistake.
+# Only an operator can grant the delivery scope. As a safeguard against mistakes in the code, a
+# database constraint refuses the delivery scope for OAuth clients.
 _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"
 
 

@@ -33,8 +33,8 @@ class OptOut(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # The person who opted out, or NULL after the person's erasure. The HMAC of an erased person's
-    # address still matches if the address is added to the list again.
+    # The person who opted out, or NULL after the person's erasure. An erased person's opt-out
+    # applies if the address is added again, because the opt-out contains an HMAC of the address.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
@@ -51,7 +51,7 @@ class DeniedEntry(Model):
     """
 
     __tablename__ = "denied_entries"
-    # An index for the erasure of a person, which replaces the person's address in all deny lists by
+    # The erasure of a person uses this index to replace the person's address in all deny lists by
     # an HMAC.
     __table_args__ = (Index("ix_denied_entries_entry", "entry"),)
 
@@ -70,7 +70,7 @@ class ErasedDenial(Model):
     __tablename__ = "erased_denials"
     __table_args__ = (CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),)
 
-    # The owner whose deny list contained the address.
+    # The owner whose deny list contained the denied address.
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
     )
@@ -82,7 +82,7 @@ class DepartureKind(StrEnum):
     LIST = "list"
     # The person opted out of a list's mail.
     EMAIL = "email"
-    # The person was erased, so the departure names no list.
+    # The departure is the erasure of a person, and contains no list.
     ERASED = "erased"
 
 
@@ -90,8 +90,8 @@ class Departure(Model):
     """An opt-out or an erasure that isn't yet in the journal, which is stored next to the backups.
 
     A database trigger adds a row to ``departures`` for each opt-out and each erasure. Maintenance
-    moves each row of ``departures`` to the journal within a minute. If backups are disabled, the
-    rows of ``departures`` have no use.
+    moves each row of ``departures`` to the journal within a minute. If backups are disabled,
+    maintenance deletes the rows of ``departures`` after 30 days.
     """
 
     __tablename__ = "departures"

@@ -16,9 +16,9 @@ from models.declarative import Model
 class StorageUse(Model):
     """The number of bytes that a user stores in files and rows.
 
-    The number of bytes includes images, exports, and the files and chunks of unfinished imports.
-    The number of bytes includes the rows of segments, bulk actions, exports, and webhook deliveries
-    that aren't about a member.
+    Stored images, exports, and the files and chunks of unfinished imports count towards ``bytes``.
+    The rows of segments, bulk actions and exports count towards ``bytes``, and so do webhook
+    deliveries that aren't about a member.
     """
 
     __tablename__ = "storage_uses"
@@ -42,11 +42,11 @@ class ComposerUse(Model):
 
 
 class MailCount(Model):
-    """The number of mails that strangers caused in a time window, for the subject of a rate limit.
+    """The number of mails that strangers caused in a time window, counted for one rate limit.
 
-    The subject of a rate limit is for example a mailbox, a domain or a network. The table contains
-    no personal data, because ``digest`` is an HMAC of the rate limit's subject and of the window's
-    length.
+    The subject of a rate limit is for example a mailbox, a domain or a network. The table
+    ``mail_counts`` contains no personal data, because ``digest`` is an HMAC of the rate limit's
+    subject and of the window's length.
     """
 
     __tablename__ = "mail_counts"

@@ -1,4 +1,4 @@
-"""Counts a list's active subscribers and daily changes, without a row that every change locks.
+"""Counts active subscribers and daily changes without a counter row that every change would lock.
 
 For each statement that changes subscriptions, a database trigger writes a delta row. Maintenance
 adds the delta rows of a list to the list's count row, and deletes the delta rows. The number of a
@@ -77,8 +77,8 @@ class MemberDayDelta(Model):
     moved_out: Mapped[int]
 
 
-# A single statement must read count rows and delta rows, because its snapshot contains each change
-# in only one of the rows.
+# Read the count rows and the delta rows in a single statement, because two statements could count a
+# change twice or not at all.
 COUNTS_AND_DELTAS = (
     select(SubscriberCount.list_id, SubscriberCount.active)
     .union_all(select(SubscriberDelta.list_id, SubscriberDelta.active))

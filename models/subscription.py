@@ -29,12 +29,12 @@ class Tier(StrEnum):
 
 
 class Subscription(Model):
-    """The record of a person on one list, with a copy of the person's name and address."""
+    """A person's subscription to one list, with a copy of the person's name and address."""
 
     __tablename__ = "subscriptions"
     __table_args__ = (
-        # ``user_id`` is the first column of the index, so that the index can find all subscriptions
-        # of a person.
+        # ``user_id`` is the first column of the index, so that queries for all subscriptions of a
+        # person can use the index.
         UniqueConstraint("user_id", "list_id"),
         allow_values("status", SubscriptionStatus),
         allow_values("type", Tier),
@@ -44,10 +44,10 @@ class Subscription(Model):
             "id",
             postgresql_where="import_id IS NOT NULL",
         ),
-        # Owners' pages use the indexes of active members to show the newest members, to search for
+        # Owners' pages use the indexes of active members to show the latest members, to search for
         # addresses, and to show members on a paid tier. The indexes of active members omit all
-        # other members, which halves the size of the indexes. Pages with the newest members first
-        # read the indexes backwards, because an index that grows at its end stays dense.
+        # other members, which halves the size of the indexes. An index that grows at its end stays
+        # compact, so pages that list the latest members first read the index backwards.
         Index("ix_subscriptions_active", "list_id", "id", postgresql_where=_ACTIVE),
         Index(
             "ix_subscriptions_active_email",
@@ -137,7 +137,7 @@ class Subscription(Model):
     # Maps the id of each member field, as text, to the member's value.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
     # The ids of the member's tags in ascending order, without duplicates. Maintenance removes the
-    # ids of deleted tags.
+    # ids of deleted tags from members.
     tag_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
     # The time at which the person joined the list in another product, according to an import, or
     # NULL if the person joined at `created_at`.
@@ -236,8 +236,8 @@ class MailedLink(Model):
     # yet.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
-    # The e-mail address to which the token was mailed, if the person's account may have a different
-    # address.
+    # The e-mail address to which the token was mailed if the person's account may have a different
+    # address, otherwise NULL.
     email: Mapped[str | None] = mapped_column(index=True)
     # The database stores only an HMAC of the token's secret, which only the mail contains.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)

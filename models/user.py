@@ -13,7 +13,8 @@ from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, 
 class User(Model):
     """A person.
 
-    A person without a password hash only subscribed or was imported, and can't log in.
+    A person without a password hash can't log in, because the person only subscribed to a list or
+    was imported.
     """
 
     __tablename__ = "users"
@@ -48,8 +49,8 @@ class ApiKey(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
-    # The table stores only an HMAC of the API key, and its last characters so that people recognize
-    # the API key.
+    # The table stores only an HMAC and the last characters of an API key. People recognize their
+    # API keys by the last characters.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     last_four: Mapped[str]
     # The scopes of the API key, or NULL for an unrestricted API key, which has all scopes of its
@@ -93,7 +94,10 @@ class UserSession(Model):
 
 
 class LoginAttempts(Model):
-    """A counter of consecutive failed logins, which includes logins that are in progress."""
+    """A counter of consecutive failed logins.
+
+    Logins in progress count as failed until they succeed.
+    """
 
     __tablename__ = "login_attempts"
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
@@ -153,14 +157,17 @@ class Passkey(Model):
     name: Mapped[str]
     credential_id: Mapped[bytes] = mapped_column(unique=True)
     public_key: Mapped[bytes]
-    # The number of the passkey's uses that the device counted, or 0 if the device doesn't count.
+    # How many uses of the passkey the person's device counted, or 0 if the device counts no uses.
     sign_count: Mapped[int]
     created_at: Mapped[CreatedAt]
     last_used_at: Mapped[datetime | None]
 
 
 class SpentProof(Model):
-    """The hash of a short-lived signed value, so that the value can't be used twice."""
+    """The hash of a short-lived signed value that was used.
+
+    The hash prevents a second use of the value.
+    """
 
     __tablename__ = "spent_proofs"
     __table_args__ = (
@@ -176,8 +183,8 @@ class FormerAddress(Model):
     """A former e-mail address of a person, which lists may still contain.
 
     An imported file may name a person by a former address. A person's opt-outs apply to the
-    person's former addresses. Several people may have the same former address. An address that is
-    the current address of a user means only this user, even if it is also a former address.
+    person's former addresses. Several people may have the same former address. An address that is a
+    user's current address refers only to this user, even if another user had the address before.
     """
 
     __tablename__ = "former_addresses"
@@ -190,8 +197,7 @@ class FormerAddress(Model):
         index=True,
     )
     left_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    # The address that replaced the former address, if the person wants owners of lists to see the
-    # new address.
+    # The new address, or NULL if the person doesn't want owners of lists to see the new address.
     shown: Mapped[str | None]
 
 
@@ -206,17 +212,16 @@ class AccountMail(Model):
 
     id: Mapped[SerialId]
     kind: Mapped[str]
-    # The recipient's address. The notice of an address change goes to the former address of an
-    # account.
+    # The recipient's address. The notice of a changed address goes to the account's former address.
     email: Mapped[str]
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
     )
-    # A text that names what the mail is about, such as a program, a browser or the end of an API
-    # key.
+    # A text about the subject of the mail, such as the name of a program or browser, or the time at
+    # which an API key expires.
     detail: Mapped[str | None]
     # The list that a mail to a reader is about. ``list_id`` has no foreign key, because a foreign
-    # key would lock the list.
+    # key would lock the list's row when a mail is added.
     list_id: Mapped[int | None]
     # The language of the page on which a reader requested the mail.
     language: Mapped[str | None]
@@ -232,8 +237,8 @@ class AccountMail(Model):
 class Erasure(Model):
     """The erasure of one person, with the progress and the results of the erasure's job.
 
-    The row of a finished erasure remains as a proof of the erasure. When the erasure is finished,
-    the row contains only ids, counts and times.
+    The row of a finished erasure remains as a proof of the erasure. The row of a finished erasure
+    contains only ids, counts and times.
     """
 
     __tablename__ = "erasures"

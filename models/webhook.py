@@ -40,16 +40,16 @@ class WebhookEndpoint(Model):
         CheckConstraint("cardinality(types) > 0", name="has_types"),
         Index("ix_webhook_endpoints_user_id_id", "user_id", text("id DESC")),
         Index(None, "key_id", postgresql_where="key_id IS NOT NULL"),
-        # An index for workers, which search for active endpoints every second.
+        # Every second, workers use this index to find active endpoints.
         Index("ix_webhook_endpoints_active", "id", postgresql_where="state = 'active'"),
         Index(None, "deleted_at", postgresql_where="deleted_at IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The API key that created the endpoint or set its URL. Revoking the API key ends the endpoint.
-    # `key_id` is NULL if a session created the endpoint, or if the owner kept the endpoint when
-    # revoking the API key.
+    # The API key that created the endpoint or set its URL. If the API key `key_id` is revoked, the
+    # endpoint ends. `key_id` is NULL if a session created the endpoint, or if the owner kept the
+    # endpoint when revoking the API key.
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id", ondelete="SET NULL"))
     url: Mapped[str]
     types: Mapped[list[str]]
@@ -66,8 +66,8 @@ class WebhookEndpoint(Model):
     # The time at which the endpoint needs work without a new event, such as the retry of a
     # delivery.
     due_at: Mapped[datetime | None]
-    # True if new events wait because the endpoint's oldest delivery or too many deliveries are
-    # unfinished.
+    # True if new events have to wait, because the oldest delivery or too many deliveries of the
+    # endpoint are unfinished.
     is_held: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The time of the first failed delivery attempt since the endpoint's last success.
     # `failing_since` is NULL if no delivery is failing, or if all failing deliveries were given up.
@@ -93,8 +93,9 @@ class WebhookSecret(Model):
     endpoint_id: Mapped[int] = mapped_column(
         ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), index=True
     )
-    # The random context to which the encryption binds the secret. The encryption context isn't the
-    # endpoint's id, because the secret is encrypted before the endpoint has an id.
+    # The random encryption context of the webhook secret, without which the secret can't be
+    # decrypted. The encryption context isn't the endpoint's id, because the secret is encrypted
+    # before the endpoint has an id.
     context: Mapped[str] = mapped_column(unique=True)
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
@@ -118,8 +119,8 @@ class WebhookDelivery(Model):
             "id",
             postgresql_where="status = 'pending'",
         ),
-        # An index for the erasure of a person, which deletes the stored responses to events about
-        # the person.
+        # The erasure of a person uses this index to delete the stored responses to events about the
+        # person.
         Index(None, "person_id", postgresql_where="answer IS NOT NULL"),
     )
 
@@ -136,7 +137,8 @@ class WebhookDelivery(Model):
     status: Mapped[str] = mapped_column(default=DeliveryStatus.PENDING, server_default="pending")
     # The number of all attempts to deliver the event.
     attempts: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of delivery attempts since the event or the owner last enqueued the delivery.
+    # The number of delivery attempts since the delivery was last enqueued, either for a new event
+    # or again by the owner.
     round_attempts: Mapped[int] = mapped_column(default=0, server_default="0")
     queued_at: Mapped[datetime] = mapped_column(server_default=func.now())
     due_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -1,8 +1,8 @@
-"""A circuit breaker for calls to other servers.
+"""A circuit breaker for the calls to a remote server.
 
-After a failed call, the circuit breaker rejects all calls to the server for a few seconds. After
-the pause, the circuit breaker admits a single call to probe the server. While a server hangs, only
-the probing call has to wait for a timeout.
+When a server fails, its circuit breaker rejects all calls to the server for a few seconds. A few
+seconds after a failure, the circuit breaker admits a single call to probe the server. While a
+server hangs, only the call that probes the server has to wait for a timeout.
 """
 
 import threading
@@ -26,13 +26,17 @@ T = TypeVar("T")
 
 
 class Breaker:
-    """The circuit breaker of one process for one server. Any number of threads may share a breaker.
+    """A circuit breaker for the calls of one process to one server.
+
+    Several threads may use one breaker at the same time.
 
     Args:
         failures: the exceptions that count as failures of the server.
         errors_answer: whether an exception that isn't in ``failures`` proves that the server works.
-            If false, exceptions that aren't in ``failures`` don't change the state of the breaker.
-        tolerated: the circuit opens if more than this number of consecutive calls fail.
+            If ``errors_answer`` is false, exceptions that aren't in ``failures`` don't change the
+            state of the breaker.
+        tolerated: the number of consecutive calls that may fail before the next failed call opens
+            the circuit.
     """
 
     def __init__(
@@ -54,12 +58,12 @@ class Breaker:
         self._consecutive_failures = 0
         self._resting_until = 0.0
         self._is_probing = False
-        # The number of times that a call to the server succeeded directly after a failed call.
+        # How often a call to the server succeeded directly after a failed call.
         self._recoveries = 0
 
     @property
     def retry_after_seconds(self) -> float:
-        """The number of seconds until the next probe of the server, which is at least 1."""
+        """Return the number of seconds until the next probe of the server, which is at least 1."""
         return max(self._resting_until - time.monotonic(), 1.0)
 
     @contextmanager
@@ -71,7 +75,7 @@ class Breaker:
         """
         is_probe = self._enter()
         recoveries = self._recoveries
-        # ``works`` is ``None`` if the end of the call proves nothing about the server.
+        # ``works`` is ``None`` if the outcome of the call doesn't show whether the server works.
         works: bool | None = None
         try:
             yield
@@ -80,7 +84,7 @@ class Breaker:
             works = False
             raise
         except Exception:
-            # By default, an error response proves that the server works.
+            # An error response proves that the server works, unless ``errors_answer`` is false.
             works = True if self._errors_answer else None
             raise
         finally:
@@ -103,7 +107,7 @@ class Breaker:
         return None
 
     def _enter(self) -> bool:
-        """Admit a call, and return whether the call probes a server that failed before."""
+        """Admit a call to the server, and return whether the call probes a failed server."""
         if self._consecutive_failures <= self._tolerated:
             return False
         with self._lock:
@@ -124,11 +128,11 @@ class Breaker:
                 self._consecutive_failures = 0
                 self._recoveries += 1
                 circuit_gauge(self._server).set(0)
-            # If the server recovered while this call was running, ignore the failure of this call.
+            # Ignore the failure of a call if the server recovered while the call was running.
             elif recoveries != self._recoveries:
                 return
-            # A call that began before the circuit opened doesn't extend the pause between two
-            # probes.
+            # A call that began before the circuit opened doesn't extend the time until the next
+            # probe.
             elif works is False and (is_probe or self._consecutive_failures <= self._tolerated):
                 self._consecutive_failures += 1
                 rests = min(self._consecutive_failures - self._tolerated, _MAX_DOUBLINGS)

@@ -20,8 +20,8 @@ _call = threading.local()
 def time_limit(seconds: float) -> Iterator[None]:
     """Limit the total time of the socket calls that a thread makes in the ``with`` block.
 
-    After the time limit, the sockets raise ``TimeoutError``. When ``time_limit`` blocks are nested,
-    the earliest deadline applies.
+    When the time limit is over, socket calls raise ``TimeoutError``. When ``time_limit`` blocks are
+    nested, the earliest deadline applies.
     """
     outer_deadline: float | None = getattr(_call, "deadline", None)
     deadline = time.monotonic() + seconds
@@ -41,8 +41,8 @@ class _DeadlineMixin:
             return count
 
     def sendall(self: Any, *arguments: Any, **options: Any) -> None:
-        # Apply only the deadline of the call, because ``sendall`` would apply the socket's timeout
-        # to all the data together.
+        # Ignore the socket's own timeout, because ``sendall`` would apply the timeout to the whole
+        # transfer and not to each wait.
         with _shortened_timeout(self, None):
             super().sendall(*arguments, **options)  # type: ignore[misc]
 

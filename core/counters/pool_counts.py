@@ -1,8 +1,8 @@
 """Merges the metrics of a worker and its pool processes into one scrape target.
 
-Each pool process of a worker stores its metrics in its own files. The metrics files outlive the
-process, so that the end of a process doesn't lower any counter. The counters of exited processes
-are merged into one file, so that the number of metrics files stays small.
+Each pool process of a worker stores its metrics in its own files. A pool process's metrics files
+outlive the process, so that no counter decreases when the process exits. The counters of exited
+processes are merged into one file, so that the number of metrics files stays small.
 (docs/decisions/0028-metrics-of-workers.md)
 """
 
@@ -18,12 +18,12 @@ from prometheus_client.registry import Collector
 
 from core.counters.shared_counts import is_running
 
-# The word that replaces the process id in the name of a file with metrics of exited processes.
+# In the file name of merged metrics, ``ended`` replaces the process id.
 _ENDED = "ended"
 
 
 def create_pool_registry(folder: Path) -> CollectorRegistry:
-    """Return a registry that adds up the metrics of all processes that write to the folder."""
+    """Return a registry that adds up the metrics that several processes write to ``folder``."""
     registry = CollectorRegistry()
     registry.register(_PoolCounts(folder))
     ProcessCollector(registry=registry)
@@ -49,7 +49,8 @@ def _merge_ended_processes(folder: Path) -> None:
         files = [file for file in abandoned_files if file.name.startswith(f"{kind}_")]
         if files:
             _merge_files(files, folder / f"{kind}_{_ENDED}.db")
-    # Gauges are deleted without a merge, because the gauge of an exited process has no meaning.
+    # The gauges of exited processes are deleted and not merged, because their values are no longer
+    # true.
     for file in abandoned_files:
         file.unlink()
 
@@ -75,8 +76,8 @@ def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric
     """Read metrics files of several processes, and return the sum of each metric.
 
     Args:
-        accumulate: whether to return cumulative histogram buckets. Prometheus expects cumulative
-            buckets, but a metrics file stores a separate count for each bucket.
+        accumulate: whether to return histogram buckets in cumulative form. Prometheus expects
+            cumulative buckets, but a metrics file stores a separate count for each bucket.
     """
     names = list(map(str, files))
     metrics: Iterable[Metric] = MultiProcessCollector.merge(names, accumulate)  # type: ignore[no-untyped-call]
@@ -84,6 +85,9 @@ def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric
 
 
 def _is_current(file: Path) -> bool:
-    """Return whether a metrics file belongs to a running process or contains merged metrics."""
+    """Return whether a metrics file must be kept.
+
+    Metrics files of running processes and merged files are kept.
+    """
     process = file.stem.rpartition("_")[2]
     return process == _ENDED or is_running(int(process))

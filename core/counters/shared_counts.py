@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _ADDRESS_VARIABLE = "PRESSROOM_WORKER_METRICS_ADDRESS"
-# ``prometheus_client`` reads the path of the metrics folder from this environment variable.
+# The environment variable from which ``prometheus_client`` reads the path of the metrics folder.
 _FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _PREFIX = "pressroom-metrics-"
 
@@ -42,8 +42,8 @@ def remove_shared_folder(process: int | None = None) -> None:
 
     Args:
         process: the id of the process that may remove the metrics folder. A forked process inherits
-            the exit handler, but must not remove the folder. ``None`` permits any process to remove
-            the folder.
+            the exit handler, but must not remove the folder. If ``process`` is ``None``, any
+            process may remove the metrics folder.
     """
     folder = os.environ.get(_FOLDER_VARIABLE)
     if folder and process in (None, os.getpid()):

@@ -1,4 +1,4 @@
-"""Metrics of imports, image conversions, mails, payments, jobs and calls to other servers."""
+"""Metrics of imports, image conversions, mails, payments, jobs and calls to remote servers."""
 
 from decimal import Decimal
 from enum import StrEnum
@@ -25,7 +25,8 @@ _PROVIDER_SECONDS = Histogram(
     ["provider"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
-# The gauge of a server is 1 if the circuit breaker for the server is open in any process.
+# The gauge for a server is 1 while the circuit breaker of at least one process rejects calls to the
+# server.
 _CIRCUIT = Gauge(
     "pressroom_circuit_open",
     "1 while a server is left alone since its last calls failed",
@@ -75,12 +76,12 @@ _ended_counter = cache(_ENDED.labels)
 circuit_gauge = cache(_CIRCUIT.labels)
 _credits_counter = cache(_CREDITS.labels)
 
-# The job errors that a fault in Pressroom causes. Alerts watch the counters of job errors.
+# The job errors that a fault in Pressroom causes, and whose counters an alert watches.
 _INTERNAL_ERRORS = (JOB_BROKE, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
 
 
 class Kill(StrEnum):
-    """The reason for which an image converter process ended without a result."""
+    """The reason why an image converter process ended without a result."""
 
     TOO_SLOW = "too_slow"
     CRASHED = "crashed"
@@ -88,7 +89,7 @@ class Kill(StrEnum):
 
 class MailOutcome(StrEnum):
     SENT = "sent"
-    # The mail server deferred the mail, and the worker will retry it.
+    # The mail server rejected the mail temporarily, and the worker will retry the mail.
     DEFERRED = "deferred"
     REFUSED = "refused"
 
@@ -106,8 +107,8 @@ class MoneyDirection(StrEnum):
     OUT = "out"
 
 
-# Create every counter with the value 0, so that a Prometheus rate includes the counter's first
-# event.
+# Create the counters for mails and killed converters with the value 0, because a Prometheus rate
+# would otherwise miss the first event of each counter.
 for _outcome in MailOutcome:
     MAILS.labels(_outcome)
 for _cause in Kill:
@@ -115,7 +116,7 @@ for _cause in Kill:
 
 
 def initialize_provider_counters(provider: str) -> None:
-    """Create all counters for calls to a provider with the value 0."""
+    """Create the counters for calls to a provider, and set the counters to 0."""
     for outcome in ProviderOutcome:
         _PROVIDER_CALLS.labels(provider, outcome)
 
@@ -134,7 +135,7 @@ def count_money(direction: MoneyDirection, currency: str, amount: Decimal) -> No
 
 
 def initialize_job_counters(queue: str, kind: str) -> None:
-    """Create all counters of a job kind with the value 0.
+    """Create the counters for one kind of job, and set the counters to 0.
 
     If a counter first appeared with the value 1, a Prometheus rate would miss the counter's first
     event.
@@ -149,8 +150,8 @@ def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
     """Record in the metrics that a worker claimed a job.
 
     Args:
-        waited: the number of seconds for which the due job waited for its first claim, or ``None``
-            if a worker already claimed the job before.
+        waited: how many seconds the job was due before its first claim, or ``None`` if a worker had
+            already claimed the job before.
     """
     _attempts_counter(queue, kind).inc()
     if waited is not None:

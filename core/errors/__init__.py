@@ -4,9 +4,9 @@ A service raises a ``DomainError`` with a stable ``code``, such as ``list.not_fo
 ``Kind``. The error kinds are independent of HTTP. Only ``api.errors`` maps an error kind to an HTTP
 status.
 
-Each module in ``core.errors`` declares the errors of one area, such as payments. The routes
-document the same declarations that the code raises, so that the API document and the responses
-contain the same sentences.
+Each module in ``core.errors`` declares the errors of one area, such as payments. The API document
+is generated from the declarations in ``core.errors``, so that the document and the API's responses
+contain the same messages.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class FieldProblem:
 class DomainError(Exception):
     """An error that a caller can act on.
 
-    The ``message`` of the error names the broken rule and the field, but never a secret.
+    The error's ``message`` contains the broken rule and the invalid field, but never a secret.
     """
 
     kind: Kind
@@ -59,7 +59,8 @@ class DomainError(Exception):
     problems: tuple[FieldProblem, ...] = ()
     # The scope that the request requires and the credential lacks.
     needed_scope: str | None = None
-    # The values in the error message, such as the tags in use, which programs can read by name.
+    # Maps names to the values in the error message, such as the tags in use, so that programs don't
+    # have to parse the message.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -79,14 +80,15 @@ def strip_pydantic_prefix(message: str) -> str:
 
 
 class TransientError(Exception):
-    """A temporary failure. A job is retried only after a temporary failure."""
+    """A temporary failure. Only a temporary failure causes a retry of a job."""
 
 
 class ServerFailed(TransientError):
-    """A failure of another server, such as a timeout, a lost connection or a 5xx response.
+    """A failure of a remote server, such as a timeout, a lost connection or a 5xx response.
 
-    An intended error response of a server, such as a 4xx, isn't a ``ServerFailed``. All clients
-    must raise ``ServerFailed`` in the same cases, because circuit breakers count the exception.
+    A server that rejects an invalid request, for example with a 4xx response, hasn't failed. All
+    clients must report a failure of their server as ``ServerFailed``, because circuit breakers
+    count this exception.
     """
 
     def __init__(self, server: str, detail: str) -> None:

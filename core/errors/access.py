@@ -73,8 +73,8 @@ LOGIN_PAUSED = rate_limited(
 )
 LOGIN_BUSY = unavailable("login.busy", "Too many people log in at once.", retry_after=5)
 
-# The error codes of RFC 6749 aren't declared, because the OAuth library creates the protocol
-# errors.
+# The OAuth library creates the errors of the OAuth protocol (RFC 6749), so ``core.errors`` doesn't
+# declare these errors.
 OAUTH_CLIENT_NOT_FOUND = not_found("oauth_client.not_found", "There is no such client.")
 OAUTH_CLIENT_NAME = invalid(
     "oauth_client.name", "A client's name has 1 to {most} printable characters.", most=100

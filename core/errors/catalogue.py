@@ -1,4 +1,4 @@
-"""The class for error types, and one function per error kind that declares an error type."""
+"""Contains the class for error types, and for each error kind a function that declares errors."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,8 +14,9 @@ class ErrorType:
 
     Attributes:
         code: a stable identifier of the error for programs, such as ``list.slug_taken``.
-        sentence: the message, which names the broken rule and the field, but never a secret. The
-            code that raises the error passes a value for each ``{name}`` in the sentence.
+        sentence: the message, which contains the broken rule and the invalid field, but never a
+            secret. The code that raises the error passes a value for each ``{name}`` in the
+            sentence.
         field: the invalid field, such as ``body.slug``. The path of the field may contain
             placeholders such as ``{name}``.
         retry_after: the number of seconds to wait before repeating the request.
@@ -44,7 +45,8 @@ class ErrorType:
             retry_after: replaces the default ``retry_after`` of the error type.
             problems: the invalid fields, if several fields are invalid.
             needed_scope: the scope that the credential lacks.
-            facts: the values in the error message, which programs can read by name.
+            facts: maps names to the values in the error message, so that programs don't have to
+                parse the message.
         """
         error = self.fill(**values) if values else self
         message = error.sentence
@@ -64,7 +66,7 @@ class ErrorType:
 
     @property
     def example_sentence(self) -> str:
-        """The error's sentence with example values, for the API document."""
+        """Return the error's sentence with example values, for the API document."""
         return self.sentence.format(**self.examples) if self.examples else self.sentence
 
 
@@ -82,14 +84,14 @@ def _entry(
 
 
 def invalid_at(field: str, code: str, rule: str, /, **examples: object) -> ErrorType:
-    """Return the error type for one invalid field.
+    """Return an error type for a request in which one field is invalid.
 
     The error's sentence starts with the field's name.
     """
     return ErrorType(Kind.INVALID, code, f"{field}: {rule}", field, examples=examples)
 
 
-# Each error kind has a function that declares an error, as in ``not_found("list.not_found", "…")``.
+# For each error kind, a function declares an error, as in ``not_found("list.not_found", "…")``.
 # Keyword arguments such as ``city="Rome"`` are example values for placeholders in the error's
 # sentence.
 conflict = partial(_entry, Kind.CONFLICT)

@@ -312,7 +312,7 @@ MAIL_TOO_LARGE = provider_failed(
     "mail.refused", "The message is too large for the mail server ({status}).", status=552
 )
 
-# An error message names at most this many uses of a tag or a field.
+# The maximum number of uses that an error message about a tag or a field lists.
 _MAX_NAMED_USES = 5
 
 

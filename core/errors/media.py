@@ -67,7 +67,8 @@ IMAGE_EMPTY = invalid("image.empty", "The file has no bytes.")
 IMAGE_UNSUPPORTED_TYPE = invalid(
     "image.unsupported_type", "The first bytes are not those of a PNG, JPEG, GIF, WebP or ICO."
 )
-# The parser of the image format supplies the reason, which includes the position of the fault.
+# The parser of the image format supplies ``reason``, which includes the position of the fault in
+# the file.
 IMAGE_UNREADABLE = invalid(
     "image.unreadable", "{reason}", reason="The PNG has no header or no image data."
 )

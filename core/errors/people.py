@@ -7,7 +7,7 @@ USER_NOT_FOUND_BY_EMAIL = not_found(
     "user.not_found", "There is no user {email}.", email="ann@example.com"
 )
 USER_EXISTS = conflict("user.exists", "There is a user {email} already.", email="ann@example.com")
-# Only a person who has confirmed both the old and the new address gets this error.
+# A person gets ``account.address_taken`` only after confirming both the old and the new address.
 ADDRESS_TAKEN = conflict(
     "account.address_taken",
     "The address belongs to another account, with a login or with things such as lists, keys or "

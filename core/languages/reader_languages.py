@@ -16,8 +16,8 @@ from babel.messages.pofile import read_po
 from jinja2 import BaseLoader, Environment, StrictUndefined, select_autoescape
 
 ENGLISH = "en"
-# At most this many characters of an ``Accept-Language`` header are parsed, to limit the parsing
-# time.
+# The maximum number of characters of an ``Accept-Language`` header that are parsed, to limit the
+# parsing time.
 MAX_HEADER_CHARACTERS = 500
 
 _CATALOGUES = files(__package__).joinpath("catalogues")
@@ -35,7 +35,10 @@ def list_languages() -> tuple[str, ...]:
 
 
 def choose_language(accept_language: str) -> str:
-    """Return the supported language that best fits an ``Accept-Language`` header, or English."""
+    """Return the supported language that best fits an ``Accept-Language`` header.
+
+    Return English if no supported language fits the header.
+    """
     names_by_lower_case = {name.lower(): name for name in list_languages()}
     for preferred_name in _parse_preferences(accept_language[:MAX_HEADER_CHARACTERS]):
         # Remove parts from the end of the language tag until a supported language matches (RFC
@@ -54,14 +57,14 @@ def available_language(name: str | None) -> str:
 
 
 def translate(language: str, text: str) -> str:
-    """Return the translation of a text that ``marked`` marks for translation."""
+    """Return the translation of a text that was passed to ``marked``."""
     return load_translations(language).gettext(text)
 
 
 def marked(text: str) -> str:
     """Mark a text for translation, and return the text unchanged.
 
-    Translators get the texts that the code passes to ``marked``.
+    Translators translate the texts that the code passes to ``marked``.
     """
     return text
 
@@ -81,8 +84,8 @@ def load_translations(language: str) -> NullTranslations:
 def create_templates(language: str, loader: BaseLoader) -> Environment:
     """Return a Jinja environment that renders templates in one language.
 
-    The environment escapes values in HTML templates, but not in plain-text templates. A template
-    with an undefined variable raises an error.
+    The Jinja environment escapes values in HTML templates, but not in plain-text templates. A
+    template with an undefined variable raises an error.
     """
     templates = Environment(
         loader=loader,
@@ -99,9 +102,9 @@ def create_templates(language: str, loader: BaseLoader) -> Environment:
 
 
 def _parse_preferences(accept_language: str) -> list[str]:
-    """Return the lower-case language tags of an ``Accept-Language`` header by descending weight.
+    """Return the lower-case language tags of an ``Accept-Language`` header, by descending weight.
 
-    Language tags with weight 0 are omitted.
+    The result omits language tags with weight 0.
     """
     ranges = [match for part in accept_language.split(",") if (match := _RANGE.match(part))]
     preferences = [(float(match["weight"] or 1), match["name"].lower()) for match in ranges]

@@ -34,16 +34,17 @@ _INVISIBLE = "".join(
     )
 )
 _ANY_INVISIBLE = re.compile(f"[{re.escape(_INVISIBLE)}]")
-# The invisible characters that people accidentally type or copy together with a text. Control
-# characters are kept, except whitespace and Ctrl+Z, which ends a file in DOS.
+# The invisible characters that people accidentally type or copy together with a text.
+# ``strip_invisible`` keeps control characters, except for whitespace and Ctrl+Z, which ends a file
+# in DOS.
 _STRIPPED = "".join(
     character
     for character in _INVISIBLE
     if category(character) != "Cc" or character.isspace() or character == "\x1a"
 )
 
-# Maps non-Latin letters to the Latin letters that look the same. The third group of letters
-# contains variants of Latin letters that NFKC normalization doesn't replace.
+# Maps non-Latin letters to the Latin letters that look the same. The last group of letters in
+# ``_LOOK_ALIKES`` contains unusual Latin letters, which NFKC normalization doesn't replace.
 _LOOK_ALIKES = str.maketrans(
     "авекмнорстухіјѕһԁԛԝ" "αβεηικνορτυχγω" "ıɑɡɪʀɴʟøłđᴀʙᴄᴅᴇɢʜᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢ",
     "abekmhopctyxijshdqw" "abenikvoptuxyw" "iagirnloldabcdeghjkmopstuvwz",
@@ -70,7 +71,7 @@ def has_direction(text: str) -> bool:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether the text passes ``is_shown`` and has no unnecessary invisible characters.
+    """Return whether the text is one visible line without unnecessary invisible characters.
 
     Invisible joiners and direction marks are allowed, because some scripts need them.
     """
@@ -97,8 +98,8 @@ def fold_case(text: str) -> str:
 def fold_look_alikes(text: str) -> str:
     """Return the text in lower-case ASCII letters where possible, for comparisons with known words.
 
-    Accents and invisible characters are removed from the text. Non-Latin letters become the Latin
-    letters that look the same.
+    Accents and invisible characters are removed from the text. Each non-Latin letter that looks
+    like a Latin letter is replaced by the Latin letter.
     """
     decomposed = normalize("NFD", normalize("NFKC", text).casefold())
     letters = (each for each in decomposed if category(each) not in _DROPPED_CATEGORIES)
@@ -106,11 +107,11 @@ def fold_look_alikes(text: str) -> str:
 
 
 def fold_words(text: str) -> tuple[str, str]:
-    """Return two normalized readings of a text, which consist of words separated by single spaces.
+    """Return two possible spellings of a disguised text, as words separated by single spaces.
 
-    Digits and symbols within a word become the letters that they look like. The digit 1 becomes
-    ``i`` in the first reading of the text and ``l`` in the second reading. Consecutive single
-    letters, such as ``f r e e``, are joined to one word.
+    Within a word, digits and symbols are replaced by the letters that they resemble. The digit 1 is
+    replaced by ``i`` in the first spelling, and by ``l`` in the second spelling. Consecutive single
+    letters, such as ``f r e e``, are joined into one word.
     """
     return _read_words(text, "i"), _read_words(text, "l")
 

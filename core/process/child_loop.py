@@ -2,8 +2,8 @@
 
 A module that calls `answer_messages` can run as a child process. `child_process.ChildProcess`
 starts the module as `python -m <module> <parent's pid> <memory in bytes>`. A child process exits
-with status 0 only between two messages. The parent can safely resend a message if the child exits
-with status 0 before it answers.
+with status 0 only between two messages. If the child exits with status 0 before answering a
+message, the parent can safely send the message again.
 """
 
 import json
@@ -46,8 +46,8 @@ def answer_messages(
     Args:
         confine: a function that restricts the rights of the child process before the first message.
             The argument of ``confine`` is the memory limit in bytes.
-        max_resident_bytes: the child process exits if it occupies more memory than this after a
-            message.
+        max_resident_bytes: the amount of memory above which the child process exits after answering
+            a message.
     """
     parent = int(sys.argv[1])
     memory_bytes = int(sys.argv[2])
@@ -73,8 +73,8 @@ def answer_messages(
             trim_memory()
             if _resident_bytes(sizes) > max_resident_bytes:
                 return
-        # A busy process keeps its unused memory, which makes the next message faster. An idle
-        # process returns its unused memory to the operating system.
+        # A busy process keeps its unused memory, so that it can answer the next message faster. An
+        # idle process returns its unused memory to the operating system.
         if not select.select([requests], [], [], _IDLE_SECONDS)[0]:
             trim_memory()
 

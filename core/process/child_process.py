@@ -32,7 +32,7 @@ class ChildCrashed(Exception):
     def __init__(self, cause: str, printed: str) -> None:
         super().__init__(cause)
         self.cause = cause
-        # The last characters that the child process wrote to standard error.
+        # The end of the text that the child process wrote to standard error.
         self.printed = printed[-_MAX_PRINTED_CHARACTERS:]
 
 
@@ -64,14 +64,14 @@ class ChildProcess:
         return self._child.pid if self._child else None
 
     def start(self) -> None:
-        """Start the child process early, so that the first message doesn't have to wait."""
+        """Start the child process early, so that the first message doesn't wait for the start."""
         self._usable()
 
     def ask(self, fields: Any, *data: bytes) -> tuple[Any, bytes]:
         """Send a message to the child, and return the fields and the data of its answer.
 
-        Raises ``ChildTooSlow`` after the time limit for a message. Raises ``ChildCrashed`` if the
-        child process exits without an answer.
+        Raises ``ChildTooSlow`` if the child exceeds the time limit for a message. Raises
+        ``ChildCrashed`` if the child process exits without an answer.
         """
         message = pack_message(fields, data)
         answer = self._ask(message) or self._ask(message)

@@ -2,7 +2,7 @@
 
 A hostile image can run code by exploiting a fault in a codec. In a confined process, hostile code
 can only compute, read requests and write answers. The kernel's seccomp filter refuses all system
-calls that decoding data doesn't need, even to root. A process can't remove its seccomp filter. If
+calls that decoding data doesn't need, even for root. A process can't remove its seccomp filter. If
 the kernel doesn't support seccomp, only resource limits restrict the child process.
 """
 
@@ -16,9 +16,10 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 
 from core.process.linux import hide_memory, refuse_new_privileges
 
-# The kernel kills a child process that uses more CPU time than this. A normal child process uses at
-# most 90 s, because it exits after 60 s and a message takes at most 30 s. The kernel's limit stops
-# hostile code that keeps computing between two messages.
+# The kernel kills a child process that uses more CPU time than ``MAX_CPU_SECONDS``. A normal child
+# process uses at most 90 seconds of CPU time, because it exits after 60 seconds and a message takes
+# at most 30 seconds. The kernel's limit stops hostile code that keeps computing between two
+# messages.
 MAX_CPU_SECONDS = 120
 
 # The system calls that a confined child process may make.
@@ -37,13 +38,13 @@ def confine_process(memory_bytes: int) -> None:
     The process must open its files and import its modules before it calls ``confine_process``.
     """
     with suppress(OSError):
-        # Call ``supported`` before the confinement, because the first call of ``supported`` starts
-        # a process.
+        # Call ``supported`` before limiting the resources, because the first call of ``supported``
+        # starts a process, which the limits forbid.
         supported()
     limit_resources(memory_bytes)
     with suppress(OSError):
-        # Ignore an error if the kernel rejects the seccomp filter, because the worker logged a
-        # warning when it started.
+        # Ignore an error if the kernel rejects the seccomp filter, because the worker has already
+        # logged a warning at its start.
         create_decoding_filter().load()
 
 
@@ -66,7 +67,10 @@ def limit_resources(memory_bytes: int, *, open_files: int = 0, file_bytes: int =
 
 
 def filter_error() -> OSError | None:
-    """Return the error with which the kernel rejects a seccomp filter, or ``None``."""
+    """Return the error with which the kernel rejects a seccomp filter.
+
+    Return ``None`` if the kernel accepts seccomp filters.
+    """
     errors: list[OSError] = []
 
     def load() -> None:
@@ -76,7 +80,7 @@ def filter_error() -> OSError | None:
         except OSError as error:
             errors.append(error)
 
-    # Load the seccomp filter in a separate thread, because a thread can't remove its filter.
+    # Load the trial filter in a temporary thread, because a thread can't remove a seccomp filter.
     trial = Thread(target=load)
     trial.start()
     trial.join()
@@ -92,7 +96,7 @@ def create_decoding_filter() -> Filter:
     for name in (*_MESSAGE_CALLS, *_MEMORY_CALLS, *_RUNTIME_CALLS, *_PILLOW_CALLS):
         permitted.allow(name)
     if arch() == "x86_64":
-        # Older C libraries call ``select`` instead of ``pselect6``.
+        # Some old C libraries call ``select`` where current C libraries call ``pselect6``.
         permitted.allow("select")
     # Permit only private memory that can't be executed, so that an exploit can't add machine code.
     not_executable = ArgCmp(2, CmpOp.MASKED_EQ, 0, mask=mmap.PROT_EXEC)

@@ -6,8 +6,9 @@ A server creates 200,000 objects during its start, and only fifty of these objec
 import gc
 
 _STANDARD_THRESHOLDS = gc.get_threshold()
-# The first garbage collection threshold exceeds the number of objects that a process creates during
-# its start. A finite threshold limits the garbage of a process that never calls ``end_start``.
+# The number of new objects that triggers a garbage collection exceeds the number of objects that a
+# process creates during its start. A finite threshold limits the garbage of a process that never
+# calls ``end_start``.
 _STARTUP_THRESHOLDS = (1_000_000, 10, 10)
 
 

@@ -10,23 +10,22 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
-# The functions of this module do nothing on unsupported systems, which are all systems except
-# Linux.
+# On all systems except Linux, the functions of ``core.process.linux`` do nothing.
 _IS_LINUX = sys.platform == "linux"
 
 
 def hide_memory() -> None:
     """Hide this process's memory, environment and files from other processes of the same user.
 
-    The kernel writes no core dump of a hidden process. Root can still read the memory of a hidden
-    process. Processes that are forked from a hidden process are hidden, but programs that it
+    The kernel writes no core dump of a hidden process. Root can read the memory of a hidden
+    process. Processes that a hidden process forks are hidden, but programs that a hidden process
     executes aren't.
     """
     _control(_PR_SET_DUMPABLE, 0)
 
 
 def refuse_new_privileges() -> None:
-    """Prevent programs that this process executes from gaining rights, such as by set-user-ID."""
+    """Prevent the programs that this process executes from gaining rights by set-user-ID."""
     _control(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -36,7 +35,7 @@ def exit_with_parent(parent: int) -> None:
     The process exits immediately if its parent has already ended.
 
     Args:
-        parent: the process id of the parent.
+        parent: the process id of the parent process.
     """
     _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -44,7 +43,7 @@ def exit_with_parent(parent: int) -> None:
 
 
 def trim_memory() -> None:
-    """Return the unused memory of the C library's allocator to the operating system."""
+    """Give the unused memory of the C library's allocator back to the operating system."""
     if _IS_LINUX:
         _libc.malloc_trim(0)
 

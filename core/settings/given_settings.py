@@ -48,15 +48,15 @@ class GivenSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _empty_is_unset(cls, values: dict[str, Any]) -> dict[str, Any]:
-        # Drop empty values, so that an empty line in an environment file keeps the default of a
-        # setting.
+        # Drop empty values, so that a setting keeps its default if an environment file assigns an
+        # empty value.
         return {
             name: value for name, value in values.items() if value != "" or name in MAY_BE_EMPTY
         }
 
 
 def read_settings(kind: type[S]) -> S:
-    """Read a settings class from the environment variables and the secret files.
+    """Create a settings object from the environment variables and the secret files.
 
     Raises ``SettingsError``, which names every invalid setting.
     """
@@ -64,7 +64,7 @@ def read_settings(kind: type[S]) -> S:
 
 
 def read_values(kind: type[S], values: Mapping[str, str]) -> S:
-    """Read a settings class from ``values``, and settings without a value from the environment.
+    """Create a settings object from ``values``, and read missing settings from the environment.
 
     Raises ``SettingsError``, which names every invalid setting.
     """
@@ -134,7 +134,7 @@ def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
 
 
 def _read_secret(path: Path, *, may_be_empty: bool) -> str:
-    """Return the content of a secret file without a final line break."""
+    """Return the content of a secret file without the final line break."""
     with path.open("rb") as file:
         content = file.read(MAX_SECRET_BYTES + 1)
     if len(content) > MAX_SECRET_BYTES:

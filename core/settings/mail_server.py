@@ -41,15 +41,16 @@ class MailServer:
     def parse(cls, url: str) -> Self:
         """Parse a mail server's URL in the format ``smtp://[user:password@]host[:port]``.
 
-        Raises ``ValueError`` for an invalid URL. The error message never quotes the URL, because
-        the URL may contain a password.
+        Raises ``ValueError`` for an invalid URL. The error message never quotes the mail server's
+        URL, because the URL may contain a password.
         """
         try:
             parts = urlsplit(url)
             security = MailSecurity(parts.scheme)
             port = parts.port
         except ValueError:
-            # Discard the error of ``urlsplit``, because its message could quote the password.
+            # Discard the error of ``urlsplit``, because its message could quote the password in the
+            # URL.
             parts = None
             security = None
             port = None

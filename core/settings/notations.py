@@ -16,21 +16,23 @@ from core.money import is_storable, minor_digits
 
 _DENIED_ENTRY = re.compile(r"(?:[^\s@,*]+@|\*\.)?[^\s@,*]+\Z")
 
-# Allow capital letters and underscores, because the names of old S3 buckets can contain them.
+# Allow capital letters and underscores, because the names of S3 buckets from before 2018 can
+# contain them.
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]\Z")
 _RESERVED_IN_BUCKET_NAME = re.compile(r"\.\.|\.-|-\.|-s3alias\Z|--ol-s3\Z")
 
-# The format of rate limits, such as ``10/minute`` or ``5 per 2 seconds``. A semicolon separates
-# several rate limits. The library ``limits`` defines the format of rate limits, but isn't imported
-# because few commands use rate limits.
+# The format of rate limits, such as ``10/minute`` or ``5 per 2 seconds``. The value of a rate limit
+# setting may contain several rate limits, separated by semicolons. The library ``limits`` defines
+# the format of rate limits, but isn't imported because few commands use rate limits.
 _AMOUNT = r"[0-9]+"
 _MULTIPLE = r"[1-9][0-9]*"
 _UNIT = r"(?:second|minute|hour|day|month|year)s?"
 _RATE_LIMIT = rf"\s*{_AMOUNT}\s*(?:/|per)\s*(?:{_MULTIPLE}\s*)?{_UNIT}\s*"
 _RATE_LIMITS = re.compile(rf"{_RATE_LIMIT}(?:[,;|]{_RATE_LIMIT})*\Z", re.IGNORECASE)
 
-# The default exchange rates and smallest orders. Each entry has the format ``code:units per US
-# dollar:smallest order``. Operators keep the exchange rates up to date.
+# The default exchange rates and smallest orders. Each entry of ``DEFAULT_CURRENCIES`` has the
+# format ``code:units per US dollar:smallest order``. Operators should replace the default exchange
+# rates by current rates.
 DEFAULT_CURRENCIES = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
 
 DEFAULT_QUOTA_FREE = (
@@ -99,7 +101,7 @@ def require_bucket_name(name: str) -> str:
 
 
 def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
-    """Return a validator that passes a text to ``parse``, but returns the text unparsed."""
+    """Return a validator that checks a text by parsing it, and returns the unparsed text."""
 
     def check(value: Any) -> Any:
         if value is not None:
@@ -121,7 +123,7 @@ def check_rate_limits(value: str) -> str:
 
 @dataclass(frozen=True)
 class Currency:
-    """A currency in which the installation sells credits.
+    """A currency in which the deployment sells credits.
 
     Attributes:
         per_usd: the number of currency units that one US dollar buys.
@@ -183,14 +185,15 @@ class PlanQuota(StrEnum):
 def _parse_numbers(
     text: str, kind: type[K], digits: int, *, unknown: str, form: str
 ) -> dict[K, int]:
-    """Parse numbers in the format ``name=number,…``.
+    """Parse named numbers in the format ``name=number,…``.
 
     Raises ``ValueError`` with a message that quotes the invalid entry.
 
     Args:
         kind: the enumeration of the allowed names.
-        digits: the maximum number of digits in a number.
-        unknown: the words before the allowed names in the error message for an unknown name.
+        digits: how many digits a number may have.
+        unknown: the text between the unknown name and the list of allowed names in an error
+            message.
         form: the description of an entry's format in error messages.
     """
     numbers: dict[K, int] = {}
@@ -235,10 +238,10 @@ class Retained(StrEnum):
 MIN_DAYS: Mapping[Retained, int] = {
     # Keep jobs, so that owners can retry a failed job or request a new link to a job's file.
     Retained.JOBS: 7,
-    # The database refuses to delete rows that are less than a year old.
+    # The database refuses to delete subscription events that are less than a year old.
     Retained.SUBSCRIPTION_EVENTS: 365,
     Retained.IP_ADDRESSES: 1,
-    # The database refuses to delete rows that are less than a year old.
+    # The database refuses to delete account events that are less than a year old.
     Retained.EVENTS: 365,
     # Keep imports and their changes as long as owners can undo an import.
     Retained.IMPORT_CHANGES: 90,
@@ -255,8 +258,8 @@ MIN_DAYS: Mapping[Retained, int] = {
 def parse_retention(value: object) -> object:
     """Parse retention periods in days.
 
-    Kinds of rows without an entry get their default retention period. Raises ``ValueError`` with a
-    message that quotes the invalid entry.
+    A kind of rows that the setting doesn't list gets its default retention period. Raises
+    ``ValueError`` with a message that quotes the invalid entry.
     """
     if not isinstance(value, str):
         return value
@@ -285,6 +288,6 @@ RateLimits = Annotated[str, AfterValidator(check_rate_limits)]
 CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
 ComposerPrice = Annotated[Decimal | None, Field(gt=0, max_digits=15, decimal_places=4)]
 Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(parse_currencies)]
-# A quota that isn't in the mapping is unlimited.
+# A plan has no limit for a quota that its setting doesn't list.
 Quotas = Annotated[Mapping[PlanQuota, int], NoDecode, BeforeValidator(parse_quotas)]
 RetentionDays = Annotated[Mapping[Retained, int], NoDecode, BeforeValidator(parse_retention)]

@@ -10,7 +10,8 @@ from pydantic_settings import NoDecode
 
 from core.settings.notations import COMMA_SEPARATED
 
-# In a setting for origins, this word allows every port of the local machine, with http and https.
+# In a setting for origins, the word ``loopback`` allows every port of the local machine, with http
+# and https.
 LOOPBACK_WORD = "loopback"
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
@@ -31,8 +32,8 @@ _URL = re.compile(
     rf"(?P<origin>{ORIGIN.pattern}){_PATH}(?P<query>\?{_TAIL})?(?P<fragment>#{_TAIL})?",
     re.IGNORECASE | re.ASCII,
 )
-# Matches an escaped control character or backslash. A program that decodes escaped characters could
-# understand the URL differently from a program that doesn't.
+# Matches a percent-encoded control character or backslash. A program that decodes escaped
+# characters could understand a URL differently from a program that doesn't decode them.
 _ESCAPED_TRICK = re.compile(r"%(?:[01][0-9a-f]|7f|5c)", re.IGNORECASE)
 
 
@@ -86,7 +87,10 @@ def is_loopback(origin: str) -> bool:
 
 
 def _normalize_match(match: re.Match[str]) -> str | None:
-    """Return the normalized origin in a match of ``ORIGIN``, or ``None`` if the port is invalid."""
+    """Return the normalized origin from a match of the pattern ``ORIGIN``.
+
+    Return ``None`` if the port of the origin is invalid.
+    """
     scheme = match["scheme"].lower()
     host = match["host"].lower()
     port = match["port"]

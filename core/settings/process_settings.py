@@ -15,8 +15,8 @@ from core.settings.product_settings import MediaSettings, Settings, load_setting
 SettingNames = frozenset[str]
 
 _SIGNING = frozenset({"secret_keys"})
-# Exports and ledger checks read from the database replica. Maintenance checks the ledger, and
-# operators can start a ledger check in the API's environment.
+# The workers for exports and for maintenance read from the database replica. The API needs the
+# replica's URL, because operators can start a ledger check in the API's environment.
 _REPLICA = frozenset({"read_database_url"})
 
 
@@ -38,8 +38,9 @@ _WORKER = _SHARED | {
 _PAYMENTS = _names_with("stripe_", "payments_sandbox_")
 _PHOTOS = _names_with("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _names_with("llm_")
-# The API sends no mail and calls no language model. The API needs the name of the mail sender,
-# because no list may use the sender's name.
+# The API needs no password of the mail server and no key of the language model, because only
+# workers send mail and call the model. The API needs the name of the mail sender, because the name
+# of a list must differ from the sender's name.
 _API = (
     _SHARED
     | _SIGNING
@@ -69,7 +70,8 @@ _SETTINGS_BY_QUEUE: dict[Queue, SettingNames] = {
     # The media worker gets no secret that it doesn't need, because it decodes untrusted uploads.
     Queue.MEDIA: frozenset(),
     Queue.BULK: _SIGNING | {"deny_list"},
-    # Maintenance dumps the database with the application's role, which may read every row.
+    # Maintenance needs no separate database login for backups, because the application's role may
+    # read every row.
     Queue.MAINTENANCE: _SIGNING | _REPLICA | {"retention"} | _names_with("backup_"),
 }
 _SETTINGS_BY_COMMAND = {
@@ -81,7 +83,7 @@ _SETTINGS_BY_COMMAND = {
 
 
 def list_settings(command: str, queues: Collection[Queue] = ()) -> SettingNames:
-    """Return the names of the settings that `pressroom <command>` needs.
+    """Return the names of the settings that the command `pressroom <command>` needs.
 
     Args:
         queues: the queues that a worker process serves.

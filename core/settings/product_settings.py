@@ -230,8 +230,8 @@ class Settings(
         """Return the networks of the proxies whose forwarded headers the API trusts.
 
         Raises ``SettingsError`` if ``trusted_proxies`` is missing although the public URL is https,
-        because https requires a proxy that terminates TLS. If the API didn't know the proxy, all
-        callers would share the proxy's address and its rate limits.
+        because https requires a proxy that terminates TLS. The API needs the addresses of the
+        proxies, because it would otherwise apply one rate limit to all callers together.
         """
         if self.trusted_proxies is None and self.public_url.scheme == "https":
             raise SettingsError(
@@ -242,12 +242,12 @@ class Settings(
 
     @property
     def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
-        """The networks that webhooks may call in addition to the public internet."""
+        """Return the networks that webhooks may call in addition to the public internet."""
         return tuple(ip_network(str(network)) for network in self.webhook_allowed_networks)
 
     @property
     def public_origin(self) -> str:
-        """The origin of the public URL as browsers write an origin, without a default port."""
+        """Return the public URL's origin in the notation of browsers, without a default port."""
         return _format_origin(self.public_url)
 
     @property
@@ -256,12 +256,12 @@ class Settings(
 
     @property
     def pages_host(self) -> str:
-        """The host of readers' pages as browsers write a host, without a default port."""
+        """Return the host of readers' pages without a default port, as browsers write a host."""
         return _format_origin(self.pages_url or self.public_url).partition("://")[2]
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """The names that no list may use, because they name the product or the mail sender."""
+        """Return the product's name and the mail sender's name, which lists must not use."""
         names = ("Pressroom", MailSender.parse(self.mail_from).name)
         return tuple(dict.fromkeys(name for name in names if re.search(r"\w", name)))
 
@@ -297,6 +297,6 @@ def _format_origin(url: AnyHttpUrl) -> str:
 def load_settings() -> Settings:
     """Read all settings from the environment, or raise ``SettingsError``.
 
-    The result is cached, so that every call returns the same settings.
+    ``load_settings`` caches the settings, so that every call returns the same object.
     """
     return read_settings(Settings)

@@ -140,7 +140,8 @@ class ProviderSettings(GivenSettings):
     @field_validator("payments_sandbox_url")
     @classmethod
     def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
-        # A caller who can reach the stand-in for Stripe gets credits without paying.
+        # A caller who can reach the development stack's stand-in for Stripe gets credits without
+        # paying.
         if value is not None and value.host not in _LOCAL_HOSTS:
             raise ValueError("must be on this machine: 127.0.0.1, [::1] or localhost")
         return value

@@ -43,8 +43,8 @@ class Sentinels:
     Attributes:
         master_name: the name under which the Sentinels monitor the Redis master and its replicas.
         is_encrypted: whether all connections use TLS, including connections to the Sentinels.
-        ca_file: the file with the trusted certificate authorities. ``None`` means the certificate
-            authorities of the operating system.
+        ca_file: the file with the trusted certificate authorities. If ``ca_file`` is ``None``,
+            connections trust the certificate authorities of the operating system.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -61,9 +61,9 @@ class Sentinels:
     def parse(cls, url: str) -> Self:
         """Parse ``sentinel://user:password@host:port/0?master_name=name;sentinel://host:port``.
 
-        The first URL contains all connection options and the first Sentinel. Each additional URL
-        contains only the host and the port of another Sentinel. Raises ``ValueError`` with a
-        message that never quotes a URL, because the URLs contain a password.
+        Sentinel URLs are separated by semicolons. The first Sentinel's URL contains all connection
+        options. The URLs of all further Sentinels contain only the host and the port. Raises
+        ``ValueError`` with a message that never quotes a URL, because the URLs contain a password.
         """
         try:
             return cls._parse(url)
@@ -272,7 +272,7 @@ class BrokerSettings(LogSettings):
 
     @property
     def broker(self) -> str:
-        """The URL of the message broker, including the password."""
+        """Return the URL of the message broker, including the password."""
         return _first_url(self.broker_url, self.redis_url)
 
 
@@ -294,7 +294,7 @@ class CacheSettings(BrokerSettings):
 
     @property
     def cache(self) -> str:
-        """The URL of the Redis server for caches and notifications, including the password."""
+        """Return the URL of the Redis server for caches and notifications, with the password."""
         return _first_url(self.cache_url, self.redis_url)
 
 
@@ -311,5 +311,5 @@ class FlowerSettings(BrokerSettings):
 
 def _first_url(url: SecretStr | None, fallback: SecretStr | None) -> str:
     chosen_url = url or fallback
-    assert chosen_url is not None  # the settings reject a missing URL without a fallback
+    assert chosen_url is not None  # a validator requires ``url`` or ``fallback``
     return chosen_url.get_secret_value()

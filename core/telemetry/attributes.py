@@ -4,8 +4,8 @@ from typing import Literal, TypedDict
 
 StepKind = Literal["internal", "client", "producer"]
 
-# docs/tracing.md explains each span attribute. Most attribute names come from OpenTelemetry's
-# conventions.
+# docs/tracing.md explains each span attribute. Most names of span attributes come from
+# OpenTelemetry's conventions.
 SpanAttributes = TypedDict(
     "SpanAttributes",
     {

@@ -31,7 +31,7 @@ def is_recording() -> bool:
 def step_span(
     name: str, kind: StepKind = "internal", attributes: SpanAttributes | None = None
 ) -> AbstractContextManager[None]:
-    """Record the ``with`` block as a step of the current span, if there is a current span.
+    """Record the ``with`` block as a child span of the current span, if there is a current span.
 
     Periodic work isn't traced, because it has no current span.
     """
@@ -59,7 +59,7 @@ def add_attributes(attributes: SpanAttributes) -> None:
 
 
 def note_route(method: str, route: str, status: int) -> None:
-    """Give a request's span the name of the route when the request ends."""
+    """Rename a request's span after the route that handled the request."""
     if _tracing is not None:
         _tracing.name_request(method, route, status)
 
@@ -71,7 +71,7 @@ def note_failure(error: Exception) -> None:
 
 
 def current_traceparent() -> str | None:
-    """Return the W3C Trace Context of the current span, for a process that continues the trace."""
+    """Return the current span as W3C Trace Context, for the process that continues the trace."""
     return None if _tracing is None else _tracing.traceparent()
 
 

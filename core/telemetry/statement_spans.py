@@ -1,4 +1,7 @@
-"""Records spans of SQL statements. A span contains only the verb and the table of a statement."""
+"""Records spans of SQL statements.
+
+The span of a statement contains only the statement's verb and table.
+"""
 
 import re
 from contextlib import AbstractContextManager
@@ -23,7 +26,7 @@ def statement_span(text: str) -> AbstractContextManager[None]:
 
 @lru_cache(maxsize=4096)
 def _summary(text: str) -> str:
-    """Return a summary such as ``SELECT jobs``, with the first table of the statement."""
+    """Return the verb and the first table of an SQL statement, such as ``SELECT jobs``."""
     verb = _VERB.match(text)
     table = _TABLE.search(text)
     words = [verb[1].upper()] if verb else []

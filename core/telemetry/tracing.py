@@ -1,6 +1,7 @@
 """Records spans with OpenTelemetry.
 
-Only ``core.telemetry.spans`` imports ``core.telemetry.tracing``, if a collector is configured.
+Only ``core.telemetry.spans`` imports ``core.telemetry.tracing``, and only if a collector is
+configured.
 """
 
 import logging
@@ -29,8 +30,8 @@ from core.telemetry.collector import has_service_name
 
 log = get_logger(__name__)
 
-# An exiting process spends at most this time on sending its last spans, because the collector may
-# hang.
+# The maximum time that an exiting process spends on sending its last spans, because the collector
+# may hang.
 MAX_END_SECONDS = 2.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADER = "traceparent"
@@ -119,9 +120,9 @@ class Tracing:
 def open_tracing(process: str) -> Tracing | None:
     """Start to record spans, or return ``None`` if the environment variables are invalid.
 
-    A thread sends the spans from a bounded queue. When the queue of unsent spans is full, the
-    oldest spans are dropped. The environment variables of OpenTelemetry's SDK configure the queue
-    of unsent spans and the sending thread.
+    A background thread sends spans from a bounded queue to the collector. When the queue of unsent
+    spans is full, the oldest spans are dropped. The environment variables of OpenTelemetry's SDK
+    configure the queue of unsent spans and the sending thread.
     """
     attributes = {} if has_service_name() else {"service.name": process}
     attributes |= {
