@@ -133,9 +133,9 @@ def accept_upload(
     except DomainError:
         _schedule_removal(resources, object_key)
         raise
-    # Don't remove the object after an error that is not a ``DomainError``, because the row may have
-    # been committed before the connection broke. If there is no row, ``sweep_uploads`` removes the
-    # object.
+    # Keep the stored object after an error that is not a ``DomainError``, because its row may have
+    # been committed before the connection broke. If the stored object has no row, ``sweep_uploads``
+    # removes the object.
     if accepted.replayed:
         _schedule_removal(resources, object_key)
     return accepted
