@@ -59,16 +59,16 @@ _URL = re.compile(
     re.I,
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
-# The top-level domains that the platform is sure to recognise in URLs. A URL with an unknown
+# The top-level domains that X (Twitter) is sure to recognise in URLs. A URL with an unknown
 # top-level domain may count as text or as a short link, so the higher of the two weights is used.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 
 def measure_tweet_weight(text: str) -> int:
-    """Return the weight of a tweet, which is never below the weight that the platform computes.
+    """Return the weight of a tweet, which is never below the weight that X (Twitter) computes.
 
-    The returned weight exceeds the platform's weight only for URLs with an unknown top-level
-    domain.
+    The returned weight exceeds the weight that X (Twitter) computes only for URLs with an unknown
+    top-level domain.
     """
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     weight = 0

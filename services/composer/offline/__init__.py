@@ -1,6 +1,6 @@
 """Writes metadata and tweets about a post without a language model.
 
-The texts consist of sentences and words that are chosen from the post. A sentence that begins with
+The offline writer composes texts from sentences and words of the post. A sentence that begins with
 a pronoun or a connective, such as `However`, refers back to the sentence before. In a summary, a
 sentence that refers back always follows the sentence that it refers to. A sentence that refers back
 to the sentence before is never used in a tweet.
@@ -34,7 +34,8 @@ _SPELLINGS = {
 # Matches two kana in a row, which occur only in Japanese. A single kana may be an ornament in a
 # text in another language.
 _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
-# Matches the space after a Chinese or Japanese sentence, because these languages don't use spaces.
+# Matches the end of a Chinese or Japanese sentence and the space after the sentence. The space is
+# removed, because Chinese and Japanese don't separate sentences by spaces.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
 # Matches the end of a sentence that greets readers or announces something.
 _OPEN_END = re.compile(r"[,:，、：！!][\"'”’»]*$")
