@@ -113,8 +113,8 @@ def accept_upload(
     wrapped: WrappedKey | None = None
     if upload.encrypted:
         data_key, wrapped = resources.key_wrapper.create_key(hash_id)
-    # Store the uploaded object before its row, so that a row never lacks its object. A crash after
-    # storing the object leaves an object without a row, which ``sweep_uploads`` removes.
+    # Store the uploaded object before its row, so that a row never lacks its object. If the process
+    # crashes before writing the row of a stored object, ``sweep_uploads`` removes the object.
     object_key = build_original_key(hash_id)
     sealed = seal(upload.data, data_key, object_key)
     resources.objects.put(object_key, sealed, "application/octet-stream")

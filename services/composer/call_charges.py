@@ -88,7 +88,7 @@ def charge_call(
 class RunPayment:
     """The payment for one run of the composer in a worker.
 
-    One of the callers that wait for the result pays for the run.
+    One of the callers that wait for the result pays for the composer's run.
     """
 
     database: Database

@@ -67,8 +67,8 @@ def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
 def _condense(part: str, calls: ModelCalls) -> str:
     """Return the main points of a part of a post, which the language model summarises.
 
-    If too little time is left or the model's answer is unreadable, return the beginning of the
-    part.
+    If too little time is left or the model's answer is unreadable, return the beginning of this
+    part of the post.
     """
     beginning = truncate_to_tokens(part, MAX_PART_TOKENS)
     # Reserve enough time for the final prompt, which asks about the whole post.

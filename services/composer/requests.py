@@ -30,8 +30,8 @@ _CACHED_SUFFIX = "; cached"
 # someone who can read Redis could check whether a guessed text was sent to the composer.
 _KEY_PURPOSE = "composer-cache"
 # The version of the writers' rules, which is part of the cache key of each result. Change
-# ``_RULES_VERSION`` together with the writers' rules, so that results under older rules are
-# ignored.
+# ``_RULES_VERSION`` together with the writers' rules, so that results that were cached before the
+# change are ignored.
 _RULES_VERSION = "5"
 
 

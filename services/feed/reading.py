@@ -1,9 +1,9 @@
 """Reads an owner's feed, which is the ordered sequence of the owner's events.
 
 The place of an event in the feed is the number of the transaction that wrote the event, plus an
-offset. An event is visible only if its place is below the place of the oldest open transaction, so
-that no event is ever added before a visible event. A reader that continues after its last event
-misses no event, even if transactions don't commit in the order of their numbers.
+offset. An event stays hidden while an older transaction is open, so that no event is ever added
+before a visible event. A reader that continues after its last event misses no event, even if
+transactions don't commit in the order of their numbers.
 """
 
 import re
@@ -67,7 +67,7 @@ SubjectFields = Mapping[int, dict[str, Any]]
 class FeedPosition:
     """A position in an owner's feed. The events of a feed are ordered by place.
 
-    Events with the same place are ordered by id.
+    Events with the same place in the feed are ordered by id.
     """
 
     place: int
@@ -113,8 +113,9 @@ def find_place_before(session: Session, since: datetime) -> int:
     """Return a place in the feed that is below the places of all events at or after ``since``.
 
     ``find_place_before`` finds the place by a binary search over the ids of events. The ids and
-    places of events grow with time, except in transactions that are open at the same time. To be
-    safe, the search returns the place of an event that happened more than an hour before ``since``.
+    places of events increase with time, except in transactions that are open at the same time. To
+    be safe, the search returns the place of an event that happened more than an hour before
+    ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place

@@ -4,9 +4,9 @@ A request's idempotency key is stored in the same transaction as the request's e
 idempotency keys has a UNIQUE constraint. If two requests with the same idempotency key race, the
 first commit wins, and the second request finds the committed idempotency record. An idempotency
 record refers to a job, and the response to a repeated request describes the job's current state. A
-failed request leaves no idempotency record, so its key can be used again. A rollback discards the
-idempotency record of a failed request. When a job fails, its idempotency record is deleted in the
-same transaction.
+failed request leaves no idempotency record, so the request's idempotency key can be used again. A
+rollback discards the idempotency record of a failed request. When a job fails, its idempotency
+record is deleted in the same transaction.
 
 The header ``Idempotency-Key`` follows the IETF draft draft-ietf-httpapi-idempotency-key-header.
 """

@@ -119,6 +119,6 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
     except OperationalError:
         # The database is unreachable, so requeuing the remaining jobs would fail as well.
         raise
-    except Exception:  # For example, this release doesn't know the job's kind.
+    except Exception:
         log.exception("sweep.job_broke", job_id=job_id)
         return False

@@ -22,8 +22,8 @@ from storage.unit_of_work import UnitOfWork
 MAX_CRASHES = 3
 _MIN_PAUSE_SECONDS = 1.0
 # The longest pause between two attempts during the first ten minutes after a job's first failure.
-# From ten minutes after a job's first failure on, the pause between two attempts is a twentieth of
-# the time since the first failure.
+# Once a job has been failing for ten minutes, the pause between two attempts is a twentieth of the
+# time since the first failure.
 _MAX_FIRST_PAUSE_SECONDS = 30.0
 _MAX_PAUSE_SECONDS = 300.0
 _FAILING_SECONDS_PER_PAUSE_SECOND = 20
@@ -57,7 +57,7 @@ def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: t
 
 
 def retry_job_after(uow: UnitOfWork, lease: Lease, pause: timedelta, reason: str) -> None:
-    """Requeue the job, so that the next attempt starts after the pause. Raises ``LeaseLost``."""
+    """Requeue the job, so that its next attempt starts after a pause. Raises ``LeaseLost``."""
     due_at = func.now() + pause
     changes = {
         "run_at": due_at,

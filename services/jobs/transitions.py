@@ -5,8 +5,8 @@ of a status change checks either the attempt of a lease or the id of a locked ro
 changes of the same job race, the fence of only one of them still matches the row.
 
 A job can delegate its remaining work to smaller jobs, which are called its helpers. A job that
-delegated its work stays running without a worker, and its ``attempt`` fences the writes of its
-helpers.
+delegated its work stays running without a worker. Each write of a helper job checks the ``attempt``
+of the job that delegated the work.
 """
 
 from datetime import UTC, datetime
@@ -113,7 +113,7 @@ def cancel_job(uow: UnitOfWork, lease: Lease) -> None:
 def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
     """Requeue the worker's job behind the other jobs of the job's owner.
 
-    A worker requeues a long job after each turn, so that long jobs take turns. A worker that shuts
+    A worker requeues a long job after each turn, so that long jobs alternate. A worker that shuts
     down requeues its jobs, so that other workers continue them. Raises ``LeaseLost``.
     """
     if requeue_job(uow, is_held_by(lease), **changes) is None:
@@ -178,10 +178,10 @@ def change_job(
     ends_subject: bool = True,
     **changes: Any,
 ) -> Job | None:
-    """Change the job that meets all conditions in ``fence``. Return ``None`` if no job matches.
+    """Change the job that meets all conditions in ``fence``, or return ``None`` if there is none.
 
     After the commit, the process that enqueued the job is notified of the change. If the job fails
-    or is cancelled, its subject ends and its idempotency key becomes free in the same transaction.
+    or is cancelled, its subject ends and its idempotency key can be used again.
 
     Args:
         to: the new status of the job. If ``to`` is ``None``, the status, the lease, the error and

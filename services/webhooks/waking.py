@@ -1,10 +1,9 @@
 """Starts the jobs that send events to webhook endpoints with due deliveries or new events.
 
-Workers of the webhook queue look for due endpoints each second. Workers of all other queues look
-for due endpoints less often than once per second. Each endpoint has a single job, which ends when
-no delivery is due and is restarted when a delivery becomes due. Because each endpoint has only one
-job, a million events don't add a million rows to ``jobs``. A transaction that writes an event never
-waits for a webhook endpoint.
+Workers of the webhook queue look for due endpoints each second, and all other workers look less
+often. Each endpoint has a single job, which ends when no delivery is due and is restarted when a
+delivery becomes due. Because each endpoint has only one job, a million events don't add a million
+rows to ``jobs``. A transaction that writes an event never waits for a webhook endpoint.
 """
 
 import time

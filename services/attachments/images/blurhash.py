@@ -31,7 +31,7 @@ _LINEAR = [
 def compute_blurhash(image: "Image.Image") -> str:
     """Return the BlurHash of an RGB image, with four horizontal and three vertical components.
 
-    The computation takes a few milliseconds for 32 by 32 pixels, and longer for larger images.
+    Computing a BlurHash takes a few milliseconds for 32 by 32 pixels, and longer for larger images.
     """
     width, height = image.size
     across = [_cosines(wave, width) for wave in range(_WAVES_ACROSS)]

@@ -48,8 +48,8 @@ _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
 _COMPRESSION_KNEE = 0.8
 _HLG_MIDDLE = 0.5
-# The white point D50 of ICC profiles, and the Bradford matrix, which adapts colours to another
-# white point.
+# The white point D50 of ICC profiles, and the Bradford matrix, which adapts colours from one white
+# point to another.
 _D50 = (0.9642, 1.0, 0.8249)
 _CONES = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))
 _FROM_CONES = (
@@ -287,9 +287,10 @@ def _multiply(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
 
 
 def _build_colour_profile(colours: _Colours, *, is_grey: bool) -> bytes | None:
-    """Build the ICC profile for a colour space. Return ``None`` for the colour space sRGB.
+    """Build the ICC profile for a colour space.
 
-    The ICC profile for a grey image contains only the transfer function.
+    Return ``None`` for sRGB, which needs no ICC profile. The ICC profile for a grey image contains
+    only the transfer function.
     """
     is_srgb = colours.curve is _SRGB and (is_grey or colours.primaries == _SRGB_PRIMARIES)
     columns = None if is_srgb else _compute_columns(colours.primaries)

@@ -58,8 +58,8 @@ def decode_best_image(data: bytes) -> Image.Image:
         try:
             return _decode_entry(entry, data[entry.offset : entry.offset + entry.size])
         except (UnreadableImage, *DECODER_ERRORS) as error:
-            # Remove the traceback from the error, because the traceback would keep the image in
-            # memory.
+            # Remove the traceback from a decoding error, because the traceback would keep the image
+            # in memory.
             failures.append(error.with_traceback(None))
     raise failures[0]
 

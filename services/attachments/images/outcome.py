@@ -154,7 +154,7 @@ _SIGNATURES = (
 def sniff_image_type(data: bytes) -> ImageType | None:
     """Detect the type of an image from its first 16 bytes.
 
-    Return ``None`` if the type is not supported.
+    Return ``None`` if the image type is not supported.
     """
     if data[:4] == b"RIFF" and data[8:15] == b"WEBPVP8":
         return ImageType.WEBP

@@ -82,7 +82,7 @@ def _decode_picture(picture: Picture, format_name: str) -> Image.Image:
 
 
 def open_image(data: bytes, format_name: str) -> Image.Image:
-    """Open an image with the decoder for ``format_name``, even if its bytes look different."""
+    """Open an image with the decoder for ``format_name``, whatever format its bytes suggest."""
     image = Image.open(BytesIO(data), formats=[format_name])
     check_canvas(*image.size, f"{format_name} header")
     return image

@@ -18,7 +18,7 @@ from services.composer.text.characters import ELLIPSIS
 from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 
 _MAX_TITLE_CHARACTERS = 400
-# The maximum size of a slug that is built from tags because the post has no title.
+# The maximum length of a slug that is built from tags because the post has no title.
 _MAX_KEY_WORDS = 8
 _MAX_KEY_WORDS_CHARACTERS = 60
 _MAX_PHRASE_WORDS = 3
@@ -32,7 +32,7 @@ _SPELLINGS = {
     "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
 }
 # Matches two kana in a row, which occur only in Japanese. A single kana may be an ornament in a
-# text in another language.
+# text that is not Japanese.
 _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
 # Matches the end of a Chinese or Japanese sentence and the space after the sentence. The space is
 # removed, because Chinese and Japanese don't separate sentences by spaces.
@@ -46,7 +46,7 @@ _QUOTES = re.compile('["“”«»„‟「」『』]')
 def write_metadata(
     plain: PlainPost, fields: frozenset[MetadataField], content_hash: str
 ) -> PostMetadata:
-    """Write the requested metadata fields of a post.
+    """Write the requested metadata fields of a post without a language model.
 
     The result depends only on the post, so equal posts get equal metadata.
 

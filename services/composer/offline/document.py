@@ -70,8 +70,8 @@ _SCRIPTS = (
 )
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _LETTER = re.compile(r"[^\W\d_]")
-# If a post is longer than this, the offline writer reads only the first paragraphs and an evenly
-# spaced sample of the remaining paragraphs.
+# If a post is longer than this limit, the offline writer reads only the first paragraphs and an
+# evenly spaced sample of the remaining paragraphs.
 _MAX_DOCUMENT_CHARACTERS = 120_000
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_SENTENCES = 300

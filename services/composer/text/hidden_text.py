@@ -49,7 +49,8 @@ _MIN_VISIBLE_OFFSET = -900
 class Visibility:
     """Tells whether the text of an HTML element is visible.
 
-    ``None`` means that the element inherits the value from the element that contains it.
+    If an attribute is ``None``, the element inherits the attribute from the element that contains
+    it.
     """
 
     # True if the HTML element is hidden together with all elements inside of it. The style of an
@@ -140,7 +141,7 @@ def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[i
 
     An HTML element normally ends at its end tag. If an optional end tag is missing, the element
     ends at the tag that closes the element implicitly. An element without its required end tag ends
-    at the next block tag, so that it can't hide the rest of the post. The result doesn't contain
+    at the next block tag, so that it can't hide the rest of the post. The returned mapping omits
     void elements, such as `<br>`.
     """
     elements = _OpenElements()

@@ -80,7 +80,7 @@ class _Surroundings:
 
     @cached_property
     def references(self) -> frozenset[str]:
-        """The names of Markdown link references, as `docs` in `[docs]: https://docs.example`."""
+        """The names of Markdown link references, such as `docs` in `[docs]: https://docs.example`."""
         names = re.findall(r"^ {0,3}\[([^\]\n]{1,100})\]:", self._text, re.MULTILINE)
         return frozenset(map(str.casefold, names))
 
@@ -244,7 +244,7 @@ _FORMS = (
 def remove_marks(text: str) -> str:
     """Remove all template placeholders from a text.
 
-    The text between a start tag and an end tag is kept.
+    The text between the start tag and the end tag of a shortcode is kept.
     """
     if not _ANY_OPENING.search(text):
         return text
@@ -307,7 +307,7 @@ def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
 
 
 def _needs_space(previous: str, following: str) -> bool:
-    """Return whether a space must replace a template placeholder between these two characters."""
+    """Return whether a space must replace the placeholder between ``previous`` and ``following``."""
     is_opening = not previous.strip() or previous in _OPENING_CHARACTERS
     return not (is_opening or not following.strip() or following in _CLOSING_CHARACTERS)
 
