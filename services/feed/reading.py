@@ -271,8 +271,8 @@ def _render_event(
     values = {**fields_of_subject, **event.data}
     if "job_id" in values:
         values["path"] = f"/jobs/{values['job_id']}"
-    # A field of an event is null if the field was added to the event type after the event was
-    # written, or if the event's subject was deleted.
+    # A field of an event is null if the event is older than the field, or if the event's subject
+    # was deleted.
     data = {name: values.get(name) for name in entry.data.model_fields}
     has_subject = event.subject_id is not None
     return {

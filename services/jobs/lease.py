@@ -134,9 +134,9 @@ def has_status(status: JobStatus) -> ColumnElement[bool]:
 
     The condition hides the status from the query planner in a call of ``concat``, so that the
     planner uses the index of job ids. If the query planner saw the status, it might choose the
-    index of jobs with this status, because the planner expects few entries in that index. While a
-    database snapshot is open for a long time, the index by status keeps the entries of ended jobs
-    and becomes slow.
+    index of jobs with this status, because it expects few entries in that index. While a database
+    snapshot is open for a long time, the index by status keeps the entries of ended jobs and
+    becomes slow.
     """
     return Job.status == func.concat(status)
 

@@ -103,8 +103,8 @@ def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
     """Send the longest-waiting job of the claimed job's owner to the queue of the claimed job.
 
     An owner's jobs are sent in the order of creation, so the search for the next job starts at the
-    creation time of the claimed job. The sweep sends the few waiting jobs that the search after a
-    claim misses.
+    claimed job's creation time. The sweep sends the few waiting jobs that the search after a claim
+    misses.
     """
     oldest = (
         select(Job.id)

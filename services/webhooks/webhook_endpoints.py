@@ -141,7 +141,7 @@ def change_endpoint(
     if to.types is not None:
         _require_types(caller, to.types)
         # Start an added event type at the newest position in the feed, so that the endpoint
-        # receives only future events, even if it had this type before.
+        # receives only future events of this type.
         now = newest_position(uow.session).cursor
         starts = {kind: start for kind, start in endpoint.starts.items() if kind in to.types}
         added_starts = {kind.value: now for kind in to.types if kind not in endpoint.types}

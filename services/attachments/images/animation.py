@@ -11,8 +11,8 @@ from services.attachments.images.outcome import create_unreadable_error
 from services.attachments.images.still import resize_image, scale_size
 
 _TRANSPARENT = (0, 0, 0, 0)
-# The WebP encoder stores the time since the start of an animation as a signed 32-bit integer, and
-# the duration of a frame in 24 bits.
+# The WebP encoder stores the time since an animation's start as a signed 32-bit integer, and the
+# duration of a frame in 24 bits.
 _MAX_TIMESTAMP_MILLISECONDS = 2**31 - 1
 _MAX_DURATION_MILLISECONDS = 2**24 - 1
 

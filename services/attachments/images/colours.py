@@ -41,8 +41,8 @@ _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
 # PQ and HLG are transfer functions of HDR images, which can be brighter than white paper. In HDR
 # images, white paper has a luminance of 203 cd/m² (ITU-R BT.2408). An sRGB image can't be brighter
-# than white paper. To convert an HDR image to sRGB, light above 80% of the luminance of white paper
-# is compressed into the upper 20% of the sRGB range.
+# than white paper. To convert an HDR image to sRGB, light above 80% of white paper's luminance is
+# compressed into the upper 20% of the sRGB range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000

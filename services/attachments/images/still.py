@@ -42,7 +42,7 @@ _TRANSPOSITIONS = {
     8: Image.Transpose.ROTATE_90,
 }
 # To save time, Pillow first averages whole pixels to shrink an image to this multiple of the target
-# size, and then applies the slower resampling filter.
+# size before it applies the slower filter.
 _REDUCING_GAP = 3.0
 
 

@@ -236,8 +236,8 @@ def _drop_overlapping(
 def _spell_phrase(key: PhraseKey, phrases: dict[PhraseKey, _PhraseCounts]) -> str:
     """Return the most frequent spelling of a phrase inside sentences.
 
-    If a phrase occurs only in headings or at the start of sentences, its first word gets the upper
-    or lower case that the word has inside sentences.
+    If a phrase occurs only in headings or at the start of sentences, its first word gets the same
+    case as inside sentences.
     """
     counts = phrases[key]
     if counts.inner_surfaces or len(key) == 1:
