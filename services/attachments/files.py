@@ -1,4 +1,4 @@
-"""Defines the names and storage keys of an attachment's files, and unwraps their data key."""
+"""Defines the names and storage keys of an attachment's files, and decrypts the files' data key."""
 
 import hashlib
 import re
@@ -13,7 +13,7 @@ from storage.resources import Resources
 ORIGINALS_PREFIX = "originals/"
 MEDIA_PREFIX = "media/"
 RENDITIONS_PREFIX = "renditions/"
-# The file name extensions of stored images, for each MIME type.
+# Maps the MIME type of a stored image to the image's file name extension.
 _EXTENSIONS = {"image/webp": "webp", "image/jpeg": "jpg", "image/png": "png"}
 _FILENAME_PATTERN = re.compile(
     rf"(?P<hash_id>[a-z0-9]{{12}})(?:-(?:{'|'.join(RenditionName)})\.(?:webp|jpg|png)|\.(?:webp|png))\Z"
@@ -22,9 +22,7 @@ _FILENAME_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class MediaFile:
-    """A file of an attachment that clients can download.
-
-    The file is either the converted image or a rendition.
+    """A downloadable file of an attachment, which is either the converted image or a rendition.
 
     Attributes:
         name: the name of the rendition, or ``None`` for the converted image.
@@ -55,7 +53,7 @@ def build_renditions_prefix(attachment: Attachment) -> str:
 
 
 def list_file_keys(attachment: Attachment) -> Sequence[str]:
-    """Return the storage key of the converted image, and the key prefix of all renditions."""
+    """Return the storage key of the converted image, and the key prefix of its renditions."""
     folders = [] if attachment.renditions is None else [build_renditions_prefix(attachment)]
     return [build_media_key(attachment), *folders]
 
@@ -72,7 +70,7 @@ def list_renditions(attachment: Attachment) -> Sequence[MediaFile]:
 def list_converted_files(
     attachment: Attachment, converted: ConvertedImage
 ) -> Sequence[tuple[MediaFile, bytes]]:
-    """Return the converted image and its renditions as files, each with its unencrypted bytes."""
+    """Return a ``MediaFile`` and the unencrypted bytes for the image and for each rendition."""
     files = [(_describe_file(None, attachment.filename, converted), converted.data)]
     for rendition in converted.renditions:
         extension = _EXTENSIONS[rendition.mime_type]
@@ -95,7 +93,7 @@ def _describe_file(name: str | None, filename: str, image: ConvertedImage | Rend
 
 
 def find_file(row: Attachment, filename: str) -> MediaFile | None:
-    """Return the file of a ready attachment with this file name, or ``None``."""
+    """Return the attachment's file with this file name, or ``None`` if the file doesn't exist."""
     image = MediaFile(
         name=None,
         filename=row.filename,

@@ -1,8 +1,8 @@
 """Re-encrypts all data keys after an operator has added a new encryption key.
 
-A key rotation changes only the encrypted data keys, and not the objects that they encrypt. Each
-batch of data keys is re-encrypted in its own transaction, so an operator can stop the rotation and
-run it again later. The service keeps running during a key rotation.
+A key rotation re-encrypts only the data keys, and doesn't change the objects that are encrypted
+with these data keys. Each batch of data keys is re-encrypted in its own transaction, so an operator
+can stop the rotation and run it again later. The service keeps running during a key rotation.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ from storage.encryption import WrappedKey
 from storage.resources import Resources
 
 _MAX_BATCH_ROWS = 500
-# The columns that contain the contexts in which data keys are encrypted. A data key can be
-# decrypted only with the context in which it was encrypted.
+# The columns that contain the encryption contexts of data keys. A data key can be decrypted only
+# with the encryption context that was used to encrypt the data key.
 _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
     Attachment.hash_id,
     MemberImport.object_prefix,
@@ -28,7 +28,7 @@ _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
 
 
 def rewrap_data_keys(resources: Resources) -> Iterator[int]:
-    """Re-encrypt all data keys that were encrypted with an older encryption key.
+    """Re-encrypt all data keys that are not encrypted with the newest encryption key yet.
 
     Yield the number of data keys in each batch. Raises ``DecryptionFailed`` if no encryption key
     can decrypt a data key.

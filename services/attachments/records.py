@@ -44,7 +44,7 @@ def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
 
 
 def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
-    """Return the attachment of an accepted upload, or the error that made the conversion fail."""
+    """Return the attachment of an accepted upload, or the error that made its conversion fail."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
@@ -57,7 +57,7 @@ def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainE
 def delete_failed_attachment(uow: UnitOfWork, accepted: AcceptedJob) -> None:
     """Delete the attachment of an upload that could not be converted.
 
-    The error remains stored in the job of the upload.
+    The error of the conversion remains stored in the upload's job.
     """
     has_failed = Attachment.status == AttachmentStatus.FAILED
     statement = delete(Attachment).where(Attachment.id == accepted.subject_id, has_failed)
@@ -100,7 +100,7 @@ def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     row = get_attachment(uow, caller, hash_id)
     processing = select(Job).where(records.is_working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
     for job in uow.session.scalars(processing.with_for_update()):
-        # A worker that is running the conversion loses its lease.
+        # Cancelling the job ends the lease of the worker that runs the conversion.
         records.cancel_with_subject(uow, job, errors.ATTACHMENT_DELETED())
     uow.session.delete(row)
     announce_event(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
@@ -145,8 +145,8 @@ def sign_link(
     ``link.not_encrypted`` and ``media.not_found``.
 
     Args:
-        filename: the name of the file for the URL. If ``filename`` is ``None``, the URL is for the
-            converted image.
+        filename: the name of the file that the URL leads to. If ``filename`` is ``None``, the URL
+            leads to the converted image.
     """
     require_recent_login(uow, caller)
     attachment = get_attachment(uow, caller, hash_id)

@@ -1,9 +1,9 @@
 """Finds and repairs strays in the object storage.
 
 A stray is an object without a database row, or a row whose object is missing. A crash or a broken
-connection can leave an object in the storage without a row. After a bucket was restored from an
-older backup, the objects of some rows may be missing. To save memory, the search for strays reads
-objects and rows in the order of their keys and merges the two sequences.
+connection can leave an object in the storage without a row. After a bucket was restored from a
+backup, the objects of some database rows may be missing. To save memory, the search for strays
+reads objects and rows in the order of their keys and merges the two sequences.
 """
 
 import heapq
@@ -27,8 +27,8 @@ SWEEP_UPLOADS = register_maintenance(
     every=timedelta(hours=1),
     run=lambda resources, began_at: sweep_uploads(resources, now=began_at),
 )
-# Objects and rows younger than this don't count as strays, because a running request or job may not
-# have written their counterpart yet.
+# Objects and database rows that are younger than this period don't count as strays, because their
+# counterparts may not have been written yet.
 STRAY_GRACE_PERIOD = timedelta(hours=1)
 _MAX_BATCH_ROWS = 1000
 # Strays are removed in small batches, because each stray is checked again shortly before its
@@ -118,9 +118,9 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
 
 
 def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
-    """Yield originals that are older than ``before`` and no longer needed.
+    """Yield uploaded originals that were stored before ``before`` and are no longer needed.
 
-    An original is needed while its attachment is being converted or has failed.
+    An uploaded original is needed while its attachment is being converted or has failed.
     """
     stored = resources.objects.list_objects(ORIGINALS_PREFIX)
     old_keys = (item.key for item in stored if item.modified_at < before)
@@ -148,7 +148,7 @@ def _is_still_stray(resources: Resources, stray: Stray) -> bool:
 
 
 def _select_row(key: str) -> Select[Attachment]:
-    """Build the query for the attachment to which an object with this key belongs."""
+    """Build the query for the attachment that the object with this storage key belongs to."""
     prefix, _, name = key.partition("/")
     if f"{prefix}/" == MEDIA_PREFIX:
         return select(Attachment).where(Attachment.filename == name)
@@ -167,8 +167,8 @@ def _is_referenced(row: Attachment, key: str) -> bool:
 def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
     """Return the sorted storage keys of an attachment's image or of its renditions.
 
-    ``prefix``: the prefix of the storage keys, or one of the keys. The prefix decides whether the
-    key of the image or the keys of the renditions are returned.
+    ``prefix``: a storage key or key prefix, which selects either the converted image or the
+    renditions.
     """
     if prefix.startswith(MEDIA_PREFIX):
         return [files.build_media_key(row)]
@@ -178,10 +178,11 @@ def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
 def _iterate_referenced_keys(
     resources: Resources, prefix: str, before: datetime
 ) -> Iterator[tuple[str, bool, StrayKind]]:
-    """Yield the storage keys with this prefix to which rows refer, in the order of the bucket.
+    """Yield the storage keys with this prefix to which rows refer, in the bucket's listing order.
 
-    The second value of each tuple tells whether an object with this key must exist. The objects of
-    an attachment must exist if the attachment became ready before ``before``.
+    The second value of each yielded tuple tells whether an object with this key must exist in the
+    storage. The objects of an attachment must exist if the attachment became ready before
+    ``before``.
     """
     last_hash_id = ""
     query = select(Attachment).order_by(Attachment.hash_id).limit(_MAX_BATCH_ROWS)

@@ -113,8 +113,8 @@ def accept_upload(
     wrapped: WrappedKey | None = None
     if upload.encrypted:
         data_key, wrapped = resources.key_wrapper.create_key(hash_id)
-    # Store the uploaded object before its row, so that a row never lacks its object. A crash after
-    # storing the object leaves an object without a row, which ``sweep_uploads`` removes.
+    # Store the uploaded object before its row, so that a row never lacks its object. If the process
+    # crashes before writing the row of a stored object, ``sweep_uploads`` removes the object.
     object_key = build_original_key(hash_id)
     sealed = seal(upload.data, data_key, object_key)
     resources.objects.put(object_key, sealed, "application/octet-stream")
@@ -133,9 +133,9 @@ def accept_upload(
     except DomainError:
         _schedule_removal(resources, object_key)
         raise
-    # Don't remove the object after an error that is not a ``DomainError``, because the row may have
-    # been committed before the connection broke. If there is no row, ``sweep_uploads`` removes the
-    # object.
+    # Keep the stored object after an error that is not a ``DomainError``, because its row may have
+    # been committed before the connection broke. If the stored object has no row, ``sweep_uploads``
+    # removes the object.
     if accepted.replayed:
         _schedule_removal(resources, object_key)
     return accepted

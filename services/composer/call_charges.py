@@ -1,10 +1,10 @@
-"""Charges callers of the composer for the use of a language model, and counts the use.
+"""Charges callers of the composer for the use of a language model, and records the usage.
 
 The operator can set a price for each composer call that uses a language model. A caller is charged
 before the worker calls the language model. If several callers wait for the same result, each caller
-has a charge, but Pressroom takes only one of these charges. A response of the language model must
-be paid for, even if no caller waits for the result anymore. Results from the cache and from the
-offline writer are free.
+has a pending charge, but Pressroom collects only one of these charges. A response of the language
+model must be paid for, even if no caller waits for the result anymore. Results from the cache and
+from the offline writer are free.
 """
 
 import hashlib
@@ -40,8 +40,8 @@ TOKENS = "tokens"
 SECONDS = "seconds"
 # The key of the Redis hash that counts the usage of language models.
 _USAGE_KEY = "pressroom:llm-usage"
-# The separator between the parts of a field name in the Redis hash. The name of a language model
-# never contains a space.
+# The separator between the parts of a field name in the Redis hash that counts the usage. The name
+# of a language model never contains a space.
 _SEPARATOR = " "
 
 
@@ -88,7 +88,7 @@ def charge_call(
 class RunPayment:
     """The payment for one run of the composer in a worker.
 
-    One of the waiting callers pays for the run.
+    One of the callers that wait for the result pays for the composer's run.
     """
 
     database: Database
@@ -101,7 +101,7 @@ class RunPayment:
     _entry_id: int | None = field(default=None, init=False)
 
     def take_charge(self) -> None:
-        """Take the charge of a waiting caller before the first call of the language model.
+        """Collect the charge of a waiting caller before the first call to the language model.
 
         Raises ``idempotency.in_progress`` if no charged caller waits for the result anymore.
         """
@@ -136,8 +136,8 @@ def record_usage(client: redis.Redis, usage: Usage) -> None:
 def read_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
     """Return the usage of language models.
 
-    In the result of ``read_usage``, each key consists of the unit, the outcome or direction, and
-    the name of the model.
+    In the result of ``read_usage``, each key consists of a unit, an outcome or direction, and the
+    name of a language model.
     """
     counts: dict[Any, Any] = client.hgetall(_USAGE_KEY)
     usage = {}

@@ -1,4 +1,4 @@
-"""Removes drafts from a language model's response, and finds the requested JSON object."""
+"""Removes a reasoning model's drafts from a response, and finds the requested JSON object."""
 
 import json
 import re
@@ -23,8 +23,8 @@ _CLOSING_MARK = (
 _OBJECT_OR_MARK = re.compile(
     rf'(?P<object>\{{(?=\s*["}}]))|(?P<closing>{_CLOSING_MARK})|{_OPENING_MARK}', re.IGNORECASE
 )
-# The parser may have to scan the rest of a response for each broken JSON object. The limit on
-# broken JSON objects bounds the time for parsing a response.
+# The parser may have to scan the rest of a response for each broken JSON object. The number of
+# broken JSON objects is limited, so that parsing a response takes a limited time.
 _MAX_BROKEN_OBJECTS = 100
 _MAX_ANSWER_TEXTS = 50
 _MAX_ANSWER_TEXT_CHARACTERS = 5000
@@ -65,7 +65,7 @@ def remove_drafts(text: str) -> str:
 def read_answer(
     text: str, schema: Mapping[str, Any], instructions: str
 ) -> dict[str, str | tuple[str, ...]]:
-    """Return the field values of the last JSON object in a response that matches the schema.
+    """Return the field values of the last JSON object that matches the schema.
 
     The last matching JSON object is used because a model may correct its own first attempt. JSON
     objects that only repeat the schema or the instructions are ignored. Raises
@@ -90,7 +90,7 @@ def read_answer(
 
 
 def _iterate_objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
-    """Yield the match and the parsed value of each JSON object and each draft tag in a text.
+    """Yield the regular expression match and the parsed value for each JSON object and draft tag.
 
     For a draft tag, the parsed value is ``None``.
     """

@@ -7,8 +7,8 @@ from services.composer.model_answers import remove_drafts
 from services.composer.prompts import FRAME, PromptSpec, delimit_text
 
 MAX_CALL_SECONDS = 20.0
-# The minimum time for a call of the model. A call of the model with less time would probably time
-# out and waste its tokens.
+# The minimum time that must be left for a call to the language model. A call with less time than
+# ``MIN_CALL_SECONDS`` would probably time out and waste tokens.
 MIN_CALL_SECONDS = 1.0
 
 
@@ -37,7 +37,7 @@ class ModelCalls:
         seconds: float,
         repair: tuple[str, str] = ("", ""),
     ) -> str:
-        """Send a prompt to the language model, and return the response without drafts.
+        """Send a prompt to the language model, and return the response without the model's drafts.
 
         ``repair``: two texts that ask the model to correct its previous response. The first repair
         text is appended to the instructions, and the second repair text is appended to the

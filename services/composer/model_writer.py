@@ -1,8 +1,8 @@
 """Writes metadata and tweets about a post with a language model.
 
-The language model's answer is checked against the rules in ``rules``. If the language model's
-answer breaks a rule, the model is asked once to repair the answer. If the repaired answer also
-breaks a rule, ``model_writer`` corrects the answer.
+The language model's answer is checked against the rules in the module ``rules``. If the language
+model's answer breaks a rule, the model is asked once to repair the answer. If the repaired answer
+also breaks a rule, ``model_writer`` corrects the answer.
 """
 
 from collections.abc import Callable
@@ -126,7 +126,7 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
 def _ask(
     task: _Task[Product], material: str, calls: ModelCalls, repair: tuple[str, str] = ("", "")
 ) -> tuple[str, Product | None, list[str]]:
-    """Ask the language model once.
+    """Ask the language model once, and parse and check its answer.
 
     Return the text of the answer, the parsed answer, and the rules that the answer breaks. The
     parsed answer is ``None`` if the answer can't be parsed.

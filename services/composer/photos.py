@@ -23,8 +23,8 @@ log = get_logger(__name__)
 
 MAX_PHOTO_SECONDS = 20.0
 PHOTO_CACHE_SECONDS = 3600
-# The time for which a provider's quotas are stored. Older quotas are useless, because the shortest
-# period of a quota is an hour.
+# The time for which a provider's quotas are stored. Stored quotas are useless after this time,
+# because the shortest period of a quota is an hour.
 _QUOTA_SECONDS = 3600
 
 

@@ -1,4 +1,4 @@
-"""Builds the material of a prompt from a post, shortened to the model's context window."""
+"""Builds the material of a prompt from a post, shortened to fit into the model's context window."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ _MAX_TITLE_TOKENS = 250
 
 
 def build_material(plain: PlainPost, calls: ModelCalls) -> str:
-    """Return the material of a prompt about a post, shortened to the model's context window.
+    """Return the prompt material for a post, shortened to fit into the model's context window.
 
     If the post is too long for the context window, the language model first condenses the parts of
     the post. Raises all errors that the language model raises.
@@ -67,8 +67,8 @@ def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
 def _condense(part: str, calls: ModelCalls) -> str:
     """Return the main points of a part of a post, which the language model summarises.
 
-    If too little time is left or the model's answer is unreadable, return the beginning of the
-    part.
+    If too little time is left or the model's answer is unreadable, return the beginning of this
+    part of the post.
     """
     beginning = truncate_to_tokens(part, MAX_PART_TOKENS)
     # Reserve enough time for the final prompt, which asks about the whole post.

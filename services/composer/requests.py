@@ -18,20 +18,20 @@ from core.settings import Settings
 from services.composer.text.post import MetadataField, Post
 from storage.redis.cache import Cache
 
-# A function that returns for how many more seconds callers wait for the result of a request.
-# ``SecondsLeft`` raises an error if no caller waits for the result anymore. Before each expensive
-# step, a worker calls ``SecondsLeft`` to check whether callers still wait for the result.
+# A function that returns how many seconds are left until callers stop waiting for the result of a
+# request. ``SecondsLeft`` raises an error if no caller waits for the result anymore. Before each
+# expensive step, a worker calls ``SecondsLeft`` to check whether callers still wait for the result.
 SecondsLeft = Callable[[], float]
 
 METADATA_CACHE_SECONDS = 24 * 3600
 OFFLINE = "offline"
 _CACHED_SUFFIX = "; cached"
-# The purpose of the key with which cache keys are signed. If cache keys were not signed, someone
-# who can read Redis could check whether a guessed text was sent.
+# The purpose of the secret key with which cache keys are signed. If cache keys were not signed,
+# someone who can read Redis could check whether a guessed text was sent to the composer.
 _KEY_PURPOSE = "composer-cache"
 # The version of the writers' rules, which is part of the cache key of each result. Change
-# ``_RULES_VERSION`` together with the writers' rules, so that results under older rules are
-# ignored.
+# ``_RULES_VERSION`` together with the writers' rules, so that results that were cached before the
+# change are ignored.
 _RULES_VERSION = "5"
 
 
@@ -85,8 +85,8 @@ class MetadataResult:
 
     fields: dict[str, str]
     # The value of the header ``Pressroom-Source``, which names the writer of the texts. The source
-    # is `offline` or `openai/<model>`. A fallback adds `; fallback`, and a cached result adds `;
-    # cached`.
+    # is `offline` or `openai/<model>`. `; fallback` is appended to the source of a fallback result,
+    # and `; cached` to the source of a cached result.
     source: str
 
     def to_payload(self) -> dict[str, Any]:

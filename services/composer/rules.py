@@ -25,8 +25,8 @@ MAX_TWEETS = 5
 # The weight of a tweet is computed as in version 3 of the twitter-text configuration.
 MAX_TWEET_WEIGHT = 280
 URL_WEIGHT = 23
-# Tweets and tags that are longer than this are cut before they are corrected. A tweet with URLs of
-# the maximum length fits into ``_MAX_CONSIDERED_CHARACTERS``.
+# Tweets and tags that are longer than this limit are cut before they are corrected. A tweet with
+# URLs of the maximum length fits into ``_MAX_CONSIDERED_CHARACTERS``.
 _MAX_CONSIDERED_CHARACTERS = 4_000
 _MAX_URL_CHARACTERS = 2048
 _SLUG_PATTERN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -59,16 +59,16 @@ _URL = re.compile(
     re.I,
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
-# The top-level domains that the platform is sure to recognise in URLs. A URL with an unknown
+# The top-level domains that X (Twitter) is sure to recognise in URLs. A URL with an unknown
 # top-level domain may count as text or as a short link, so the higher of the two weights is used.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 
 def measure_tweet_weight(text: str) -> int:
-    """Return the weight of a tweet, which is never below the weight that the platform computes.
+    """Return the weight of a tweet, which is never below the weight that X (Twitter) computes.
 
-    The returned weight exceeds the platform's weight only for URLs with an unknown top-level
-    domain.
+    The returned weight exceeds the weight that X (Twitter) computes only for URLs with an unknown
+    top-level domain.
     """
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     weight = 0
@@ -168,7 +168,7 @@ def fit_slug(text: str, content_hash: str) -> str:
 def fit_summary(text: str) -> str:
     """Return as many whole sentences from the beginning of a text as fit into a summary.
 
-    If the first sentence is too long for a summary, it is cut between words.
+    If the first sentence is too long for a summary, the sentence is cut between words.
     """
     text = clean_text(text)
     if len(text) <= MAX_SUMMARY_CHARACTERS:

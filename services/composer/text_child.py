@@ -17,8 +17,8 @@ from services.composer.text.post import MetadataField, Post, join_tweets
 # The child process exits after a post if its memory exceeds this limit. The models of all languages
 # and a post of the maximum length together take only 265 MB.
 _MAX_RESIDENT_BYTES = 384 * 1024 * 1024
-# The confined child process may still open files, because dictionaries are loaded on demand. The
-# language detector unpacks its model into a temporary file of 68 MB.
+# The confined child process may open files, because dictionaries are loaded on demand. The language
+# detector unpacks its model into a temporary file of 68 MB.
 _MAX_OPEN_FILES = 64
 _MAX_FILE_BYTES = 128 * 1024 * 1024
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-# Each language model counts tokens differently, so the ratios are chosen to give high estimates.
+# Each language model counts tokens differently, so the ratios of characters to tokens are chosen to
+# overestimate the number of tokens.
 _ASCII_CHARACTERS_PER_TOKEN = 3
 # Cyrillic letters have about two bytes of UTF-8 per token. Chinese characters have more than two
-# bytes per token, and characters of rare scripts have fewer than two.
+# bytes per token, and characters of rare scripts have fewer than two bytes per token.
 _OTHER_BYTES_PER_TOKEN = 2
 
 
@@ -26,7 +27,7 @@ def truncate_to_tokens(text: str, max_tokens: int) -> str:
 def split_by_tokens(text: str, max_tokens: int) -> Iterator[str]:
     """Yield pieces of a text with at most ``max_tokens`` tokens each.
 
-    If possible, a piece ends between words.
+    If possible, a piece ends between two words.
     """
     start = 0
     while start < len(text):

@@ -1,8 +1,9 @@
 """Writes a post's metadata with a language model or with the offline writer.
 
 The settings select either a language model or the offline writer. If the language model fails, the
-offline writer writes the metadata, unless the settings disable this fallback. A fallback result is
-not cached, because the language model may work again at the next call.
+offline writer writes the metadata, unless the settings disable this fallback. A result of the
+fallback to the offline writer is not cached, because the language model may work again at the next
+call.
 """
 
 from dataclasses import dataclass, replace
@@ -31,8 +32,8 @@ _SAMPLE = MetadataRequest(
     Post("A sample", "A sentence that is long enough for its language to be told."),
     frozenset(MetadataField),
 )
-# The kinds of errors that occur when a language model fails. Errors of kinds that are not in
-# ``_MODEL_FAILURES`` are bugs in Pressroom.
+# The kinds of errors that occur when a language model fails. All kinds of errors except
+# ``_MODEL_FAILURES`` indicate bugs in Pressroom.
 _MODEL_FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SLOW})
 
 

@@ -4,10 +4,9 @@ The catalogue defines the subject, the scope and the data schema of each event t
 that was published is never removed. New fields may be added to the data of an event type, but no
 field is ever removed.
 
-The data that is stored with an event contains only ids, counts and Pressroom's own texts, but no
-texts about persons. The fields ``email`` and ``name`` of an event are looked up whenever the event
-is read. After a person's erasure, the fields ``email`` and ``name`` of the person's events are
-null.
+The stored data of an event contains only ids, counts and texts by Pressroom itself, but no texts
+about persons. The fields ``email`` and ``name`` of an event are looked up whenever the event is
+read. After a person's erasure, the fields ``email`` and ``name`` of the person's events are null.
 """
 
 from collections.abc import Collection, Mapping
@@ -225,7 +224,7 @@ class SubjectKind(StrEnum):
 
 @dataclass(frozen=True)
 class TypeEntry:
-    """The entry of an event type in the catalogue.
+    """The entry of an event type in the event catalogue.
 
     Attributes:
         meaning: a sentence about the cause of the event, for the API documentation.
@@ -240,9 +239,9 @@ class TypeEntry:
     data: type[ShownData]
 
 
-# Maps the part of an event type's name before the dot to its default subject, scope and data
-# schema. The subject of a bulk event is the import that a bulk action undoes. For all other bulk
-# actions, the subject is null.
+# Maps the prefix of event types, which is the part of their name before the dot, to the default
+# subject, scope and data schema. If a bulk action undoes an import, the subject of the event is
+# that import. If a bulk action doesn't undo an import, the subject of the event is null.
 _DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownData]]] = {
     "subscription": (SubjectKind.SUBSCRIPTION, Scope.SUBSCRIPTION_READ, MemberFacts),
     "import": (SubjectKind.IMPORT, Scope.SUBSCRIPTION_READ, ImportFacts),
@@ -363,7 +362,7 @@ def announce_list_event(
 ) -> None:
     """Write an event to the feed of a mailing list's owner.
 
-    The INSERT statement looks up the owner.
+    The INSERT statement looks up the owner of the mailing list.
     """
     owner_id: Any = select(MailingList.user_id).where(MailingList.id == list_id).scalar_subquery()
     announce_event(uow, owner_id, kind, subject_id, list_id=list_id, **data)

@@ -1,9 +1,9 @@
-"""Reads an owner's feed, which contains the owner's events in order.
+"""Reads an owner's feed, which is the ordered sequence of the owner's events.
 
 The place of an event in the feed is the number of the transaction that wrote the event, plus an
-offset. Events are visible only below the place of the oldest open transaction, so that no event is
-ever added before a visible event. A reader that continues after its last event misses no event,
-even if transactions commit in a different order.
+offset. An event stays hidden while an older transaction is open, so that no event is ever added
+before a visible event. A reader that continues after its last event misses no event, even if
+transactions don't commit in the order of their numbers.
 """
 
 import re
@@ -44,9 +44,9 @@ FEED_RETENTION = timedelta(days=30)
 _MAX_TRANSACTION_DURATION = timedelta(hours=1)
 _NO_TYPE_STARTS: Mapping[str, "FeedPosition"] = {}
 _CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,16})\Z", re.ASCII)
-# Finds the event with the lowest id in a range of ids. ``_FIND_EARLIER_PLACE`` returns the event's
-# place in the feed only if the event happened more than ``_MAX_TRANSACTION_DURATION`` before
-# ``since``.
+# Finds the event with the lowest id in a range of ids. ``_FIND_EARLIER_PLACE`` returns the place of
+# the event in ``_FIRST_EVENT``, if that event happened more than ``_MAX_TRANSACTION_DURATION``
+# before ``since``.
 _FIRST_EVENT = (
     select(FeedEvent.place, FeedEvent.occurred_at)
     .where(FeedEvent.id.between(bindparam("low"), bindparam("high")))
@@ -67,7 +67,7 @@ SubjectFields = Mapping[int, dict[str, Any]]
 class FeedPosition:
     """A position in an owner's feed. The events of a feed are ordered by place.
 
-    Events with the same place are ordered by id.
+    Events with the same place in the feed are ordered by id.
     """
 
     place: int
@@ -110,11 +110,12 @@ def newest_position(session: Session) -> FeedPosition:
 
 
 def find_place_before(session: Session, since: datetime) -> int:
-    """Return a place in the feed that is lower than the places of all events since ``since``.
+    """Return a place in the feed that is below the places of all events at or after ``since``.
 
     ``find_place_before`` finds the place by a binary search over the ids of events. The ids and
-    places of events grow with time, except in transactions that are open at the same time. To be
-    safe, the search returns the place of an event that happened more than an hour before ``since``.
+    places of events increase with time, except in transactions that are open at the same time. To
+    be safe, the search returns the place of an event that happened more than an hour before
+    ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place
@@ -131,7 +132,7 @@ def find_place_before(session: Session, since: datetime) -> int:
 
 
 def raise_feed_places(uow: UnitOfWork) -> None:
-    """Raise the places of future events in the feed, after a database was restored.
+    """Raise the places of future events in the feed, after a database was restored from a backup.
 
     API clients may hold cursors from before the database was restored. After a restore, new events
     get places after the cursors that clients hold, so that clients don't miss these events.
@@ -144,9 +145,9 @@ class FeedPage:
     """A page of an owner's events.
 
     Attributes:
-        next_cursor: the cursor of the page after this page. An empty page of events has a cursor as
-            well.
-        has_more: whether there already are events after this page.
+        next_cursor: the cursor of the next page of events. An empty page of events also has a
+            ``next_cursor``.
+        has_more: whether the feed already contains events after this page.
     """
 
     events: list[FeedEvent]
@@ -270,8 +271,8 @@ def _render_event(
     values = {**fields_of_subject, **event.data}
     if "job_id" in values:
         values["path"] = f"/jobs/{values['job_id']}"
-    # A field of an event is null if the field was added to the event type after the event was
-    # written, or if the event's subject was deleted.
+    # A field of an event is null if the event is older than the field, or if the event's subject
+    # was deleted.
     data = {name: values.get(name) for name in entry.data.model_fields}
     has_subject = event.subject_id is not None
     return {

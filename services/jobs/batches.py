@@ -8,9 +8,8 @@ from services.jobs.transitions import hand_back_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The length of a turn is a compromise. During a large import, a small import waits at most one turn
-# before it runs. With very short turns, workers would spend much of their time on switching between
-# jobs.
+# Turns are short, so that a small import waits only a few seconds for a large import. If turns were
+# even shorter than a few seconds, workers would spend much of their time on switching between jobs.
 TURN_SECONDS = 4.0
 
 

@@ -4,8 +4,9 @@ A request's idempotency key is stored in the same transaction as the request's e
 idempotency keys has a UNIQUE constraint. If two requests with the same idempotency key race, the
 first commit wins, and the second request finds the committed idempotency record. An idempotency
 record refers to a job, and the response to a repeated request describes the job's current state. A
-failed request leaves no idempotency record, so its key can be used again. A rollback discards the
-idempotency record, and the transition that fails a job deletes the job's record.
+failed request leaves no idempotency record, so the request's idempotency key can be used again. A
+rollback discards the idempotency record of a failed request. When a job fails, its idempotency
+record is deleted in the same transaction.
 
 The header ``Idempotency-Key`` follows the IETF draft draft-ietf-httpapi-idempotency-key-header.
 """
@@ -54,7 +55,7 @@ class AcceptedJob:
 
 
 class _EqualRequestCommitted(Exception):
-    """A request with the same idempotency key committed first, so the transaction rolls back."""
+    """Rolls back, because a request with the same idempotency key committed first."""
 
 
 def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJob | None:
@@ -75,11 +76,11 @@ def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJ
 def accept_once(
     resources: Resources, key: IdempotencyKey | None, store: Callable[[UnitOfWork], Job]
 ) -> AcceptedJob:
-    """Create a job in one transaction, or return the job of an earlier request with the same key.
+    """Create a job, or return the job of an earlier request with the same idempotency key.
 
     ``store``: a function that writes the job and its subject, such as an import. ``store`` is
-    called again if a request with the same key commits first and the job of that request then
-    fails.
+    called again if a request with the same idempotency key commits first and the job of that
+    request then fails.
 
     Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and all errors that ``store``
     raises.
@@ -91,8 +92,8 @@ def accept_once(
         try:
             return _store_job(resources, key, store)
         except _EqualRequestCommitted:
-            # The next iteration finds the job of the request that committed first. If that job has
-            # failed, the idempotency key is free again.
+            # In the next iteration, find the job of the request that committed first. If the job of
+            # the request that committed first has failed, the idempotency key can be used again.
             continue
 
 
@@ -119,7 +120,10 @@ def _describe_job(job: Job, *, replayed: bool = False) -> AcceptedJob:
 
 
 def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
-    """Return the unexpired record of an idempotency key. Raises ``idempotency.key_reused``."""
+    """Return the record of an idempotency key if the record has not expired.
+
+    Raises ``idempotency.key_reused``.
+    """
     table = IdempotencyRecord
     query = select(table).where(
         table.caller_id == key.caller_id,
@@ -136,9 +140,10 @@ def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | No
 def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
     """Store the idempotency key with the job, in the transaction that writes the job.
 
-    The INSERT statement waits for a request with the same idempotency key that is still in
-    progress. Raises ``_EqualRequestCommitted`` if a request with the same key commits first. Raises
-    ``idempotency.in_progress`` if the wait for that request takes too long.
+    If a request with the same idempotency key is in progress, the INSERT statement waits for that
+    request. Raises ``_EqualRequestCommitted`` if a request with the same idempotency key commits
+    first. Raises ``idempotency.in_progress`` if the request with the same idempotency key doesn't
+    finish in time.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (

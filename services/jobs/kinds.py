@@ -45,25 +45,25 @@ class JobKind:
     # If ``retryable`` is true, the owner may restart a failed job of this kind.
     retryable: bool
     run: JobWork
-    # A callback that runs in the transaction that fails or cancels a job. The callback ends the
-    # job's subject, for example an import. If ``on_abandoned`` is ``None``, a failed or cancelled
-    # job leaves its subject unchanged.
+    # A callback that runs in the transaction that fails or cancels a job. ``on_abandoned`` ends the
+    # job's subject, for example by marking an import as failed. If ``on_abandoned`` is ``None``, a
+    # failed or cancelled job leaves its subject unchanged.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
     # If ``needs_recent_login`` is true, a user must have logged in recently to retry a job.
     needs_recent_login: bool = False
-    # An attempt that takes longer than the deadline counts as stuck. For a bulk job, the deadline
-    # applies to each turn rather than to the whole job.
+    # An attempt of a job that takes longer than the deadline counts as stuck. For a bulk job, the
+    # deadline applies to each turn rather than to the whole job.
     deadline_seconds: float = 60.0
-    # For how many seconds one process may run consecutive turns of the same job, for example
-    # because the process has the job's files open. If ``max_stay_seconds`` is 0, each turn of a job
-    # can run in any process.
+    # The number of seconds for which one process may run consecutive turns of a job, for example
+    # because the process keeps the job's files open. If ``max_stay_seconds`` is 0, each turn of a
+    # job can run in any process.
     max_stay_seconds: float = 0.0
-    # A callback that runs in the transaction that restarts an ended job. The callback restores the
-    # job's subject, for example an import. ``on_restarted`` returns false if the job's input no
+    # A callback that runs in the transaction that restarts an ended job. ``on_restarted`` restores
+    # the job's subject, for example an import. ``on_restarted`` returns false if the job's input no
     # longer exists.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
-    # The time for which a job is retried after temporary failures. If ``patience`` is ``None``, the
-    # setting ``patience`` applies.
+    # The time for which a job is retried after temporary failures. If a job kind's ``patience`` is
+    # ``None``, the deployment's setting ``patience`` applies.
     patience: timedelta | None = None
     # The error that is stored in a job when its retries end without success. If ``given_up`` is
     # ``None``, the error is `job.given_up` with the reason of the last failure.
@@ -92,7 +92,7 @@ def register_request_kind(kind: RequestKind, run: RequestWork) -> RequestKind:
 def call_with_subject(
     model: type[Subject], end: Callable[[UnitOfWork, Subject, int, str], None]
 ) -> Callable[[UnitOfWork, Job], None]:
-    """Return a callback that loads a job's subject and calls ``end`` to end the subject."""
+    """Return a callback that loads the subject of an ended job and passes it to ``end``."""
 
     def end_with_job(uow: UnitOfWork, job: Job) -> None:
         subject = uow.session.get(model, job.subject_id)
@@ -113,7 +113,7 @@ def list_request_work() -> Mapping[RequestKind, RequestWork]:
 
 
 def find_kind(name: str) -> JobKind | None:
-    """Return the job kind with this name, or ``None`` if only another release knows the name."""
+    """Return the job kind with this name, or ``None`` if this release doesn't know the name."""
     return _kinds.get(name)
 
 

@@ -4,11 +4,11 @@ A worker that claims a job increments the job's ``attempt`` and gets a lease of 
 worker renews its lease on the job each second. If a worker dies, its leases expire, and the sweep
 requeues its jobs.
 
-Whenever a worker writes about a job, the statement checks that ``attempt`` is unchanged. A worker
-loses its lease if a long pause or a broken connection prevents the renewal. The next write of a
-worker without a lease matches no row and raises ``LeaseLost``. ``LeaseLost`` rolls the transaction
-back, so the worker can't overwrite the work of a later attempt. The column ``attempt`` is a fencing
-token (Kleppmann, "How to do distributed locking", 2016).
+Each statement with which a worker changes a job checks that the job's ``attempt`` is unchanged. A
+worker loses its lease if a long pause or a broken connection prevents the renewal. After a worker
+has lost its lease, its next write matches no row and raises ``LeaseLost``. ``LeaseLost`` rolls the
+transaction back, so the worker can't overwrite the work of a later attempt. The column ``attempt``
+is a fencing token (Kleppmann, "How to do distributed locking", 2016).
 """
 
 import threading
@@ -99,7 +99,7 @@ def renew_lease(uow: UnitOfWork, lease: Lease) -> None:
 
 @contextmanager
 def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
-    """Call ``renew`` each second in a separate thread until the block ends."""
+    """Call ``renew`` each second in a separate thread until the ``with`` block ends."""
     stop = threading.Event()
 
     def renew_until_stop() -> None:
@@ -107,7 +107,8 @@ def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
             try:
                 renew()
             except LeaseLost:
-                # The next write of the job's own thread raises LeaseLost as well.
+                # End the heartbeat, because the next write of the thread that runs the job raises
+                # LeaseLost as well.
                 return
             except SQLAlchemyError as error:
                 log.warning("lease.not_renewed", reason=type(error).__name__)
@@ -122,7 +123,7 @@ def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
 
 
 def is_held_by(lease: Lease) -> ColumnElement[bool]:
-    """Return the SQL condition that the job is running and that this lease is its current lease."""
+    """Return the SQL condition that ``lease`` is the current lease of a running job."""
     is_job = Job.id == lease.job_id
     is_attempt = Job.attempt == lease.attempt
     return and_(is_job, is_attempt, has_status(JobStatus.RUNNING))
@@ -132,9 +133,10 @@ def has_status(status: JobStatus) -> ColumnElement[bool]:
     """Return the SQL condition that a job has this status, for statements that find a job by id.
 
     The condition hides the status from the query planner in a call of ``concat``, so that the
-    planner uses the index of job ids. If the planner saw the status, it might choose the index of
-    jobs with this status, because it expects few entries there. While a database snapshot is open
-    for a long time, the index by status keeps the entries of ended jobs and becomes slow.
+    planner uses the index of job ids. If the query planner saw the status, it might choose the
+    index of jobs with this status, because it expects few entries in that index. While a database
+    snapshot is open for a long time, the index by status keeps the entries of ended jobs and
+    becomes slow.
     """
     return Job.status == func.concat(status)
 

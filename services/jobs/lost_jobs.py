@@ -29,8 +29,8 @@ OUTAGE_GRACE_PERIOD = LEASE_DURATION + timedelta(seconds=1)
 _LONG_WAIT_SECONDS = 1.0
 _MAX_JOBS_PER_SCAN = 200
 
-# Finds running jobs whose lease expired. The query finds no jobs shortly after a start of the
-# database server, because workers couldn't renew leases before the start.
+# Finds running jobs whose lease expired. Shortly after a start of the database server, the query
+# finds no jobs, because workers couldn't renew their leases before the start.
 _FIND_EXPIRED = """
     SELECT id FROM jobs
     WHERE status = 'running' AND lease_expires_at < now() AND lease_expires_at {when}
@@ -57,9 +57,9 @@ class DatabaseWatch:
 
     @contextmanager
     def observe(self) -> Iterator[None]:
-        """Watch the database statements in the ``with`` block, which are normally fast.
+        """Measure the duration of the database statements in the ``with`` block.
 
-        If a watched statement fails or takes long, the database counts as unreachable.
+        If the statements fail or take more than a second, the database counts as unreachable.
         """
         began_at = time.monotonic()
         try:
@@ -90,7 +90,7 @@ def requeue_lost_jobs(
 
 
 def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
-    """Requeue, fail or cancel one job whose lease expired, in a transaction of its own.
+    """Requeue, fail or cancel one job whose lease expired, in a separate transaction.
 
     Return whether the job was changed. An error in one lost job is only logged, so that the sweep
     continues with the remaining jobs.
@@ -119,6 +119,6 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
     except OperationalError:
         # The database is unreachable, so requeuing the remaining jobs would fail as well.
         raise
-    except Exception:  # Perhaps only another release knows the job's kind.
+    except Exception:
         log.exception("sweep.job_broke", job_id=job_id)
         return False

@@ -3,12 +3,13 @@
 For each maintenance kind, the database has a row with the time of the next run. Each second, every
 worker enqueues the tasks of the maintenance kinds that are due. The worker that receives a
 maintenance task claims the row of the maintenance kind with a compare-and-set. A heartbeat renews
-the lease on a maintenance run. All writes of a maintenance run check the number of the attempt.
-Because of the lease, only one process at a time can run a maintenance kind. A duplicate message
-about a maintenance run has no effect. All times in maintenance come from the database's clock.
+the lease on a maintenance run. All writes of a maintenance run check that the number of the attempt
+is unchanged. Because of the lease, only one process at a time can run a maintenance kind. A
+duplicate message about a maintenance run has no effect. All times in maintenance come from the
+database's clock.
 
 A maintenance kind becomes due again when its interval has passed after the end of a run.
-Maintenance runs that were missed are skipped.
+Maintenance runs that were missed, for example during an outage, are skipped rather than run later.
 """
 
 from collections.abc import Callable, Iterable
@@ -53,11 +54,11 @@ class MaintenanceKind:
     every: timedelta
     run: Callable[[Resources, datetime], int | None]
     queue: Queue
-    # The maximum duration of a run. A run that exceeds ``max_run`` loses its lease, so that a
-    # hanging run doesn't block later runs.
+    # The maximum duration of a maintenance run. A run that exceeds ``max_run`` loses its lease, so
+    # that a hanging run doesn't block later runs.
     max_run: timedelta
-    # After a failed run, the next run starts after this pause or after ``every``, whichever is
-    # shorter.
+    # After a failed maintenance run, the next run starts after this pause or after ``every``,
+    # whichever is shorter.
     max_failure_pause: timedelta
 
 
@@ -100,7 +101,8 @@ def get_kind(name: str) -> MaintenanceKind:
     return _kinds[name]
 
 
-# This statement must be cheap, because every worker runs it each second.
+# The statement that lists maintenance kinds must be cheap, because every worker runs the statement
+# each second.
 _LIST_KINDS = Statement(
     "SELECT name, every_seconds, greatest(due_at, send_after, lease_expires_at) <= now()"
     " FROM maintenance"
@@ -110,7 +112,7 @@ _LIST_KINDS = Statement(
 def send_due_tasks(resources: Resources) -> int:
     """Enqueue the tasks of the maintenance kinds that are due and not running.
 
-    Return the number of tasks.
+    Return the number of enqueued tasks.
     """
     rows = resources.database.rows(_LIST_KINDS)
     known_seconds = {name: every_seconds for name, every_seconds, _ in rows}
@@ -223,8 +225,8 @@ def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) 
 
 
 def _write_rows(uow: UnitOfWork, kinds: Iterable[MaintenanceKind]) -> None:
-    """Insert the missing rows of maintenance kinds, and update intervals that have changed."""
-    # Sort the rows, so that two processes that write them at the same time can't deadlock.
+    """Insert missing rows of maintenance kinds, and update rows whose interval has changed."""
+    # Sort the rows, so that two processes that write the same rows at the same time can't deadlock.
     rows = sorted((kind.name, _interval_seconds(kind)) for kind in kinds)
     statement = insert(Maintenance).values(
         [{"name": name, "every_seconds": seconds} for name, seconds in rows]

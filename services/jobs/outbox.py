@@ -3,8 +3,8 @@
 Workers process the messages of a queue in order. Without limits per owner, many jobs of one owner
 would delay the jobs of other owners. To share the workers fairly, a queue contains at most a few
 messages per owner. An owner's remaining jobs wait in the database with ``sends`` 0. When a worker
-claims one of the owner's jobs, the next waiting job is sent. Even while one owner has a thousand
-waiting jobs, a single job of a different owner runs soon.
+claims an owner's job, the owner's next waiting job is sent to the queue. Even while one owner has a
+thousand waiting jobs, a single job of a different owner runs soon.
 """
 
 from datetime import timedelta
@@ -33,9 +33,10 @@ MAX_SENT_JOBS_OF_AN_OWNER = 2
 # no worker knows the job's kind. A job that no worker claims is sent this many times within half a
 # minute.
 MAX_SENDS_IN_TURN = 4
-# The sweep's scan that runs each second finds only jobs that became due within this time. Few due
-# jobs are older than ``RECENT_WINDOW``, because the sweep sends due jobs within seconds. The
-# sweep's full scans find the due jobs that are older than ``RECENT_WINDOW``.
+# The sweep's quick scan, which runs each second, finds only jobs that became due within the last
+# ``RECENT_WINDOW``. Few jobs have been due for longer than ``RECENT_WINDOW``, because the sweep
+# sends due jobs within seconds. The sweep's full scans find the jobs that have been due for longer
+# than ``RECENT_WINDOW``.
 RECENT_WINDOW = timedelta(seconds=30)
 
 
@@ -80,7 +81,7 @@ def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
     other_job = aliased(Job)
     is_queued = other_job.status == JobStatus.QUEUED
     was_sent = other_job.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
-    # For every sent job, the sweep keeps ``send_after`` within ``RECENT_WINDOW``.
+    # For every sent job, the sweep keeps ``send_after`` less than ``RECENT_WINDOW`` in the past.
     is_recent = other_job.send_after > func.now() - RECENT_WINDOW
     sent = select(other_job.id).where(
         is_queued, other_job.queue == queue, other_job.on_behalf_of == owner_id, was_sent, is_recent
@@ -99,10 +100,11 @@ def send_after_commit(uow: UnitOfWork, job: Job) -> None:
 
 
 def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
-    """Send the owner's longest-waiting job to the queue from which a worker claimed a job.
+    """Send the longest-waiting job of the claimed job's owner to the queue of the claimed job.
 
-    An owner's jobs are sent in the order of creation, so the search starts at the creation time of
-    the claimed job. The sweep sends the few waiting jobs that the search after a claim misses.
+    An owner's jobs are sent in the order of creation, so the search for the next job starts at the
+    claimed job's creation time. The sweep sends the few waiting jobs that the search after a claim
+    misses.
     """
     oldest = (
         select(Job.id)

@@ -41,7 +41,7 @@ class Progress:
 
 
 def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> Job:
-    """Return the caller's job.
+    """Return the caller's job with this id.
 
     Raises ``job.not_found``. Raises ``auth.insufficient_scope`` if the caller lacks the scope of
     the job kind.
@@ -69,8 +69,8 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
     is_visible: ColumnElement[bool] = Job.kind.not_in(hidden_names)
     if not caller.unrestricted:
         is_visible &= Job.kind.in_([kind.name for kind in known_kinds])
-    # If the caller may see jobs of all kinds, Postgres can find the page's job ids in an index-only
-    # scan.
+    # If the caller may see jobs of all kinds, Postgres can find the ids of the jobs on a page in an
+    # index-only scan.
     ids_on_page = paging.select_owner_page(
         select(Job.id).where(is_visible), Job.user_id, caller.user_id, page
     )
@@ -272,7 +272,7 @@ _FIND_FINISHED = Statement(
 
 
 def find_finished_jobs(database: Database, job_ids: Collection[int]) -> set[int]:
-    """Return the ids among ``job_ids`` whose job has ended."""
+    """Return those ids in ``job_ids`` whose job has ended."""
     return {job_id for (job_id,) in database.rows(_FIND_FINISHED, job_ids=list(job_ids))}
 
 

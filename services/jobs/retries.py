@@ -22,7 +22,8 @@ from storage.unit_of_work import UnitOfWork
 MAX_CRASHES = 3
 _MIN_PAUSE_SECONDS = 1.0
 # The longest pause between two attempts during the first ten minutes after a job's first failure.
-# Ten minutes after a job's first failure, the pause is a twentieth of the time since that failure.
+# Once a job has been failing for ten minutes, the pause between two attempts is a twentieth of the
+# time since the first failure.
 _MAX_FIRST_PAUSE_SECONDS = 30.0
 _MAX_PAUSE_SECONDS = 300.0
 _FAILING_SECONDS_PER_PAUSE_SECOND = 20
@@ -35,8 +36,8 @@ def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: t
     Raises ``LeaseLost``.
 
     Args:
-        reason: the reason for the attempt's failure. The owner reads the reason, so the reason must
-            not contain secrets.
+        reason: the reason for the attempt's failure. The job's owner can read the reason, so the
+            reason must not contain secrets.
         patience: the time for which the job is retried, unless the job kind sets its own
             ``patience``.
     """
@@ -56,7 +57,7 @@ def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: t
 
 
 def retry_job_after(uow: UnitOfWork, lease: Lease, pause: timedelta, reason: str) -> None:
-    """Requeue the job, so that the next attempt starts after the pause. Raises ``LeaseLost``."""
+    """Requeue the job, so that its next attempt starts after a pause. Raises ``LeaseLost``."""
     due_at = func.now() + pause
     changes = {
         "run_at": due_at,
@@ -87,5 +88,6 @@ def _choose_pause(retries: int, failing_seconds: float) -> timedelta:
     doubled = _MIN_PAUSE_SECONDS * 2 ** min(retries, 10)
     bound = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_SECONDS_PER_PAUSE_SECOND)
     longest = min(doubled, bound, _MAX_PAUSE_SECONDS)
-    # Up to half of the pause is random, so that jobs that failed together are not retried together.
+    # Up to half of the pause between attempts is random, so that jobs that failed together are not
+    # retried together.
     return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret

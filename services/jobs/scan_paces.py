@@ -1,12 +1,12 @@
 """Decides how often the sweep scans all queued and running jobs.
 
-The sweep checks the jobs that became due recently each second. Scans of all queued and running jobs
-run less often, because they can become slow. While a database snapshot is open for hours, for
-example for a dump or an export, Postgres keeps old row versions. With an open snapshot, the indexes
-of queued and running jobs retain the entries of ended jobs. A full scan reads the entries of ended
-jobs as well, so it becomes slower with each ended job. The cost of a scan of recent jobs doesn't
-depend on the number of ended jobs. The pause after a full scan is proportional to the duration of
-the scan.
+Each second, the sweep checks the jobs that became due recently. Scans of all queued and running
+jobs run less often than once per second, because these scans can become slow. While a database
+snapshot is open for hours, for example for a dump or an export, Postgres keeps old row versions.
+With an open snapshot, the indexes of queued and running jobs retain the entries of ended jobs. A
+full scan also reads the index entries of ended jobs, so each ended job makes the full scan slower.
+The cost of a scan of recent jobs doesn't depend on the number of ended jobs. The pause after a full
+scan is proportional to the duration of the scan.
 """
 
 import math
@@ -14,8 +14,9 @@ import time
 
 from core.queues import Queue
 
-# The pause after a full scan of a table, in seconds per second of the scan. Because of the pauses,
-# full scans run for at most a thousandth of the time, unless the pause reaches its maximum.
+# The pause after a full scan of a table, in seconds for each second that the scan took. Because of
+# the pauses, full scans run for at most a thousandth of the time, unless the pause reaches its
+# maximum.
 _PAUSE_SECONDS_PER_SCAN_SECOND = 1000
 _MAX_PAUSE_SECONDS = 60.0
 

@@ -17,10 +17,10 @@ from storage.database import Statement
 from storage.resources import Resources
 
 # Returns one row for each queue, which says whether the sweep must look for unclaimed jobs in the
-# queue. The third column of the result says whether a job became due recently. In a full scan, the
-# fourth column of the result says whether any job is queued. The last column of the result contains
-# the seconds since the start of the statement. Lateral joins make Postgres scan the queues in the
-# order of the array ``queues``.
+# queue. In the result of ``_CHECK_QUEUES``, the third column says whether a job in the queue became
+# due recently. In a full scan, the fourth column of ``_CHECK_QUEUES`` says whether any job in the
+# queue is queued. The last column of ``_CHECK_QUEUES`` contains the seconds since the start of the
+# statement. Lateral joins make Postgres scan the queues in the order of the array ``queues``.
 _CHECK_QUEUES = Statement("""
     SELECT queue, is_full_scan, coalesce(sent.is_due, unsent.is_due) IS NOT NULL,
         queued.is_queued IS NOT NULL,
@@ -54,7 +54,7 @@ def sweep_jobs(
     paces = paces or SweepPaces()
     swept = requeue_lost_jobs(resources, watch or DatabaseWatch(), paces.lost)
     due_queues = paces.due_queues()
-    # While no job is due, this small statement is the only statement about queued jobs that a sweep
+    # While no job is due, ``_CHECK_QUEUES`` is the only statement about queued jobs that a sweep
     # runs.
     rows = resources.database.rows(
         _CHECK_QUEUES,

@@ -1,12 +1,12 @@
 """Changes the status of jobs.
 
-Each status change of a job is one UPDATE with a condition, which is called its fence. The fence of
-a status change is either the attempt of a lease or the id of a locked row. If two status changes of
-the same job race, the fence of only one of them still matches the row.
+Each status change of a job is a single UPDATE whose WHERE condition is called the fence. The fence
+of a status change checks either the attempt of a lease or the id of a locked row. If two status
+changes of the same job race, the fence of only one of them still matches the row.
 
 A job can delegate its remaining work to smaller jobs, which are called its helpers. A job that
-delegated its work stays running without a worker, and its ``attempt`` fences the writes of its
-helpers.
+delegated its work stays running without a worker. Each write of a helper job checks the ``attempt``
+of the job that delegated the work.
 """
 
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from storage.unit_of_work import UnitOfWork
 # A date in the far future, because the lease of a job that delegated its work to helpers never
 # expires.
 HELPERS_LEASE_END = datetime(9999, 1, 1, tzinfo=UTC)
-# The values of the columns about failures in a job that is not being retried.
+# The values of the failure columns of a job that is not being retried.
 _NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None}
 
 
@@ -76,8 +76,8 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
         changes["progress_total"] = total
     # Don't shorten the lease of a delegated job, which ends later than ``lease_end()``.
     changes["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
-    # Renew the lease in this statement, because the heartbeat can't renew it while the transaction
-    # holds the row lock.
+    # Renew the lease together with the progress, because the heartbeat can't renew the lease while
+    # the transaction holds the row lock.
     change_held_job(uow, lease, **changes)
     lease.crashes = 0
     lease.retries = 0
@@ -111,9 +111,9 @@ def cancel_job(uow: UnitOfWork, lease: Lease) -> None:
 
 
 def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
-    """Return the worker's job to its queue, behind the other jobs of its owner.
+    """Requeue the worker's job behind the other jobs of the job's owner.
 
-    A worker requeues a long job after each turn, so that long jobs take turns. A worker that shuts
+    A worker requeues a long job after each turn, so that long jobs alternate. A worker that shuts
     down requeues its jobs, so that other workers continue them. Raises ``LeaseLost``.
     """
     if requeue_job(uow, is_held_by(lease), **changes) is None:
@@ -147,9 +147,9 @@ def lock_shared_lease(uow: UnitOfWork, job_id: int | None) -> Lease | None:
 def change_held_job(
     uow: UnitOfWork, lease: Lease, to: JobStatus | None = None, **changes: Any
 ) -> None:
-    """Change the job that the lease holds.
+    """Change the database row of the leased job.
 
-    Raises ``LeaseLost`` if another attempt holds the job or the job has ended.
+    Raises ``LeaseLost`` if a later attempt has claimed the job or the job has ended.
     """
     if change_job(uow, is_held_by(lease), to=to, **changes) is None:
         raise LeaseLost(lease.job_id)
@@ -178,10 +178,10 @@ def change_job(
     ends_subject: bool = True,
     **changes: Any,
 ) -> Job | None:
-    """Change the job that meets all conditions in ``fence``. Return ``None`` if no job matches.
+    """Change the job that meets all conditions in ``fence``, or return ``None`` if there is none.
 
     After the commit, the process that enqueued the job is notified of the change. If the job fails
-    or is cancelled, its subject ends and its idempotency key becomes free in the same transaction.
+    or is cancelled, its subject ends and its idempotency key can be used again.
 
     Args:
         to: the new status of the job. If ``to`` is ``None``, the status, the lease, the error and
@@ -189,7 +189,7 @@ def change_job(
         error: the error to store in a failed or cancelled job.
         ends_subject: whether a failed or cancelled job ends its subject. ``ends_subject`` is false
             if the caller ends the job's subject.
-        changes: the new values of further columns of the job.
+        changes: the new values of the job's columns, by column name.
     """
     if to is not None:
         changes["status"] = to

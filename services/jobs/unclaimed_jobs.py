@@ -16,8 +16,8 @@ from services.jobs.outbox import (
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The sweep sends jobs again only while the queue has fewer messages than this, because a fuller
-# queue keeps its workers busy.
+# The sweep sends jobs again only while the queue has fewer messages than this, because a queue with
+# many messages keeps its workers busy.
 RESEND_BELOW_MESSAGES = 100
 # The delay before a job is sent again doubles this many times, up to 16 seconds.
 _MAX_DELAY_DOUBLINGS = 3
@@ -27,10 +27,10 @@ _MAX_DELAY_DOUBLINGS = 3
 _LOCK_QUEUE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:queue))")
 
 # Finds jobs that became due recently and must be sent to their queue. ``unclaimed`` contains jobs
-# that were sent but not claimed, because their message may be lost. ``passed_over`` contains the
-# longest-waiting job of each owner who has fewer than ``max_sent`` jobs in the queue. Only the 1000
-# longest-waiting jobs are read, so one owner's many jobs can hide the jobs of other owners until
-# the next full scan.
+# that were sent but not claimed, for example because their message was lost. ``passed_over``
+# contains the longest-waiting job of each owner who has fewer than ``max_sent`` jobs in the queue.
+# Only the 1000 longest-waiting jobs are read, so one owner's many jobs can hide the jobs of other
+# owners until the next full scan.
 _FIND_RECENTLY_DUE = text("""
     WITH unclaimed AS (
         SELECT id FROM jobs
@@ -77,10 +77,10 @@ _POSTPONE_RESENDS = text("""
     """)
 
 # Finds jobs that became due long ago and were overlooked. ``unclaimed`` contains jobs that were
-# sent long ago but not claimed, because their message may be lost. ``passed_over`` contains the
-# longest-waiting job of each owner who has fewer than ``max_sent`` jobs in the queue. The recursive
-# query jumps from owner to owner in the index, so one owner's million jobs cost no more than one
-# job.
+# sent long ago but not claimed, for example because their message was lost. ``passed_over``
+# contains the longest-waiting job of each owner who has fewer than ``max_sent`` jobs in the queue.
+# The recursive query jumps from owner to owner in the index, so one owner's million jobs cost no
+# more than one job.
 _FIND_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue
@@ -139,12 +139,12 @@ def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool
 
 
 def _mark_as_sent(uow: UnitOfWork, query: TextClause, values: dict[str, Any]) -> list[Job]:
-    """Run the query for job ids, increment ``sends`` of these jobs, and return the jobs."""
+    """Run a query for job ids, increment ``sends`` of the found jobs, and return these jobs."""
     job_ids = list(uow.session.scalars(query, values))
     if not job_ids:
         return []
-    # The delay before a job is sent again grows with each send, because a job that waits for a busy
-    # worker needs few messages.
+    # The delay before a job is sent again grows with each send, because further messages about a
+    # job don't help while all workers are busy.
     delay = FIRST_RESEND_DELAY * func.power(2, func.least(Job.sends, _MAX_DELAY_DOUBLINGS))
     statement = (
         update(Job)

@@ -1,8 +1,8 @@
 """Chooses and claims the deliveries that a worker sends next to a webhook endpoint.
 
-A worker claims a delivery before sending it. The claim counts the attempt and schedules the next
-attempt. If a worker dies, its claimed deliveries are retried at their scheduled time. Because each
-claim counts as an attempt, no delivery is retried forever.
+A worker claims a delivery before sending it. The claim increments the delivery's number of attempts
+and schedules the next attempt. If a worker dies, its claimed deliveries are retried at their
+scheduled time. Because each claim counts as an attempt, no delivery is retried forever.
 
 The pause between two attempts of a delivery grows from five seconds to three hours. An endpoint
 receives its events in order while its oldest pending delivery is less than a minute old. A delivery
@@ -51,7 +51,7 @@ class Choice:
     """The choice of the delivery that an endpoint gets next.
 
     Attributes:
-        delivery_id: the delivery to send now.
+        delivery_id: the id of the delivery to send now, or ``None`` if no delivery is due.
         due_at: the time at which the next delivery becomes due. ``due_at`` is ``None`` if a
             delivery is due now or the endpoint has no pending deliveries.
         takes_events: whether new events may be queued as deliveries to the endpoint.
@@ -93,8 +93,8 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
         event_ids = [row.event_id for row in deliveries if row.event_id is not None]
         events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(event_ids))).all()
         event_by_id = {event["id"]: event for event in reading.render_events(uow.session, events)}
-        # Maps the id of each claimed delivery to its event, in the format of API responses. A
-        # delivery whose event was deleted is missing from the mapping.
+        # Maps the id of each claimed delivery to its event, in the format of API responses. Claimed
+        # deliveries whose event was deleted are missing from ``content_by_delivery``.
         content_by_delivery = {
             row.id: _build_test_event(row) if row.event_id is None else event_by_id[row.event_id]
             for row in deliveries
@@ -120,15 +120,15 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
 def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
     """Undo the claims of deliveries that were not sent.
 
-    The caller must have locked the endpoint.
+    The caller of ``release_claims`` must have locked the endpoint.
     """
     table = WebhookDelivery
     for message in messages:
         before = message.delivery
         values = {
             "attempts": table.attempts - 1,
-            # The count of attempts is 0 already if the owner requested to resend the delivery after
-            # the claim.
+            # If the owner asked to resend the delivery after it was claimed, the count of attempts
+            # is already 0.
             "round_attempts": func.greatest(table.round_attempts - 1, 0),
             "due_at": func.least(table.due_at, before.due_at),
             "last_attempt_at": before.last_attempt_at,
@@ -143,8 +143,8 @@ def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list
     if choice.delivery_id is None and choice.takes_events and _queue_events(uow, endpoint):
         pending, now = _load_pending(uow, endpoint)
         choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
-    # An endpoint with claimed deliveries stays due, so that another worker takes over if this
-    # process dies.
+    # An endpoint with claimed deliveries stays due, so that another worker takes over the endpoint
+    # if this process dies.
     endpoint.due_at = choice.due_at if choice.delivery_id is None else now
     endpoint.is_held = not choice.takes_events
     if choice.delivery_id is None:
@@ -156,7 +156,7 @@ def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list
 
 
 def _load_pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending], datetime]:
-    """Return the endpoint's pending deliveries, ordered by event, and the database's time."""
+    """Return the endpoint's pending deliveries, ordered by event, and the current time."""
     table = WebhookDelivery
     query = select(table.id, table.queued_at, table.due_at)
     query = query.where(table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING)
@@ -202,8 +202,9 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
 
     Return whether the feed contained any new event.
     """
-    # Read the newest position in the feed before the events, so that no event between the two reads
-    # is missed. If there are no new events, the endpoint moves to the newest position in the feed.
+    # Read the newest position in the feed before reading the events, so that events that are
+    # written between the two reads aren't skipped. If there are no new events, the endpoint moves
+    # to the newest position in the feed.
     newest = newest_position(uow.session)
     position = webhook_endpoints.get_position(endpoint)
     query = reading.next_events(
@@ -272,6 +273,6 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
 
 
 def choose_pause(attempts: int) -> timedelta:
-    """Return the pause after this number of attempts, including a random part."""
+    """Return the pause after this number of attempts of a delivery, including a random part."""
     pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
     return pause * random.uniform(1, 1 + _MAX_JITTER)  # noqa: S311 - no secret

@@ -25,7 +25,7 @@ MAX_PENDING = 1_000
 # deliveries. ``MAX_PENDING_REQUESTED`` exceeds ``MAX_PENDING``, so that an owner can resend events
 # to an endpoint with many pending deliveries.
 MAX_PENDING_REQUESTED = 2 * MAX_PENDING
-# To limit the cost, the count of events before a replay stops at this number.
+# Before a replay, at most this many events are counted, because counting more events would be slow.
 MAX_COUNTED_EVENTS = 1_000
 # The column values that make a delivery pending again and restart its schedule of attempts.
 REQUEUED_VALUES = {

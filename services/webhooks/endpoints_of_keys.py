@@ -67,10 +67,10 @@ def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndp
 def process_expired_keys(resources: Resources) -> int:
     """Pause the endpoints of expired API keys, and notify the keys' owners by mail.
 
-    Return the number of mails. The owner of an API key with active endpoints gets a mail two weeks
-    before the key expires. A mail about an API key is enqueued in the transaction that changes the
-    key or its endpoints, so the mail is sent only once. The transaction that enqueues the mail also
-    locks the person's row, so that no mail is sent to an erased person.
+    Return the number of enqueued mails. The owner of an API key with active endpoints gets a mail
+    two weeks before the key expires. A mail about an API key is enqueued in the transaction that
+    changes the key or its endpoints, so the mail is sent only once. The transaction that enqueues a
+    mail also locks the recipient's row, so that no mail is sent to an erased person.
     """
     due = resources.database.rows(_FIND_EXPIRING_KEYS, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
     mails = 0

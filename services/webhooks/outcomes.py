@@ -1,10 +1,10 @@
 """Records the outcomes of webhook delivery attempts.
 
-While a webhook receiver doesn't answer, the call to it blocks a thread that other owners need. An
-endpoint rests after two consecutive calls without an answer, which means that no events are sent to
-it for a while. Each further call without an answer doubles the rest of the endpoint, up to five
-minutes. Because endpoints that don't answer rest, the threads of one process suffice for more than
-a hundred of these endpoints.
+While a webhook receiver doesn't answer, the call to the receiver blocks a thread that the endpoints
+of other owners need. An endpoint rests after two consecutive calls without an answer, which means
+that no events are sent to it for a while. Each further call without an answer doubles the time for
+which the endpoint rests, up to five minutes. Because unresponsive endpoints rest, the threads of
+one process suffice for more than a hundred unresponsive endpoints.
 """
 
 from collections.abc import Mapping
@@ -78,8 +78,8 @@ def record_outcomes(
         # period ended.
         if delivery is not None:
             _record_failure(uow, endpoint, delivery, outcomes[delivery_id], url)
-    # Blank the receivers' answers about erased persons, because an erasure job may have processed
-    # this table before the answers were written.
+    # Delete the receivers' answers to events about erased persons, because an erasure job may have
+    # processed this table before the answers were written.
     table = WebhookDelivery
     is_erased = exists().where(User.id == table.person_id, User.erased_at.is_not(None))
     uow.session.execute(update(table).where(table.id.in_(outcomes), is_erased).values(answer=None))
@@ -101,7 +101,7 @@ def _count_silences(
 
 
 def choose_rest(silences: int) -> timedelta | None:
-    """Return the rest of an endpoint after this number of consecutive calls without an answer."""
+    """Return how long an endpoint rests after this many consecutive calls without an answer."""
     return min(MIN_REST * (1 << min(silences - 2, 10)), MAX_REST) if silences > 1 else None
 
 
@@ -123,11 +123,11 @@ def _record_failure(
         _stop_endpoint(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
         return
     now = _get_transaction_time(uow)
-    # An endpoint has been failing since the first failed attempt after its last success. The time
-    # at which the delivery was queued is not the start of the failure, because other deliveries may
-    # have succeeded before the attempt. If an event is sent as soon as it is queued, its last
-    # attempt is exactly three days after its first attempt. An endpoint that received only one
-    # event is therefore paused after the event's last attempt fails.
+    # An endpoint has been failing since the first failed attempt after its last success. An
+    # endpoint's failure doesn't begin when the failed delivery was queued, because other deliveries
+    # may have succeeded before the failed attempt. If an event is sent as soon as it is queued, its
+    # last attempt is exactly three days after its first attempt. If an endpoint receives only one
+    # event, the endpoint is paused after the event's last attempt fails.
     failing_since = endpoint.failing_since or delivery.last_attempt_at or now
     fails_for_days = now >= failing_since + RETRY_PERIOD
     is_given_up = now >= delivery.queued_at + RETRY_PERIOD

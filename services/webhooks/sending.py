@@ -30,16 +30,17 @@ from services.webhooks.claims import Message
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The duration of a turn of an endpoint's job. After its turn, an endpoint's job goes to the end of
-# the queue, so that the jobs of other endpoints run.
+# The maximum duration of a turn, which is a period in which a worker runs an endpoint's job. After
+# its turn, an endpoint's job goes to the end of the queue, so that the jobs of other endpoints run.
 MAX_TURN_SECONDS = 5.0
 # The maximum number of endpoints per owner to which workers send at the same time. Without a limit
 # per owner, one owner's hanging endpoints could block all threads.
 MAX_ACTIVE_ENDPOINTS_PER_OWNER = 2
 MAX_BATCH_DELIVERIES = 20
-# The time after a claim for which a worker may start to send the claimed deliveries. After this
-# time, the worker releases claimed deliveries that were not sent. The time from claim to sending is
-# limited because the endpoint's settings, and names and addresses in the events, may change.
+# A worker may start to send a claimed delivery only within this time after the claim. The worker
+# releases claimed deliveries that were not sent within ``MAX_CLAIM_SECONDS``. The time from claim
+# to sending is limited because the endpoint's settings, and names and addresses in the events, may
+# change.
 MAX_CLAIM_SECONDS = 1.0
 # After this pause, an endpoint's job checks again whether the owner has reached the limit of active
 # endpoints.
@@ -116,7 +117,7 @@ def _claim_batch(
 
 
 def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -> int:
-    """Count the running webhook jobs of the same owner that have a lower id than this job."""
+    """Count the running webhook jobs of the endpoint's owner that have a lower id than this job."""
     query = select(func.count()).where(
         Job.status == JobStatus.RUNNING,
         Job.queue == Queue.WEBHOOKS,

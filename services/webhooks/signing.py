@@ -1,9 +1,9 @@
 """Signs webhook requests with the secrets of their endpoint (Standard Webhooks 1.0).
 
-Webhook secrets are stored encrypted with an encryption key. For a day after an owner rotates an
-endpoint's secret, requests are signed with both the former and the new secret. The header
-``webhook-signature`` contains one signature for each secret that has not expired. A receiver may
-verify any one of the signatures in the header.
+Webhook secrets are encrypted before they are stored in the database. For a day after an owner
+rotates an endpoint's secret, requests are signed with both the former and the new secret. The
+header ``webhook-signature`` contains one signature for each secret that has not expired. A receiver
+may verify any one of the signatures in the header.
 """
 
 import base64
@@ -29,7 +29,7 @@ _SECRET_BYTES = 32
 
 
 def create_secret(uow: UnitOfWork, endpoint_id: int) -> str:
-    """Create a new secret for signing the endpoint's requests.
+    """Create a new secret for signing the requests to the endpoint.
 
     The endpoint's former secrets expire within a day.
     """
@@ -84,8 +84,8 @@ def serialise_event(event: dict[str, Any]) -> bytes:
 def build_message_id(event_id: int) -> str:
     """Return the ``webhook-id`` of an event.
 
-    All attempts and all endpoints get the same id for the same event. The ``webhook-id`` helps a
-    receiver to recognise an event that arrives twice.
+    The ``webhook-id`` of an event is the same in all delivery attempts and for all endpoints. The
+    ``webhook-id`` helps a receiver to recognise an event that arrives twice.
     """
     return f"evt_{event_id}"
 

@@ -1,10 +1,9 @@
 """Starts the jobs that send events to webhook endpoints with due deliveries or new events.
 
-Workers of the webhook queue look for due endpoints each second. Workers of other queues look for
-due endpoints less often. Each endpoint has a single job, which ends when no delivery is due and is
-restarted when a delivery becomes due. Because each endpoint has only one job, a million events
-don't add a million rows to ``jobs``. A transaction that writes an event never waits for a webhook
-endpoint.
+Workers of the webhook queue look for due endpoints each second, and all other workers look less
+often. Each endpoint has a single job, which ends when no delivery is due and is restarted when a
+delivery becomes due. Because each endpoint has only one job, a million events don't add a million
+rows to ``jobs``. A transaction that writes an event never waits for a webhook endpoint.
 """
 
 import time
@@ -25,19 +24,21 @@ from storage.resources import Resources
 _JOB_LIFETIME = timedelta(days=1)
 _MAX_STARTED = 200
 # An event becomes visible when its transaction commits. If a transaction that writes events takes
-# longer than this, only a full scan finds its events.
+# longer than this time, only a full scan finds its events.
 _RECENT_SECONDS = 60.0
 
 
 class EndpointWaker:
     """Starts the jobs of webhook endpoints that have due deliveries or new events.
 
-    Each worker process has one waker. Each scan checks only the endpoints of owners with recent
-    events. A full scan, which runs less often, checks the endpoints of all owners.
+    Each worker process has one waker. A quick scan checks only the endpoints of owners with recent
+    events. A full scan, which runs less often than a quick scan, checks the endpoints of all
+    owners.
     """
 
     def __init__(self) -> None:
-        # Pairs of the time of a recent scan and the id of the newest event at that time.
+        # Pairs of the time of a recent scan and the id of the event that was newest at the time of
+        # the scan.
         self._scans: deque[tuple[float, int]] = deque()
         self._full_pace = ScanPace()
 
@@ -64,8 +65,8 @@ class EndpointWaker:
 
 _FIND_NEWEST_EVENT = Statement("SELECT coalesce(max(id), 0) FROM feed_events")
 
-# Finds endpoints that have due deliveries or new events, but no running job. An endpoint's job is
-# restarted a minute after a failure, because such a job fails only because of an internal error.
+# Finds endpoints that have due deliveries or new events, but no running job. A failed job of an
+# endpoint is restarted after a minute, because only an internal error can make such a job fail.
 FIND_DUE_ENDPOINTS = Statement("""
     WITH owners AS MATERIALIZED (
         SELECT DISTINCT user_id FROM feed_events WHERE id > :since

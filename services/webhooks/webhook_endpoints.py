@@ -1,9 +1,9 @@
 """Creates, changes and ends the webhook endpoints of owners.
 
 Each endpoint has a position in the feed, and receives the events after this position. When an owner
-adds an event type to an endpoint, the type gets its own start position in the feed. A paused or
-slow endpoint receives all missed events of its old types. An endpoint receives only those events of
-an added type that happen after the type was added.
+adds an event type to an endpoint, the type gets its own start position in the feed. When a paused
+or slow endpoint catches up, it receives all missed events of its original types. An endpoint
+receives only those events of an added type that happen after the type was added.
 """
 
 from collections.abc import Collection
@@ -32,7 +32,7 @@ ENDED_WITH_LOGIN = "It ended when the account got another password."
 class EndpointChange:
     """The changes that an owner makes to an endpoint.
 
-    ``None`` keeps the current value of a field.
+    If a field is ``None``, the endpoint keeps its current value of this field.
     """
 
     url: str | None = None
@@ -51,7 +51,7 @@ def create_endpoint(
     """Create a webhook endpoint for future events, and notify the owner by mail.
 
     Returns the endpoint and its secret, which the API shows only once. The caller of
-    ``create_endpoint`` must check the URL. Raises ``auth.login_again``,
+    ``create_endpoint`` must check whether the URL is allowed. Raises ``auth.login_again``,
     ``auth.insufficient_scope``, ``auth.restricted_credential``, ``list.not_found`` and
     ``webhook.too_many_endpoints``.
     """
@@ -120,11 +120,11 @@ def list_known_types(endpoint: WebhookEndpoint) -> list[FeedEventType]:
 def change_endpoint(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, to: EndpointChange
 ) -> WebhookEndpoint:
-    """Change the endpoint, and notify its owner by mail of a new URL.
+    """Change the endpoint, and notify its owner by mail if the URL changes.
 
-    The caller of ``change_endpoint`` must check a new URL. A user must have logged in recently to
-    change an endpoint. Raises ``auth.login_again``, ``webhook.ended`` and all errors that
-    ``get_endpoint`` raises.
+    The caller of ``change_endpoint`` must check whether the new URL is allowed. A user must have
+    logged in recently to change an endpoint. Raises ``auth.login_again``, ``webhook.ended`` and all
+    errors that ``get_endpoint`` raises.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if to.url is not None and to.url != endpoint.url:
@@ -140,8 +140,8 @@ def change_endpoint(
         _mail_person(uow, caller)
     if to.types is not None:
         _require_types(caller, to.types)
-        # Start an added event type at the newest position, so that the endpoint receives only
-        # future events, even if it had this type before.
+        # Start an added event type at the newest position in the feed, so that the endpoint
+        # receives only future events of this type.
         now = newest_position(uow.session).cursor
         starts = {kind: start for kind, start in endpoint.starts.items() if kind in to.types}
         added_starts = {kind.value: now for kind in to.types if kind not in endpoint.types}
@@ -189,9 +189,10 @@ def _set_state(
 
 
 def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
-    """Create a new secret for the endpoint. The former secret also signs events for a day.
+    """Create a new secret for the endpoint.
 
-    Raises ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and all errors that
+    For a day, events are signed with both the former and the new secret. Raises
+    ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and all errors that
     ``get_endpoint`` raises.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
@@ -247,7 +248,7 @@ def end_all_endpoints(uow: UnitOfWork, user_id: int, *, but: Collection[int] = (
 def end_endpoints(
     uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
 ) -> None:
-    """End these endpoints of a person, for example because their API key was revoked."""
+    """End the given endpoints of a person, for example because their API key was revoked."""
     table = WebhookEndpoint
     statement = update(table).where(
         table.user_id == user_id,
@@ -267,7 +268,8 @@ def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
 def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
     """Return the start positions of the event types that were added to an existing endpoint.
 
-    A start position has no effect if the endpoint itself is at a later position in the feed.
+    A start position has no effect if the endpoint's own position in the feed is after the start
+    position.
     """
     return {kind: FeedPosition.of_cursor(cursor) for kind, cursor in endpoint.starts.items()}
 
@@ -284,7 +286,7 @@ def rewind_endpoint(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
 def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
     """Notify a person by mail that one of their sessions or API keys changed an endpoint.
 
-    The number of mails about each session or API key is limited.
+    The number of webhook mails about each session or API key is limited.
     """
     person = accounts.get_user(uow, caller.user_id)
     detail = "in a browser in which you are logged in"

@@ -11,14 +11,14 @@ from services.attachments.images.outcome import create_unreadable_error
 from services.attachments.images.still import resize_image, scale_size
 
 _TRANSPARENT = (0, 0, 0, 0)
-# The WebP encoder stores the time since the start of an animation as an int, and the duration of a
-# frame in 24 bits.
+# The WebP encoder stores the time since an animation's start as a signed 32-bit integer, and the
+# duration of a frame in 24 bits.
 _MAX_TIMESTAMP_MILLISECONDS = 2**31 - 1
 _MAX_DURATION_MILLISECONDS = 2**24 - 1
 
 
 class Disposal(Enum):
-    """The treatment of a frame's rectangle before the next frame is drawn."""
+    """Tells how a frame's rectangle is treated before the next frame is drawn."""
 
     KEEP = auto()
     CLEAR = auto()
@@ -30,10 +30,10 @@ class Frame:
     """A frame of an animation, which covers a rectangle of the canvas.
 
     Attributes:
-        over: whether the frame is blended with the canvas. If ``over`` is false, the frame replaces
-            its rectangle of the canvas.
+        over: whether the frame is blended with the canvas. If ``over`` is false, the frame's pixels
+            replace the pixels of the canvas.
         decode: a function that returns the pixels of the frame as an RGB or RGBA image. To save
-            memory, a frame is decoded each time it is drawn.
+            memory, the decoded pixels are discarded after the frame is drawn.
     """
 
     left: int
@@ -72,15 +72,16 @@ def render_first_view(animation: Animation) -> Image.Image:
 class Playback(Image.Image):
     """An animation as a Pillow image with several frames, which Pillow's encoders can read.
 
-    A frame is drawn only when the encoder seeks the frame, so that a single frame is in memory. If
-    ``width`` is set, all frames are scaled to this width.
+    A frame is drawn only when the encoder seeks the frame, so that at most one frame at a time is
+    in memory. If ``width`` is set, all frames are scaled to this width.
     """
 
     def __init__(self, animation: Animation, width: int | None = None) -> None:
         super().__init__()
-        # Build pairs of a frame's number and the frame's duration in whole milliseconds. Round the
-        # end time of each frame rather than the frame's duration, so that rounding errors don't add
-        # up. Repeat a frame that lasts longer than a WebP frame can.
+        # Build a list of steps, which are pairs of a frame's number and the frame's duration in
+        # whole milliseconds. Round the end time of each frame rather than the frame's duration, so
+        # that rounding errors don't add up. Store a frame several times if the frame exceeds the
+        # maximum duration of a WebP frame.
         steps: list[tuple[int, int]] = []
         exact_end_ms = Fraction(0)
         end_ms = 0

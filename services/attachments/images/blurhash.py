@@ -29,23 +29,22 @@ _LINEAR = [
 
 
 def compute_blurhash(image: "Image.Image") -> str:
-    """Return the BlurHash of an RGB image, with four horizontal and three vertical waves.
+    """Return the BlurHash of an RGB image, with four horizontal and three vertical components.
 
-    The computation time grows with the number of pixels. The BlurHash of an image of 32 by 32
-    pixels takes a few milliseconds.
+    Computing a BlurHash takes a few milliseconds for 32 by 32 pixels, and longer for larger images.
     """
     width, height = image.size
     across = [_cosines(wave, width) for wave in range(_WAVES_ACROSS)]
     down = [_cosines(wave, height) for wave in range(_WAVES_DOWN)]
-    # For each colour channel, the amplitudes of the waves in linear light. The first amplitude is
-    # the mean of the channel.
+    # For each colour channel, the amplitudes of the BlurHash components in linear light. The
+    # amplitude of the first BlurHash component is the mean of the colour channel.
     channels = []
     for band in image.split():
         plane = [_LINEAR[value] for value in band.tobytes()]
         rows = [plane[start : start + width] for start in range(0, len(plane), width)]
-        # Sum the pixels along each row first, and then sum these results along each column.
-        # Separate sums for rows and columns need far fewer multiplications than one sum over all
-        # pixels for each wave.
+        # Compute a weighted sum of each row first, and then combine the sums of all rows. Separate
+        # sums for rows and columns need far fewer multiplications than one sum over all pixels for
+        # each BlurHash component.
         sums = [[_dot(row, cosines) for row in rows] for cosines in across]
         amplitudes = [
             _dot(column, cosines) * (1 if x == y == 0 else 2) / len(plane)
@@ -86,7 +85,7 @@ def _encode_base83(number: int, length: int) -> str:
 def compute_tiles(blurhash: str, across: int, down: int) -> list[list[str]]:
     """Return the colours of a BlurHash as a grid of ``across`` by ``down`` tiles.
 
-    A colour has a form such as "#9f2d16".
+    Each colour is returned in hexadecimal, such as "#9f2d16".
     """
     digits = [_ALPHABET.index(character) for character in blurhash]
     rows_of_waves = digits[0] // 9 + 1

@@ -1,7 +1,7 @@
 """Builds the ICC profile of a PNG from the chunks that describe its colours.
 
-Pillow uses the profile to convert the pixels to sRGB. A PNG can describe its colour space in four
-ways. The PNG specification defines the order in which colour chunks are used, which is `cICP`,
+Pillow uses the ICC profile to convert the pixels of the PNG to sRGB. A PNG can describe its colour
+space in four ways. The PNG specification gives precedence to colour chunks in the order `cICP`,
 `iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a colour chunk is invalid, the next colour chunk in the
 order of the specification is used.
 """
@@ -41,15 +41,15 @@ _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
 # PQ and HLG are transfer functions of HDR images, which can be brighter than white paper. In HDR
 # images, white paper has a luminance of 203 cd/m² (ITU-R BT.2408). An sRGB image can't be brighter
-# than white paper. To convert an HDR image to sRGB, light above 80% of white paper is compressed
-# into the upper 20% of the sRGB range.
+# than white paper. To convert an HDR image to sRGB, light above 80% of white paper's luminance is
+# compressed into the upper 20% of the sRGB range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
 _COMPRESSION_KNEE = 0.8
 _HLG_MIDDLE = 0.5
-# The white point D50 of ICC profiles, and the Bradford matrix, which adapts colours to another
-# white point.
+# The white point D50 of ICC profiles, and the Bradford matrix, which adapts colours from one white
+# point to another.
 _D50 = (0.9642, 1.0, 0.8249)
 _CONES = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))
 _FROM_CONES = (
@@ -108,10 +108,7 @@ def _power_curve(exponent: float) -> _Curve:
 
 
 def _curve_with_toe(slope: float, start: float, offset: float, exponent: float) -> _Curve:
-    """Return a transfer function that is linear near black.
-
-    For levels from ``start`` on, the transfer function is a power function.
-    """
+    """Return a transfer function that is linear below ``start`` and a power function above it."""
     return lambda level: (
         level / slope if level < start else math.pow((level + offset) / (1 + offset), exponent)
     )
@@ -152,8 +149,8 @@ def _hlg_curve(level: float) -> float:
 
 _SRGB_PRIMARIES = _Primaries(_D65_WHITE, (0.640, 0.330), (0.300, 0.600), (0.150, 0.060))
 _NTSC_PRIMARIES = _Primaries(_D65_WHITE, (0.630, 0.340), (0.310, 0.595), (0.155, 0.070))
-# Maps the codes in ITU-T H.273 to primary colours. Codes of ITU-T H.273 that are missing in the
-# mapping are reserved or mean "unspecified".
+# Maps the codes in ITU-T H.273 to primary colours, except codes that are reserved or mean
+# "unspecified".
 _CODED_PRIMARIES = {
     1: _SRGB_PRIMARIES,
     4: _Primaries(_C_WHITE, (0.67, 0.33), (0.21, 0.71), (0.14, 0.08)),
@@ -181,7 +178,7 @@ _CODED_CURVES: Mapping[int, _Curve] = {
 
 
 def _read_coded(body: bytes) -> _Colours | None:
-    """Return the colour space in a `cICP` chunk, or ``None`` for an invalid or unspecific chunk."""
+    """Return the colour space in a `cICP` chunk, or ``None`` if it is invalid or unspecified."""
     if len(body) != _CODES.size:
         return None
     primaries_code, curve_code, matrix, is_full_range = _CODES.unpack(body)
@@ -290,9 +287,10 @@ def _multiply(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
 
 
 def _build_colour_profile(colours: _Colours, *, is_grey: bool) -> bytes | None:
-    """Build the ICC profile for a colour space. Return ``None`` for the colour space sRGB.
+    """Build the ICC profile for a colour space.
 
-    The ICC profile for a grey image contains only the transfer function.
+    Return ``None`` for sRGB, which needs no ICC profile. The ICC profile for a grey image contains
+    only the transfer function.
     """
     is_srgb = colours.curve is _SRGB and (is_grey or colours.primaries == _SRGB_PRIMARIES)
     columns = None if is_srgb else _compute_columns(colours.primaries)

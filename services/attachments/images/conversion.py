@@ -1,9 +1,9 @@
 """Converts an uploaded image into the formats that Pressroom serves.
 
-A child process runs the conversion. A rendition is never wider than the image. Renditions for web
-pages are WebP images, which may be animated. Because some mail programs can't display WebP, the
-rendition for mails is a still JPEG. If parts of the image are transparent, the rendition for mails
-is a still PNG.
+The conversion of an uploaded image runs in a child process. A rendition is never wider than the
+converted image. Renditions for web pages are WebP images, which may be animated. Because some mail
+programs can't display WebP, the rendition for mails is a still JPEG. If parts of the converted
+image are transparent, the rendition for mails is a still PNG.
 """
 
 import re
@@ -155,7 +155,8 @@ def _read_webp_source(data: bytes) -> _StillSource | _AnimationSource:
         image.seek(number)
         image.load()
         # Copy the frame, because the decoder draws the next frame into the same image. The
-        # conversion to sRGB may change a frame in place, so it must work on a copy.
+        # conversion to sRGB may change a frame in place, so the conversion gets a copy of the
+        # frame.
         return still.convert_to_srgb(image.copy())
 
     frames = [

@@ -22,7 +22,7 @@ _BLURHASH_SAMPLES = 8
 def encode_still(image: Image.Image, *, lossless: bool) -> ConvertedImage:
     """Encode an RGB or RGBA image as WebP.
 
-    If ``lossless`` is true, the colours of transparent pixels are kept as well.
+    If ``lossless`` is true, the colours of fully transparent pixels are preserved.
     """
     data = (
         _encode_webp(image, exact=True, **_LOSSLESS_SETTINGS)

@@ -45,7 +45,7 @@ class _Reader:
 def read_gif(data: bytes) -> Animation:
     """Split a GIF into frames without decoding its pixels, and check the limits for animations.
 
-    A GIF that is not animated has one frame.
+    For a GIF that is not animated, ``read_gif`` returns a single frame.
     """
     reader = _Reader(data)
     header = reader.take(13)

@@ -15,8 +15,8 @@ from services.attachments.images.outcome import (
 )
 from services.attachments.images.still import DECODER_ERRORS, decode_image
 
-# A hostile icon file can contain thousands of large images. The limit of decoded images bounds the
-# time for decoding an icon file.
+# A hostile icon file can contain thousands of large images. The number of decoded images is
+# limited, so that decoding an icon file takes a limited time.
 _MAX_DECODED_ENTRIES = 8
 _MAX_BYTE = 255
 _BITS_WITH_ALPHA = 32
@@ -58,8 +58,8 @@ def decode_best_image(data: bytes) -> Image.Image:
         try:
             return _decode_entry(entry, data[entry.offset : entry.offset + entry.size])
         except (UnreadableImage, *DECODER_ERRORS) as error:
-            # Remove the traceback from the error, because the traceback would keep the image in
-            # memory.
+            # Remove the traceback from a decoding error, because the traceback would keep the image
+            # in memory.
             failures.append(error.with_traceback(None))
     raise failures[0]
 
@@ -86,8 +86,9 @@ def _list_positions(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _read_entry(data: bytes, offset: int, size: int) -> _Entry:
-    # Read the width and height from the image's own header. The directory of an icon file has only
-    # one byte for a width or a height, and its values are often wrong.
+    # Read the width and height from the header of the image rather than from the directory of the
+    # icon file. The directory of an icon file has only one byte for each width and height, and the
+    # values in the directory are often wrong.
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
     if head.startswith(png.SIGNATURE):
         if len(head) < _PNG_HEADER.size:

@@ -5,8 +5,8 @@ import re
 from services.attachments.images.outcome import create_truncated_error
 from services.attachments.images.still import Picture
 
-# Finds the markers in a JPEG. In the pixel data of a JPEG, 0xFF is followed by a zero byte or is
-# part of a restart marker. All other bytes after 0xFF form the markers that the pattern finds.
+# Finds the markers in a JPEG, except restart markers. In the pixel data of a JPEG, each 0xFF byte
+# is followed by a zero byte or belongs to a restart marker.
 _MARKER_PATTERN = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
 _START = 0xD8
 _END = 0xD9
@@ -18,8 +18,8 @@ _APP14 = 0xEE
 _APP15 = 0xEF
 _COMMENT = 0xFE
 # The segments that a JPEG decoder needs to interpret the colours of the pixels. Maps the marker of
-# each needed segment to its prefix and its minimum length. A segment that is shorter than its
-# minimum length is broken and therefore dropped.
+# each segment that the decoder needs to the segment's prefix and minimum length. A JPEG segment
+# that is shorter than its minimum length is broken and therefore dropped.
 _NEEDED_SEGMENTS = {_APP0: (b"JFIF\0", 14), _APP14: (b"Adobe", 12)}
 _EXIF_PREFIX = b"Exif\0\0"
 _XMP_PREFIX = b"http://ns.adobe.com/xap/1.0/\0"
@@ -55,8 +55,8 @@ def read_jpeg(data: bytes) -> Picture:
             if marker == _APP2 and body.startswith(_PROFILE_PREFIX):
                 profile_pieces.append(body.removeprefix(_PROFILE_PREFIX))
             elif marker == _APP1 and body.startswith(_EXIF_PREFIX):
-                # Long EXIF data is split into several segments, and each segment repeats the EXIF
-                # prefix.
+                # Long EXIF data in a JPEG is split into several segments, and each segment repeats
+                # the EXIF prefix.
                 earlier_exif = metadata.get("exif", _EXIF_PREFIX)
                 metadata["exif"] = earlier_exif + body.removeprefix(_EXIF_PREFIX)
             elif marker == _APP1 and body.startswith(_XMP_PREFIX):
@@ -73,10 +73,10 @@ def _is_droppable(marker: int, body: bytes) -> bool:
 
 
 def _join_profile(pieces: list[bytes]) -> bytes | None:
-    """Join the pieces of an ICC profile in a JPEG. Return ``None`` if a piece is missing.
+    """Join the pieces of an ICC profile in a JPEG.
 
-    Each piece of an ICC profile begins with the number of the piece and the total number of pieces,
-    in one byte each.
+    Return ``None`` if a piece of the ICC profile is missing. Each piece of an ICC profile begins
+    with the number of the piece and the total number of pieces, in one byte each.
     """
     ordered = sorted(pieces, key=lambda piece: piece[:1])
     heads = [(number, len(pieces)) for number in range(1, len(pieces) + 1)]

@@ -30,7 +30,10 @@ class RenditionName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rendition:
-    """A copy of an image for web pages or mails. Most renditions are smaller than the image."""
+    """A rendition, which is a copy of a converted image for web pages or mails.
+
+    Most renditions are smaller than the converted image.
+    """
 
     name: RenditionName
     data: bytes
@@ -61,7 +64,8 @@ class ConvertedImage:
 class UnreadableImage(Exception):
     """An uploaded image can't be converted.
 
-    The exception's message says which rule the image violates, and at which place in the file.
+    The message of ``UnreadableImage`` says which rule the image violates, and at which place in the
+    file.
     """
 
     code: str
@@ -74,7 +78,8 @@ class UnreadableImage(Exception):
 def create_refusal(error: ErrorType, **values: object) -> UnreadableImage:
     """Create an ``UnreadableImage`` from an entry of the error catalogue.
 
-    The child process sends the code and the message of the exception to the worker.
+    The child process that converts images sends the code and the message of an ``UnreadableImage``
+    to the worker.
     """
     return UnreadableImage(error.code, error.fill(**values).sentence)
 
@@ -110,8 +115,8 @@ def check_frame_count(frames: int, place: str) -> None:
 def check_animation(frames: int, area: int, place: str) -> None:
     """Raise ``UnreadableImage`` if an animation has too many frames or pixels.
 
-    ``area``: the area of the canvas in pixels, or the area of the largest frame if this frame is
-    larger.
+    ``area``: the area of the canvas in pixels, or the area of the largest frame if this frame
+    exceeds the canvas.
     """
     check_frame_count(frames, place)
     drawn_pixels = frames * area
@@ -149,7 +154,7 @@ _SIGNATURES = (
 def sniff_image_type(data: bytes) -> ImageType | None:
     """Detect the type of an image from its first 16 bytes.
 
-    Return ``None`` if the type is not supported.
+    Return ``None`` if the image type is not supported.
     """
     if data[:4] == b"RIFF" and data[8:15] == b"WEBPVP8":
         return ImageType.WEBP

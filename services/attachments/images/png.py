@@ -1,9 +1,9 @@
 """Reads the frames of PNG and APNG files.
 
 A PNG animation is faulty if its chunks are out of order, or if a frame has no pixels or extends
-outside of the canvas. The frames before the first fault in an animation are kept, as in browsers.
-If an animation has no valid frame, the result is the still image that every PNG contains. The
-number of frames in the header of the animation is ignored.
+outside of the canvas. Pressroom keeps the frames before the first fault in an animation, as
+browsers do. If an animation has no valid frame, the result is the still image that every PNG
+contains. The number of frames that the animation's header states is ignored.
 """
 
 import struct
@@ -24,14 +24,14 @@ from services.attachments.images.still import DECODER_ERRORS, convert_to_srgb, o
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"PLTE"
 _TRANSPARENCY = b"tRNS"
-# The essential chunks of a PNG. If the checksum of an essential chunk is wrong, the PNG is
-# unreadable. Chunks that are not essential are ignored if their checksum is wrong.
+# The names of the essential chunks of a PNG. If the checksum of an essential chunk is wrong, the
+# PNG is unreadable. Chunks that are not essential are ignored if their checksum is wrong.
 _ESSENTIAL_CHUNKS = (b"IHDR", _PALETTE, b"IDAT")
 _FRAME_CHUNKS = (b"fcTL", b"fdAT")
 _CHUNKS_BEFORE_PIXELS = {_PALETTE, _TRANSPARENCY, *COLOUR_CHUNKS}
-# Maps the colour type of a PNG without a palette to the size of its `tRNS` chunk, which contains
-# one transparent colour. In a PNG with a palette, the `tRNS` chunk contains one alpha value for
-# each palette entry.
+# Maps the colour type of a PNG without a palette to the number of bytes in its `tRNS` chunk, which
+# contains one transparent colour. In a PNG with a palette, the `tRNS` chunk contains one alpha
+# value for each palette entry.
 _TRANSPARENCY_BYTES = {0: 2, 2: 6}
 _DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
 # The colour types in the header of a PNG.
@@ -61,19 +61,19 @@ class _FrameChunks:
 
 @dataclass(slots=True)
 class _PngFile:
-    """The parts of a PNG file that have been read up to now.
+    """The parts of a PNG file that the reader has collected so far.
 
     Attributes:
-        shared: the palette chunk and the transparency chunk, by name. All frames use the palette
-            chunk and the transparency chunk.
-        colours: the chunks that describe the colour space, by name.
+        shared: maps the names of the palette chunk and the transparency chunk to their contents.
+            All frames use the palette chunk and the transparency chunk.
+        colours: maps the names of the chunks that describe the colour space to their contents.
         profile: the ICC profile that is built from the chunks in ``colours``.
-        metadata: EXIF and XMP data, by their names in Pillow's `Image.info`. EXIF and XMP data can
+        metadata: maps names in Pillow's `Image.info` to EXIF and XMP data. EXIF and XMP data can
             contain the image's orientation.
         plays: how often the animation is played. 0 means endless repetition.
         frames: the frames that have been read. The last frame in ``frames`` may have no pixels yet.
-        is_faulty: whether a fault in the animation was found. After a fault, all chunks of frames
-            are ignored.
+        is_faulty: whether a fault in the animation was found. After a fault in the animation, the
+            chunks of all further frames are ignored.
     """
 
     header: bytes = b""
@@ -101,10 +101,10 @@ class _PngFile:
 def read_png(data: bytes) -> Animation:
     """Split a PNG into frames, and check the limits for animations.
 
-    A PNG that is not animated has one frame. The frames are decoded only when they are drawn. The
-    decoder gets only the chunks that describe pixels, so broken text chunks can't make the decoder
-    fail. If the animation is faulty, ``read_png`` decodes its last frame to find out whether the
-    frame's pixels are complete.
+    For a PNG that is not animated, ``read_png`` returns a single frame. The frames are decoded only
+    when they are drawn. The decoder gets only the chunks that describe pixels, so broken text
+    chunks can't make the decoder fail. If the animation is faulty, ``read_png`` decodes its last
+    frame to find out whether the frame's pixels are complete.
     """
     file = _PngFile()
     for name, body in _iterate_chunks(data):
@@ -137,7 +137,7 @@ def read_png(data: bytes) -> Animation:
 def _iterate_chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the name and the body of each chunk of a PNG.
 
-    If the checksum of a chunk is wrong, its body is ``None``.
+    If the checksum of a chunk is wrong, the yielded body of the chunk is ``None``.
     """
     at = len(SIGNATURE)
     while at + 12 <= len(data):
@@ -198,7 +198,7 @@ def _record_colour_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
 def _record_transparency(file: _PngFile, body: bytes) -> None:
     """Store a `tRNS` chunk, which contains a transparent colour or the palette's alpha values.
 
-    Invalid `tRNS` chunks are ignored, as in browsers.
+    Invalid `tRNS` chunks are ignored, as browsers do.
     """
     if _TRANSPARENCY in file.shared:
         return

@@ -27,10 +27,10 @@ DECODER_ERRORS = (
     Image.DecompressionBombError,
 )
 _LEVELS = range(256)
-# A colour profile counts as sRGB if it changes no 8-bit level by more than this number of levels.
+# A colour profile counts as sRGB if it changes each 8-bit colour level by at most this many levels.
 _MAX_ROUNDING_LEVELS = 2
-# The EXIF orientation of an upright image. Orientations other than 1 tell viewers how to rotate or
-# mirror an image. For example, EXIF orientation 6 means a quarter turn clockwise.
+# The EXIF orientation of an upright image. EXIF orientations other than 1 tell viewers how to
+# rotate or mirror an image. For example, EXIF orientation 6 means a quarter turn clockwise.
 _UPRIGHT_ORIENTATION = 1
 _TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -41,8 +41,8 @@ _TRANSPOSITIONS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# To save time, Pillow averages whole pixels until the image has this multiple of the target size,
-# and then applies the slower resampling filter.
+# To save time, Pillow first averages whole pixels to shrink an image to this multiple of the target
+# size before it applies the slower filter.
 _REDUCING_GAP = 3.0
 
 
@@ -55,7 +55,7 @@ class Picture:
 
     Attributes:
         data: the image file without its metadata.
-        metadata: the colour profile, EXIF and XMP data, by their names in Pillow's `Image.info`.
+        metadata: maps names in Pillow's `Image.info` to the colour profile, EXIF and XMP data.
     """
 
     data: bytes = b""
@@ -82,7 +82,7 @@ def _decode_picture(picture: Picture, format_name: str) -> Image.Image:
 
 
 def open_image(data: bytes, format_name: str) -> Image.Image:
-    """Open an image with the decoder of this format, even if the bytes look like another format."""
+    """Open an image with the decoder for ``format_name``, whatever format its bytes suggest."""
     image = Image.open(BytesIO(data), formats=[format_name])
     check_canvas(*image.size, f"{format_name} header")
     return image

@@ -21,10 +21,11 @@ _METADATA_NAMES = {b"EXIF": "exif", b"XMP ": "xmp", b"ICCP": "icc_profile"}
 
 @dataclass(slots=True)
 class WebpFile(Picture):
-    """The parts of a WebP file that have been read up to now.
+    """The parts of a WebP file that the reader has collected so far.
 
     Attributes:
-        durations: the durations of the frames in milliseconds. A still image has no durations.
+        durations: the durations of the frames in milliseconds. For a still image, ``durations`` is
+            empty.
         pictures: the number of pictures in the file.
         lossless: whether all pictures in the file are lossless.
     """
@@ -121,7 +122,7 @@ def _iterate_chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, byt
         start = at + 8
         stop = start + int.from_bytes(data[at + 4 : start], "little")
         if stop > end and data[at : at + 4] in _METADATA_NAMES:
-            # The RIFF header shows that the WebP file is complete, so only the length of this
+            # According to the RIFF header, the WebP file is complete, so only the length of its
             # metadata chunk is wrong.
             return
         if stop > end:

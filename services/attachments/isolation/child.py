@@ -34,9 +34,9 @@ def split_result(result: ConvertedImage | UnreadableImage) -> tuple[Any, Sequenc
 
 
 def parse_answer(answer: Any, data: bytes) -> ConvertedImage | UnreadableImage:
-    """Parse the child process's answer into the result of a conversion.
+    """Parse the answer of the child process, and return the result of the image conversion.
 
-    Raises ``ValueError`` if the answer is invalid.
+    Raises ``ValueError`` if the child process's answer is invalid.
     """
     fields = answer["fields"]
     if "code" in fields:

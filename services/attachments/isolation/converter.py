@@ -10,7 +10,7 @@ from services.attachments.images.outcome import ConvertedImage, UnreadableImage,
 from services.attachments.isolation.child import parse_answer
 
 # The maximum address space of the child process that converts images. The conversion of a WebP with
-# two frames and 49 megapixels needed 2.24 GB, more than all other measured images.
+# two frames and 49 megapixels needed 2.24 GB, which was the maximum of all measurements.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
 # The child process is replaced after this number of images, because hostile code in the child could
 # read and change all images that follow.
@@ -43,7 +43,7 @@ class ConverterProcess:
         return self._child.pid
 
     def start(self) -> None:
-        """Start the child process early, so that the first image doesn't wait for the start."""
+        """Start the child process in advance, so that the first conversion starts immediately."""
         self._child.start()
 
     def convert(self, data: bytes, *, with_renditions: bool = False) -> ConvertedImage:

@@ -1,6 +1,6 @@
 """Writes metadata and tweets about a post without a language model.
 
-The texts consist of sentences and words that are chosen from the post. A sentence that begins with
+The offline writer composes texts from sentences and words of the post. A sentence that begins with
 a pronoun or a connective, such as `However`, refers back to the sentence before. In a summary, a
 sentence that refers back always follows the sentence that it refers to. A sentence that refers back
 to the sentence before is never used in a tweet.
@@ -18,7 +18,7 @@ from services.composer.text.characters import ELLIPSIS
 from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 
 _MAX_TITLE_CHARACTERS = 400
-# The maximum size of a slug that is built from tags because the post has no title.
+# The maximum length of a slug that is built from tags because the post has no title.
 _MAX_KEY_WORDS = 8
 _MAX_KEY_WORDS_CHARACTERS = 60
 _MAX_PHRASE_WORDS = 3
@@ -32,9 +32,10 @@ _SPELLINGS = {
     "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
 }
 # Matches two kana in a row, which occur only in Japanese. A single kana may be an ornament in a
-# text in another language.
+# text that is not Japanese.
 _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
-# Matches the space after a Chinese or Japanese sentence, because these languages don't use spaces.
+# Matches the end of a Chinese or Japanese sentence and the space after the sentence. The space is
+# removed, because Chinese and Japanese don't separate sentences by spaces.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
 # Matches the end of a sentence that greets readers or announces something.
 _OPEN_END = re.compile(r"[,:，、：！!][\"'”’»]*$")
@@ -45,7 +46,7 @@ _QUOTES = re.compile('["“”«»„‟「」『』]')
 def write_metadata(
     plain: PlainPost, fields: frozenset[MetadataField], content_hash: str
 ) -> PostMetadata:
-    """Write the requested metadata fields of a post.
+    """Write the requested metadata fields of a post without a language model.
 
     The result depends only on the post, so equal posts get equal metadata.
 

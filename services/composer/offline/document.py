@@ -36,28 +36,28 @@ _CONJUNCTIVE_PARTICLE = "接続助詞"
 _JAPANESE_NOUN_KINDS = frozenset({"普通名詞", "固有名詞"})
 # The part-of-speech tags of Chinese words that can be tags of a post.
 _CHINESE_NOUN_TAGS = ("n", "vn", "eng", "an", "j", "l", "i")
-# Japanese particles whose pronunciation differs from their spelling, with their pronunciation.
+# Maps Japanese particles whose pronunciation differs from their spelling to their pronunciation.
 _PARTICLE_SOUNDS = {"は": "わ", "へ": "え", "を": "お"}
-# Small kana that abbreviate words in Japanese names. Only the reading of such a name shows how
-# these kana are pronounced.
+# Small kana that abbreviate words in Japanese names. The pronunciation of small kana in a name
+# depends on the name.
 _READ_BY_NAME = frozenset("ヶヵ")
-# The Japanese tokenizer accepts texts of up to 49,149 bytes, and up to 65,535 bytes after a
-# conversion to NFKC. A conversion to NFKC turns a character into at most 33 bytes.
+# The Japanese tokenizer rejects texts of more than 49,149 bytes, and texts of more than 65,535
+# bytes after a conversion to NFKC. A conversion to NFKC turns a character into at most 33 bytes.
 _MAX_PIECE_CHARACTERS = 1_000
 # Maps English plurals to their singulars, for plurals that a stemmer handles wrongly.
 _SINGULARS = dict(
     pair.split("=")
     for pair in Path(__file__).with_name("english_plurals.txt").read_text("ascii").split()
 )
-# The length of the text from which the language of a post is detected. A post of 3,000 words fits
-# into ``_MAX_SAMPLE_CHARACTERS``.
+# The maximum number of characters of a post from which the post's language is detected. A post of
+# 3,000 words fits into ``_MAX_SAMPLE_CHARACTERS``.
 _MAX_SAMPLE_CHARACTERS = 20_000
 _MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
 # A text needs at least this many letters for a reliable result of the statistical language
 # detector.
 _MIN_LETTERS = 24
-# The languages that are identified by their script. A language is identified if its script has at
-# least the given share of the letters in a post.
+# The languages that are identified by their script. A language is detected if at least the given
+# share of the letters in a post belong to the language's script.
 _SCRIPTS = (
     ("ja", re.compile("[\u3040-\u30ff]"), 0.05),
     ("ko", re.compile("[\uac00-\ud7af]"), 0.3),
@@ -70,8 +70,8 @@ _SCRIPTS = (
 )
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _LETTER = re.compile(r"[^\W\d_]")
-# If a post is longer than this, the offline writer reads only the first paragraphs and an evenly
-# spaced sample of the remaining paragraphs.
+# If a post is longer than this limit, the offline writer reads only the first paragraphs and an
+# evenly spaced sample of the remaining paragraphs.
 _MAX_DOCUMENT_CHARACTERS = 120_000
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_SENTENCES = 300
@@ -149,9 +149,9 @@ class Word(NamedTuple):
 
     Attributes:
         surface: the word as it is written.
-        plain: the word in the folded form that is used for comparisons.
-        key: the stem that all forms of the word share. The key of a word without content, such as a
-            stop word, is empty.
+        plain: the word in a normalised form, which is used for comparisons.
+        key: the stem that all forms of the word share. ``key`` is empty for words that aren't
+            content words, such as stop words.
         is_noun: whether the word can be a tag. In Chinese and Japanese, only nouns can be tags.
     """
 
@@ -249,8 +249,8 @@ class Sentence:
     Attributes:
         opens_paragraph: whether the sentence is the first sentence of its paragraph.
         is_complete: whether the sentence ends with punctuation and contains no URL.
-        is_listed: whether the sentence belongs to a list item or introduces a list. A list item
-            says little outside of its list.
+        is_listed: whether the sentence belongs to a list item or introduces a list. A list item is
+            hard to understand without its list.
     """
 
     text: str
@@ -308,7 +308,7 @@ def parse_document(plain: PlainPost) -> Document:
 
 
 def _sample_evenly(items: list[Item], max_items: int, first: int) -> list[Item]:
-    """Return the first items of a list, and a sample of the remaining items at even distances."""
+    """Return the first items of a list, and an evenly spaced sample of the remaining items."""
     if len(items) <= max_items:
         return items
     rest = items[first:]

@@ -1,4 +1,4 @@
-"""Chooses the tags of a post from the post's own words and pairs of words.
+"""Chooses the tags of a post from the words and word pairs that occur in the post.
 
 A good tag is frequent, occurs early or in the title or headings, is spread over the post, or is a
 name. The criteria for good tags come from methods for key phrase extraction (KP-Miner and YAKE).
@@ -27,13 +27,14 @@ _MAX_WORDS = 100
 _TITLE_WEIGHT = 1.5
 _HEADING_WEIGHT = 1.2
 _NAME_WEIGHT = 1.3
-# The weight of a phrase that follows an article, which shows that the phrase is a noun.
+# The weight of a phrase that follows an article such as `the`, because an article shows that the
+# phrase is a noun.
 _ARTICLE_WEIGHT = 1.4
 _LANGUAGES_WITH_ARTICLES = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
 _MAX_SCORED_LETTERS = 12
 _MIN_PHRASE_COUNT = 2
-# A pair of words can be a tag if at least this share of the occurrences of its rarer word are in
-# this pair.
+# A pair of words can be a tag if at least this share of the occurrences of the pair's rarer word
+# are inside the pair.
 _MIN_COHESION = 0.45
 
 
@@ -53,7 +54,7 @@ class _Occurrence(NamedTuple):
     """A place in a post where a phrase occurs.
 
     Attributes:
-        text_number: the number of the title, heading or sentence in which the phrase occurs.
+        text_number: the index of the title, heading or sentence in which the phrase occurs.
         previous_word: the word before the phrase, or ``None`` if the phrase begins the title,
             heading or sentence.
     """
@@ -68,12 +69,12 @@ class _PhraseCounts:
     """Counts how often and where a phrase occurs in a post.
 
     Attributes:
-        first_text: the number of the first title, heading or sentence that contains the phrase.
-        last_text: the number of the last counted title, heading or sentence that contains the
+        first_text: the index of the first title, heading or sentence that contains the phrase.
+        last_text: the index of the last counted title, heading or sentence that contains the
             phrase.
         texts: the number of titles, headings and sentences that contain the phrase.
-        names: how often the phrase is written like a name, with a capital.
-        articles: how often the phrase follows an article.
+        names: how often the phrase is written like a name, with a capital letter.
+        articles: how often the phrase follows an article, such as `the`.
         surfaces: how often each spelling of the phrase occurs.
         inner_surfaces: how often each spelling occurs inside sentences, where only names have
             capitals.
@@ -120,7 +121,7 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
 
 
 def _count_phrases(document: Document) -> dict[PhraseKey, _PhraseCounts]:
-    """Count the words of a post that carry content, and the pairs of adjacent content words."""
+    """Count the content words of a post, and the pairs of adjacent content words."""
     phrases: dict[PhraseKey, _PhraseCounts] = {}
     separator = "" if document.language in {"zh", "ja"} else " "
     sentences = (sentence.words for sentence in document.sentences)
@@ -189,10 +190,10 @@ def _score_phrases(
 
 
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
-    """Return a factor for a phrase's score, higher for names and for nouns with articles.
+    """Return a factor for a phrase's score, which is higher for names and for nouns with articles.
 
-    In a German post, only phrases with a capital can be tags, because all German nouns have
-    capitals.
+    In a German post, only phrases with a capital letter can be tags, because all German nouns begin
+    with a capital letter.
     """
     if language == "de":
         return 1.0 if counts.names else 0.0
@@ -233,10 +234,10 @@ def _drop_overlapping(
 
 
 def _spell_phrase(key: PhraseKey, phrases: dict[PhraseKey, _PhraseCounts]) -> str:
-    """Return the spelling of a phrase that is most frequent inside sentences.
+    """Return the most frequent spelling of a phrase inside sentences.
 
-    If a phrase occurs only in headings or at the start of sentences, its first word gets the case
-    that this word has inside sentences.
+    If a phrase occurs only in headings or at the start of sentences, its first word gets the same
+    case as inside sentences.
     """
     counts = phrases[key]
     if counts.inner_surfaces or len(key) == 1:

@@ -14,7 +14,7 @@ _KATAKANA = re.compile("[\u30a1-\u30f6]")
 # The kana that doubles the consonant after it, and the mark that lengthens the vowel before it.
 _DOUBLING_KANA = "っ"
 _LENGTH_MARK = "ー"
-# Maps a vowel to the kana that only lengthen this vowel.
+# Maps a vowel to the kana that lengthen this vowel when they follow it.
 _LENGTHENING_KANA = {"o": "うお", "u": "う"}
 # Zero-width joiners are the only invisible characters that are kept. Zero-width joiners are
 # necessary in the words of several scripts and in emoji. Invisible characters such as bidirectional
@@ -31,18 +31,19 @@ _BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
 _MODIFIERS = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _SPACES = re.compile(r"\s+")
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
-# Matches a Chinese character, which may also be part of a Japanese text, or the iteration mark.
+# Matches the iteration mark or a Chinese character, which can also occur in Japanese texts.
 CHINESE = re.compile("[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _BOUNDARY = re.compile(rf"[\s{_WIDE}]")
-# Matches a line break inside a text in a script without spaces, which doesn't separate words.
+# Matches a line break between characters of a script without spaces, because such a line break
+# doesn't separate words.
 _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 
 
 def romanise_kana(kana: str, *, verb: bool = False) -> str:
     """Spell Japanese kana in Latin letters by the Hepburn system, without marks for long vowels.
 
-    Characters other than kana are not changed. The final `u` of a verb such as `omou` is always
-    spelled.
+    Characters other than kana are not changed. The final `u` of a verb such as `omou` is kept in
+    the Latin spelling.
     """
     plain = _KATAKANA.sub(lambda match: chr(ord(match[0]) - _KATAKANA_OFFSET), kana)
     spelled = ""

@@ -11,7 +11,7 @@ _MAX_CHARACTERS = 50_000
 _FENCES = {"---": ("---", "..."), "+++": ("+++",), ";;;": (";;;",)}
 _FORMAT_NAME = re.compile(r"[a-z]{0,5}")
 _YAML_KEY = re.compile(r"""["']?[^\W\d][\w .-]{0,60}["']?\s?:(?:\s|$)""")
-# Matches the first character of YAML lines without a key of their own, such as comments and
+# Matches the first character of YAML lines that don't begin with a key, such as comments and
 # continuation lines.
 _YAML_CONTINUATION = re.compile(r"[\s#\]})'\"-]")
 
@@ -52,6 +52,6 @@ def _remove_json(text: str, head: str, start: int) -> str:
     except (ValueError, RecursionError):
         return text
     rest = text[start + end :]
-    # If no text follows the JSON object on a later line, the object is the post itself rather than
-    # front matter.
+    # If no text follows the JSON object at the start of a post, the object is the post itself
+    # rather than front matter.
     return rest if fields and rest[:1] in {"\n", "\r"} and rest.strip() else text

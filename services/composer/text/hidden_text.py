@@ -29,11 +29,11 @@ _IMPLICITLY_CLOSED = {
     "body": ("head",),
 }
 _ELEMENTS_WITH_OPTIONAL_END = frozenset(_IMPLICITLY_CLOSED) | {"p", "html", "head"}
-# The elements that are scopes. A tag inside of a scope can't close an element outside of the scope.
+# The scopes, which are HTML elements whose inner tags can't close elements outside of the scope.
 _SCOPES = frozenset("table td th caption ul ol dl object ruby".split())
 _CELLS = frozenset({"td", "th", "caption"})
 _TABLE_PARTS = _CELLS | {"tr", "tbody", "thead", "tfoot", "colgroup"}
-# The elements whose end tag also closes all scopes inside of them.
+# The HTML elements whose end tag also closes all scopes inside of the element.
 _SCOPE_CLOSING_ELEMENTS = _SCOPES | _TABLE_PARTS | {"body", "html"}
 
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")
@@ -49,11 +49,12 @@ _MIN_VISIBLE_OFFSET = -900
 class Visibility:
     """Tells whether the text of an HTML element is visible.
 
-    ``None`` means that the element inherits the value from the element that contains it.
+    If an attribute is ``None``, the element inherits the attribute from the element that contains
+    it.
     """
 
-    # True if the element is hidden together with all elements inside of it. The style of an inner
-    # element can't make the inner element visible if the outer element is hidden.
+    # True if the HTML element is hidden together with all elements inside of it. The style of an
+    # inner element can't make the inner element visible if the outer element is hidden.
     is_hidden: bool = False
     # An inner element inherits ``is_invisible`` and ``has_no_size`` from the outer element, but its
     # style can override both values.
@@ -136,11 +137,11 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
 
 
 def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
-    """Return the index of the token that ends each element, by the index of its start tag.
+    """Return a mapping from the index of each start tag to the index of its element's end.
 
     An HTML element normally ends at its end tag. If an optional end tag is missing, the element
     ends at the tag that closes the element implicitly. An element without its required end tag ends
-    at the next block tag, so that it can't hide the rest of the post. The result doesn't contain
+    at the next block tag, so that it can't hide the rest of the post. The returned mapping omits
     void elements, such as `<br>`.
     """
     elements = _OpenElements()

@@ -54,13 +54,13 @@ _OPTIONS = (
 # real post is never twice as long as its Markdown.
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
-# A paragraph with markup is parsed a second time only up to this length per paragraph and per post.
-# If a paragraph is too long for the second parsing, all its characters that can be markup are
-# removed.
+# The maximum numbers of characters per paragraph and per post that are parsed a second time to find
+# nested markup. If a paragraph is too long for the second parsing, all its characters that can be
+# markup are removed.
 _MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REPARSED_CHARACTERS = 200_000
 _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
-# Matches the characters that begin or end markup or template marks, such as `{{ name }}` and
+# Matches the characters that begin or end markup or template placeholders, such as `{{ name }}` and
 # `%%name%%`.
 _STRIPPED_CHARACTERS = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
 # Matches incomplete markup, which the parsers for Markdown and HTML treat as ordinary text. The
@@ -78,7 +78,7 @@ _INDENT = re.compile(r"^[ \t]+", re.M)
 # cleaned never contains private Unicode characters.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
 # A private Unicode character at the start of a text prevents the parser from recognising a heading,
-# a list or a rule.
+# a list or a horizontal rule.
 _TEXT_START = "\ue002"
 
 
@@ -210,17 +210,19 @@ def parse_post(post: Post) -> PlainPost:
     """
     content = remove_marks(remove_front_matter(remove_invisible_characters(post.content)))
     blocks = HtmlBlocks(content) if content.lstrip().startswith("<") else None
-    # If HTML is followed by text that is not inside any block, that text is Markdown.
+    # If HTML contains text that is not inside any block, treat the post as Markdown with embedded
+    # HTML.
     if blocks is None or blocks.has_loose_text:
-        # Remove the indentation of HTML, because Markdown treats indented lines as code.
+        # Remove the indentation of HTML in Markdown, because Markdown treats indented lines as
+        # code.
         is_indented = _INDENTED_BLOCK.search(content)
         markdown = _INDENT.sub("", content) if is_indented else content
         markdown = _CONTAINER.sub("", markdown)
         blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean_text(post.title)
     texts = _clean_blocks(blocks.paragraphs)
-    # Compute the indexes of list items without empty paragraphs, because empty paragraphs are
-    # removed.
+    # Ignore empty paragraphs when computing the indexes of list items, because empty paragraphs are
+    # removed from the post.
     listed = [place in blocks.listed for place, text in enumerate(texts) if text]
     paragraphs = tuple(filter(None, texts)) or tuple(
         filter(None, _clean_blocks(blocks.table_texts))
@@ -283,7 +285,7 @@ def _replace_incomplete_markup(mark: re.Match[str]) -> str:
 
 
 def strip_markup(text: str) -> CleanText:
-    """Remove all characters that can be markup, because parsing a very long text is slow."""
+    """Remove all characters that can be markup from a text that is too long to be parsed."""
     return CleanText(clean_line(_STRIPPED_CHARACTERS.sub(" ", remove_marks(text))))
 
 

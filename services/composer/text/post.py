@@ -1,4 +1,4 @@
-"""Defines posts as their authors sent them, their plain text, and their metadata."""
+"""Defines types for a post with markup, a post without markup, and a post's metadata."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

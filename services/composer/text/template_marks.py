@@ -1,8 +1,8 @@
-"""Removes template marks, such as shortcodes and merge tags, from posts.
+"""Removes template placeholders, such as shortcodes and merge tags, from posts.
 
-Blog and newsletter programs replace template marks before readers see a post. Shortcodes such as
-`[gallery]` are template marks that insert elements into a post. Merge tags such as `{{ first_name
-}}` are template marks that insert data about the reader.
+Blog and newsletter software replaces template placeholders before readers see a post. Shortcodes
+such as `[gallery]` are template placeholders that insert elements into a post. Merge tags such as
+`{{ first_name }}` are template placeholders that insert data about the reader.
 """
 
 import re
@@ -46,7 +46,7 @@ _MIN_SHOUTED_LETTERS = 4
 _PERSON = "person"
 _KINDS = (_PERSON, "other")
 _MAX_GREETING_CHARACTERS = 60
-# Matches the characters that begin a template mark.
+# Matches the characters that begin a template placeholder.
 _ANY_OPENING = re.compile(r"[{\[%$#@~«_|]|<[<%?]|\*\|")
 _OPENING_CHARACTERS = frozenset("([{“‘«\"'")
 _CLOSING_CHARACTERS = frozenset(".,;:!?)]}…。，、！？；：")
@@ -59,8 +59,8 @@ _SENTENCE_START = re.compile(r"(?:\A|[\n>.!?…])(?:\s|[*_]|<[a-z]{1,10}>){0,3}\
 class _Surroundings:
     """Finds the names of all end tags and Markdown link references in a text.
 
-    The names of end tags and link references help to decide whether brackets are a template mark or
-    ordinary text.
+    The names of end tags and link references help to decide whether brackets are a template
+    placeholder or ordinary text.
     """
 
     def __init__(self, text: str) -> None:
@@ -80,22 +80,23 @@ class _Surroundings:
 
     @cached_property
     def references(self) -> frozenset[str]:
-        """The names of Markdown link references, as `docs` in `[docs]: https://docs.example`."""
+        """The names of Markdown link references, such as `docs` in `[docs]: https://docs.example`."""
         names = re.findall(r"^ {0,3}\[([^\]\n]{1,100})\]:", self._text, re.MULTILINE)
         return frozenset(map(str.casefold, names))
 
 
-# A function that returns the replacement for a match, or ``None`` if the match is ordinary text.
+# A function that returns the replacement for a matched template placeholder, or ``None`` if the
+# match is ordinary text.
 Decide = Callable[[re.Match[str], _Surroundings], str | None]
 
 
 @dataclass(frozen=True)
 class _Form:
-    """The syntax of a template mark, such as `{{ … }}`."""
+    """The syntax of a template placeholder, such as `{{ … }}`."""
 
-    # Each repetition in the pattern of a template mark is bounded or stops at the next mark. With
-    # an unbounded repetition, a hostile text could make the search for template marks take
-    # quadratic time.
+    # Each repetition in the pattern of a template placeholder is bounded or stops at the next
+    # placeholder. With an unbounded repetition, a hostile text could make the search for template
+    # placeholders take quadratic time.
     pattern: re.Pattern[str]
     decide: Decide = lambda _match, _surroundings: ""
 
@@ -241,9 +242,9 @@ _FORMS = (
 
 
 def remove_marks(text: str) -> str:
-    """Remove all template marks from a text.
+    """Remove all template placeholders from a text.
 
-    The text between a start tag and an end tag is kept.
+    The text between the start tag and the end tag of a shortcode is kept.
     """
     if not _ANY_OPENING.search(text):
         return text
@@ -256,7 +257,7 @@ def remove_marks(text: str) -> str:
 
 
 class _Removal(NamedTuple):
-    """The place of a template mark that must be removed, and the text that replaces the mark."""
+    """The position of a template placeholder that must be removed, and the replacement text."""
 
     start: int
     end: int
@@ -279,10 +280,10 @@ def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Itera
 
 
 def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
-    """Yield the parts of a text that remain after template marks are removed.
+    """Yield the parts of a text that remain after template placeholders are removed.
 
-    If a template mark inserts a person's name, a greeting and a comma next to the mark are removed
-    as well.
+    If a template placeholder inserts a person's name, a greeting and a comma next to the
+    placeholder are removed as well.
     """
     at = 0
     for removal in _join_adjacent(text, removals):
@@ -306,15 +307,15 @@ def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
 
 
 def _needs_space(previous: str, following: str) -> bool:
-    """Return whether a space must replace a template mark between these two characters."""
+    """Return whether a space must replace a placeholder between ``previous`` and ``following``."""
     is_opening = not previous.strip() or previous in _OPENING_CHARACTERS
     return not (is_opening or not following.strip() or following in _CLOSING_CHARACTERS)
 
 
 def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
-    """Yield the template marks to remove.
+    """Yield the template placeholders to remove.
 
-    Adjacent marks, such as a first and a last name, are joined into one.
+    Adjacent placeholders, such as a first and a last name, are joined into one placeholder.
     """
     joined = removals[0]
     for removal in removals[1:]:
@@ -328,11 +329,11 @@ def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
 
 
 def _remove_comma(text: str, before: str, removal: _Removal) -> tuple[str, int, bool]:
-    """Remove the comma next to a removed template mark if the comma is no longer needed.
+    """Remove the comma next to a removed template placeholder if the comma is no longer needed.
 
-    If the template mark inserts a person's name, a greeting before the mark is removed as well.
-    Returns the text before the mark, the position after the mark, and whether a sentence begins at
-    this position.
+    If the template placeholder inserts a person's name, a greeting before the placeholder is
+    removed as well. Returns the text before the placeholder, the position after the placeholder,
+    and whether a sentence begins at this position.
     """
     comma = _COMMA.match(text, removal.end)
     stripped = before.rstrip()

@@ -1,4 +1,4 @@
-"""Splits texts in any script into words and sentences, and finds the words that carry content."""
+"""Splits texts in any script into words and sentences, and finds content words."""
 
 import re
 import unicodedata
@@ -23,14 +23,15 @@ _SENTENCE_ENDS = ".!?。"
 _MAX_SENTENCE_ENDS = 50
 _CHARACTERS_PER_SENTENCE_END = 10
 _FAST_LANGUAGE = "en"
-# English words that carry content, although the long list of English stop words contains them.
+# English words that count as content words, although the long list of English stop words contains
+# them.
 _ENGLISH_CONTENT_WORDS = frozenset(
     Path(__file__).with_name("about_something.txt").read_text("ascii").split()
 )
 
 
 def fold_word(text: str) -> str:
-    """Return a word in the folded form for comparisons, without differences in case or width."""
+    """Return a word in a normalised form for comparisons, without differences in case or width."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
@@ -39,7 +40,7 @@ def split_words(text: str) -> list[str]:
 
 
 def find_content_words(plain: PlainPost, max_words: int) -> set[str]:
-    """Return up to ``max_words`` different words of a post that carry content."""
+    """Return up to ``max_words`` distinct content words of a post."""
     words: set[str] = set()
     for text in (plain.title, *plain.paragraphs, *plain.headings):
         for word in split_words(text):
@@ -51,9 +52,9 @@ def find_content_words(plain: PlainPost, max_words: int) -> set[str]:
 
 
 def is_content_word(word: str, stop_words: frozenset[str]) -> bool:
-    """Return whether a word in its folded form carries content.
+    """Return whether a normalised word is a content word.
 
-    Numbers, very short words and stop words carry no content.
+    Numbers, very short words and stop words are not content words.
     """
     if not word[:1].isalpha() or word in stop_words:
         return False
@@ -64,7 +65,7 @@ def is_content_word(word: str, stop_words: frozenset[str]) -> bool:
 
 @cache
 def load_stop_words(language: str) -> frozenset[str]:
-    """Return the folded stop words of a language, or an empty set for an unknown language."""
+    """Return the normalised stop words of a language, or an empty set for an unknown language."""
     from stopwordsiso import has_lang, stopwords
 
     words = frozenset(map(fold_word, stopwords(language))) if has_lang(language) else frozenset()
