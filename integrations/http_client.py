@@ -73,11 +73,11 @@ class HttpBounds:
     """The time and size limits for calls of an HTTP client.
 
     Attributes:
-        truncates_replies: whether to truncate a reply that is too long, instead of refusing the
-            reply.
+        truncates_replies: whether a reply that exceeds the size limit is truncated instead of
+            refused.
         has_traced_host: whether trace spans contain the host of the URL. A host that a customer has
             chosen must not be traced, because the host may be confidential.
-        provider: the name of the provider in the metrics.
+        provider: the provider's name in the metrics.
     """
 
     max_seconds: float
@@ -89,11 +89,11 @@ class HttpBounds:
 
     @property
     def timeout(self) -> httpx2.Timeout:
-        """Return the time limit of each network operation.
+        """Return the time limits for opening a connection and for each network operation.
 
-        The HTTP library can't limit the total time of a call, so the caller must set a total time
-        limit. A server that replies byte by byte never exceeds the time limit of a single network
-        operation.
+        The HTTP library can't limit the total time of an HTTP call, so the code that makes the call
+        must set a total time limit. A server that replies byte by byte never exceeds the time limit
+        of a single network operation.
         """
         connect = min(self.max_connect_seconds, self.max_seconds)
         return httpx2.Timeout(self.max_seconds, connect=connect)
@@ -127,7 +127,7 @@ class AsyncHttpClient:
         """Send an HTTP request and return the complete reply. Raises ``HttpFailure``.
 
         Args:
-            max_seconds: the time limit of this call, in place of the client's time limit.
+            max_seconds: the time limit for the request, which overrides the client's time limit.
         """
         started_at = time.perf_counter()
         outcome = ProviderOutcome.FAILED
@@ -229,8 +229,8 @@ def parse_retry_after(header: str | None, *, max_seconds: float = 3600.0) -> flo
 def open_async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
     """Return an ``httpx2.AsyncClient`` that refuses compressed replies.
 
-    By default, the HTTP library would decompress a reply without a size limit. The caller must add
-    a trace span and a total time limit to each HTTP call.
+    By default, the HTTP library would decompress a reply without a size limit. Code that uses the
+    returned client must add a trace span and a total time limit to each HTTP call.
     """
 
     async def refuse_compressed(reply: httpx2.Response) -> None:

@@ -43,8 +43,7 @@ class ChallengeResponse:
     """The token that a challenge widget gave to a browser, and the browser's IP address.
 
     Attributes:
-        action: the ``ChallengeAction`` of the protected form, as a string because a provider may
-            report any action.
+        action: the ``ChallengeAction`` value that the provider must report for the token.
     """
 
     token: str
@@ -59,6 +58,6 @@ class Challenge(Protocol):
         """Require that the challenge provider accepts the token, which can be used only once.
 
         Raises ``challenge.failed`` (forbidden) if the challenge token is invalid, used or expired,
-        or if its action or host is wrong. Raises ``challenge.unavailable`` if the challenge
-        provider is unreachable, because an outage must not disable the check.
+        or if it was issued for a different action or host. Raises ``challenge.unavailable`` if the
+        challenge provider is unreachable, because a form must not skip the check during an outage.
         """

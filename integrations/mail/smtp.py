@@ -47,8 +47,9 @@ _RESERVED_HEADERS = {
 }
 _MAX_LINE_BYTES = 998  # RFC 5322, section 2.1.1, limits lines to 998 bytes.
 
-# The total time limit of a conversation with the mail server. The time limit applies even if the
-# network drops all packets, or if the mail server replies byte by byte.
+# The time limit of an SMTP session, from the connection to the last reply. The time limit of an
+# SMTP session applies even if the network drops all packets, or if the mail server replies byte by
+# byte.
 _MAX_CALL_SECONDS = 20.0
 
 _SERVER = "mail server"
@@ -200,9 +201,9 @@ class SmtpMailer:
         return create_tls_context()
 
     def _connect(self) -> smtplib.SMTP:
-        # The client introduces itself to the mail server with the sender's domain. By default,
-        # smtplib would look up the host name of this machine, which can take longer than the time
-        # limit.
+        # The client sends the sender's domain in its greeting (EHLO). By default, smtplib would
+        # greet the mail server with the host name of this machine, whose lookup can take longer
+        # than the time limit.
         name = self.sender.domain
         host = self.server.host
         port = self.server.port
@@ -218,7 +219,7 @@ class _Smtp(smtplib.SMTP):
 
 
 def _translate_error(error: smtplib.SMTPException) -> Exception:
-    """Return ``mail.refused`` for a permanent error, or ``TransientError`` for a temporary one."""
+    """Return ``mail.refused`` for a permanent SMTP error, or else ``TransientError``."""
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return TransientError("The mail server offers no STARTTLS, or no login.")
     code = None

@@ -23,7 +23,7 @@ from integrations.receivers.destinations import (
 MAX_CALL_SECONDS = 15.0
 MAX_ANSWER_BYTES = 4096
 _MAX_CONNECT_SECONDS = 5.0
-# The maximum number of addresses to try per host, because some addresses of a host may be
+# The maximum number of IP addresses to try per host, if some of the host's addresses are
 # unreachable.
 _MAX_ADDRESSES_TRIED = 3
 
@@ -67,7 +67,7 @@ class ReceiverClient:
     Args:
         allowed: the operator's networks, to which webhooks may be sent although their addresses are
             private.
-        resolve: a function that replaces the system's address lookup.
+        resolve: a function that looks up IP addresses in place of the system's resolver.
     """
 
     def __init__(self, allowed: Sequence[IpNetwork], resolve: Resolver | None = None) -> None:
@@ -81,9 +81,9 @@ class ReceiverClient:
     def check(self, url: str) -> None:
         """Raise ``DestinationRefused`` for a URL to which webhooks may not be sent.
 
-        A host without an address counts as a host outside the operator's networks. Every webhook
-        call repeats the check of the host, because a host without an address may get an address
-        later.
+        A host without an IP address counts as a host outside the operator's networks. Every webhook
+        call repeats the check of the host, because a host without an IP address may get an IP
+        address later.
         """
         location = parse_url(url)
         try:
@@ -95,10 +95,10 @@ class ReceiverClient:
         """Send webhooks one after the other until a webhook fails, and return their outcomes.
 
         The host's addresses are looked up and checked once for all webhooks. All webhooks are sent
-        over one connection, and no redirect is followed. If the receiver closes the connection
-        between two webhooks, the client can't know whether the receiver got the second webhook. A
-        webhook that the receiver may not have got has no outcome, so that the caller sends the
-        webhook again.
+        over one connection, and no redirect is followed. If the connection breaks after the first
+        webhook, the client can't know whether the receiver has processed the last webhook that was
+        sent. A webhook that the receiver may not have received has no outcome, so that the caller
+        sends the webhook again.
         """
         started_at = time.monotonic()
         try:

@@ -14,7 +14,8 @@ from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, get_nested
 
 # The maximum number of photos per result page that Openverse allows without an account. A search
-# with a larger limit gets pages of this size, so that no photo is skipped between two pages.
+# that requests larger pages gets pages of the maximum size, so that no photo is skipped between two
+# pages.
 _MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # The licences whose names don't consist of "CC" and the code of the licence.

@@ -1,4 +1,4 @@
-"""The interface of stock photo providers, with the photos, their credits, and request quotas."""
+"""The interface of stock photo providers, and types for photos, credits and request quotas."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ class PhotoCredit:
     Attributes:
         title: the title of the photo, if the licence requires the title.
         title_url: the URL of the photo's page.
-        provider: the name of the photo provider, if the provider must be named in the credit.
+        provider: the name of the photo provider, if the credit must contain the name.
         licence: the name of the licence, if the photo has a specific licence.
     """
 
