@@ -66,7 +66,7 @@ class ProcessContext:
 
     @property
     def has_threads(self) -> bool:
-        """Return whether jobs run in threads of this process."""
+        """Return whether the worker runs jobs in threads instead of pool processes."""
         return self.serves.pool is Pool.THREADS
 
     def get(self) -> WorkerContext:

@@ -56,8 +56,8 @@ def _announce_ready(process: ProcessContext, **_: Any) -> None:
         if error := filter_error():
             _log.warning("converter.unfiltered", reason=str(error))
     if Queue.REQUEST in served:
-        # Load the libraries of the metadata writers at the start, so that the first request doesn't
-        # wait for them.
+        # Load the libraries of the metadata writers at startup, so that the first API request
+        # doesn't wait for them.
         from services.composer.writers import MetadataWriter
 
         process.get().resources.shared(MetadataWriter.of_process).load()
@@ -81,6 +81,6 @@ def _serve(address: str, **_: Any) -> None:
         # The worker continues without a metrics server, because jobs don't need metrics.
         _log.warning("metrics.not_served", address=address, reason=str(error))
         return
-    # Close the metrics server's socket in pool processes, because a pool process would keep the
-    # port open after the worker has ended.
+    # Close the metrics server's socket in pool processes, because an open socket in a pool process
+    # would block the port after the worker has exited.
     os.register_at_fork(after_in_child=server.socket.close)

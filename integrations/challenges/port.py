@@ -55,9 +55,10 @@ class Challenge(Protocol):
     site_key: str
 
     async def check(self, answer: ChallengeResponse) -> None:
-        """Require that the challenge provider accepts the token, which can be used only once.
+        """Raise an error unless the challenge provider accepts the token.
 
-        Raises ``challenge.failed`` (forbidden) if the challenge token is invalid, used or expired,
-        or if it was issued for a different action or host. Raises ``challenge.unavailable`` if the
-        challenge provider is unreachable, because a form must not skip the check during an outage.
+        A token can be used only once. Raises ``challenge.failed`` (forbidden) if the challenge
+        token is invalid, used or expired, or if it was issued for a different action or host.
+        Raises ``challenge.unavailable`` if the challenge provider is unreachable, because a form
+        must not skip the check during an outage.
         """

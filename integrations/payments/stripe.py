@@ -136,7 +136,7 @@ def has_failed_payment(session: Fields) -> bool:
 
 
 def parse_charge(charge: Fields) -> Evidence | None:
-    """Return the evidence in a successful charge for Pressroom, or ``None`` for any other charge."""
+    """Return the evidence in Pressroom's successful charge, or ``None`` for any other charge."""
     order_id = parse_order_id(charge)
     if order_id is None or charge.get("status") != "succeeded":
         return None
