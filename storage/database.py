@@ -41,7 +41,7 @@ SESSION_DEFAULTS: Mapping[str, str] = {
     # statement.
     "jit": "off",
 }
-# The key that is present in a pooled connection's record while the metric of connections in use
+# A key in the record of a pooled connection, which marks that the metric of connections in use
 # counts the connection.
 _COUNTED_KEY = "counted"
 # Selects the required settings that a session lacks. The values of time limits are not checked,

@@ -27,7 +27,7 @@ def register_canary(app: Celery, process: ProcessContext) -> None:
 
 
 def send_canaries(resources: Resources, queues: list[Queue]) -> None:
-    """Send the canaries that are due, unless the worker is still starting.
+    """Send the canaries that are due, unless the worker has not finished starting.
 
     A worker can take half a minute to start. A canary that is sent before the worker takes messages
     would measure the startup time instead of the queue's delay.

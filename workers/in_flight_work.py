@@ -49,8 +49,8 @@ class InFlightWork:
     def give_back(self) -> None:
         """Requeue the work in progress, so that other workers continue the work.
 
-        Overdue work is not requeued. The lease of an overdue job expires, which counts as a crash
-        of the job.
+        Overdue work is not requeued. The lease of an overdue job is left to expire, which counts as
+        a crash of the job.
         """
         for item in self._current_items():
             if not item.is_overdue:

@@ -38,8 +38,8 @@ _SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__}
 def record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
     """Record the failure of a job.
 
-    Recording a failure is retried for half a minute while the database is unreachable. Otherwise
-    the job's lease would expire, which counts as a crash. Raises ``LeaseLost``.
+    While the database is unreachable, recording a job's failure is retried for half a minute,
+    because an expired lease would count as a crash. Raises ``LeaseLost``.
     """
     deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
     while True:

@@ -1,10 +1,10 @@
 """Runs jobs in a worker process.
 
-Some jobs take several turns. All turns of a job must run in one process if the job reads a file
-from start to end. The ``run`` function of a job with several turns is a generator that yields after
-each turn. Between two turns of a job, the process runs a turn of the next queued job. A queued job
-waits for only one turn of a running job, and the running job keeps its files open between its
-turns.
+Some jobs run in several parts, which are called turns. All turns of a job run in one process,
+because the job reads a file from start to end. The ``run`` function of a job with several turns is
+a generator that yields after each turn. Between two turns of a job, the process runs a turn of the
+next queued job. A queued job waits for only one turn of a running job, and the running job keeps
+its files open between its turns.
 """
 
 import os
@@ -265,8 +265,8 @@ class _StayingJobs:
                 Job.status == JobStatus.QUEUED,
                 Job.queue == self._first_kind.queue,
                 Job.sends > 0,
-                # Every sent job has a ``send_after`` within ``RECENT_WINDOW``, because the sweep
-                # updates the column regularly.
+                # The ``send_after`` of a sent job is never older than ``RECENT_WINDOW``, because
+                # the sweep updates the ``send_after`` of all sent jobs.
                 Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in list_kinds()]),

@@ -23,7 +23,7 @@ _COMPUTING = {Queue.EXPORT: 1, Queue.MEDIA: os.cpu_count() or 1, Queue.BULK: 1}
 
 
 class Pool(StrEnum):
-    """The kinds of worker pools. The values are Celery's names for the pools."""
+    """The kinds of worker pools, under the names that Celery uses."""
 
     # A pool of threads, for jobs that wait for remote servers.
     THREADS = "threads"

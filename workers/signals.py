@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 
 
 def prepare_processes(process: ProcessContext) -> None:
-    """Connect the functions that prepare a worker to Celery's signals."""
+    """Connect Celery's signals to the functions that prepare a worker."""
     signals.setup_logging.connect(lambda **_: configure_logging(process.settings), weak=False)
     signals.worker_before_create_process.connect(lambda **_: freeze_before_fork(), weak=False)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
@@ -33,7 +33,7 @@ def prepare_processes(process: ProcessContext) -> None:
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
-    """Start the image converter in a new pool process, so that the first job doesn't wait.
+    """Start the image converter of a new pool process before the process runs its first job.
 
     If a worker serves several queues, each process starts its image converter at its first
     conversion, because idle converters take memory.
@@ -56,8 +56,8 @@ def _announce_ready(process: ProcessContext, **_: Any) -> None:
         if error := filter_error():
             _log.warning("converter.unfiltered", reason=str(error))
     if Queue.REQUEST in served:
-        # Load the libraries of the metadata writers at startup, so that the first API request
-        # doesn't wait for them.
+        # Load the libraries of the metadata writers at startup, so that no API request waits for
+        # the libraries.
         from services.composer.writers import MetadataWriter
 
         process.get().resources.shared(MetadataWriter.of_process).load()

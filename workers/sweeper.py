@@ -58,8 +58,8 @@ def start_sweep_with(app: Celery) -> None:
 class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
     """A Celery boot step that starts the sweep after the pool, but before the broker connection.
 
-    The sweep runs even without a broker connection, because the sweep may remove the cause, for
-    example a full broker.
+    The sweep runs even while the broker is unreachable, because the sweep may free a broker that is
+    full of messages.
     """
 
     requires = ("celery.worker.components:Pool",)
@@ -84,8 +84,8 @@ def _sweep_until_stopped(queues: list[Queue]) -> None:
         frequent_steps.append(wake_due)
     all_steps: list[_Step] = [*frequent_steps, partial(send_canaries, queues=queues)]
     if Queue.WEBHOOKS not in queues:
-        # Workers that don't serve the webhook queue must wake webhook endpoints at times.
-        # Otherwise, if no worker serves the queue, the metrics would show no waiting webhook jobs.
+        # All workers wake webhook endpoints, so that the metrics show waiting webhook jobs even if
+        # no worker serves the webhook queue.
         all_steps.append(wake_due)
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):

@@ -3,9 +3,9 @@
 A closed channel may have to acknowledge or requeue a message. In kombu 5.7, a closed channel that
 acknowledges a message raises ``AttributeError``, because the channel has lost its connection
 settings. The ``AttributeError`` ends the main loop of the worker, so that the process neither works
-nor exits. A closed channel of this module raises a connection error, which kombu handles like any
-lost connection. A message that a closed channel could not requeue is sent again by the sweep of
-lost jobs.
+nor exits. With the transports of this module, a closed channel raises a connection error, which
+kombu handles like any lost connection. A message that a closed channel could not requeue is sent
+again by the sweep of lost jobs.
 
 By default, Celery fetches the messages of all queues with one consumer and one common limit. If
 stuck jobs used up a common limit, no queue would be served. In this module, each queue has a

@@ -124,7 +124,10 @@ RECAPTCHA = SiteVerifyProfile(
 
 
 class _TokenRejected(Exception):
-    """A challenge token was rejected, for the reason in the exception's message."""
+    """A challenge token was rejected.
+
+    The exception's message states why the challenge token was rejected.
+    """
 
 
 class _VerdictMissing(Exception):

@@ -53,8 +53,8 @@ _BUSY_STATUSES = frozenset(
 
 # The pause before a request is retried, if the server's reply requests no pause.
 _RETRY_PAUSE_SECONDS = 0.5
-# The minimum time between a retry and the deadline of the request. A failed request is not retried
-# if less time would be left.
+# The minimum time that a retry must have before the deadline of the request, or else the failed
+# request is not retried.
 _MIN_RETRY_SECONDS = 1.0
 
 # The circuit breaker opens after the fifth consecutive failure. An open circuit breaker blocks all

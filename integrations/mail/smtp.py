@@ -66,9 +66,9 @@ _OUTAGE_CODES = frozenset({None, -1, 421})
 class _UnchangedHeaderPolicy(EmailPolicy):
     """An e-mail policy that writes each header unchanged.
 
-    Python's default policy would decode text that looks like encoded words (RFC 2047), including
-    line ends in the text. Python's default policy would encode long links in headers, and mail
-    programs don't recognise encoded links.
+    Python's default policy would decode text that looks like encoded words (RFC 2047), so that a
+    header could contain line breaks. Python's default policy would encode long links in headers,
+    and mail programs don't recognise encoded links.
     """
 
     def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
@@ -201,9 +201,9 @@ class SmtpMailer:
         return create_tls_context()
 
     def _connect(self) -> smtplib.SMTP:
-        # The client sends the sender's domain in its greeting (EHLO). By default, smtplib would
-        # greet the mail server with the host name of this machine, whose lookup can take longer
-        # than the time limit.
+        # The SMTP client greets the mail server with the sender's domain. By default, smtplib would
+        # greet the mail server with the host name of this machine, and looking up the host name may
+        # take longer than the time limit.
         name = self.sender.domain
         host = self.server.host
         port = self.server.port

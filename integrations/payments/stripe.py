@@ -42,14 +42,13 @@ _log = get_logger(__name__)
 # The metadata value that marks Pressroom's orders, because different shops may use the same Stripe
 # account and order numbers.
 APPLICATION = "pressroom"
-# The API version that Stripe uses in its replies. The version overrides the default version of the
-# Stripe account.
+# The API version that Stripe's replies use, in place of the Stripe account's default version.
 STRIPE_API_VERSION = "2026-10-28.endive"
 
 _MAX_CONNECT_SECONDS = 2.0
 _MAX_REPLY_BYTES = 4 * 1024 * 1024
-# The time limit of an attempt to call Stripe. Two attempts and a pause must take less than ten
-# seconds.
+# The time limit of an attempt to call Stripe, so short that two attempts and a pause take less than
+# ten seconds.
 _ATTEMPT_SECONDS = 4.5
 _MAX_RETRIES = 1
 _SERVER = "payment provider"
@@ -57,8 +56,8 @@ _SERVER = "payment provider"
 # every payer's call fail.
 _TOLERATED_FAILURES = 2
 _SIGNATURE_TOLERANCE_SECONDS = 300
-# The maximum number of refunds or disputes to read for a payment. Without a maximum, an endless
-# list would occupy a thread forever.
+# The maximum number of refunds or disputes to read for a payment. Without the maximum, an endless
+# list of refunds or disputes would occupy a thread forever.
 _MAX_LISTED_OBJECTS = 1_000
 # Stripe allows a checkout to expire after 30 minutes to 24 hours. The minimum and maximum lifetimes
 # of a checkout are a minute stricter than Stripe's limits, because Stripe's clock may differ.

@@ -43,7 +43,7 @@ class Outcome:
     Attributes:
         milliseconds: the duration of the webhook call.
         status: the HTTP status of the response, or ``None`` without a response.
-        body: the first 4 KB of the response.
+        body: the first 4 KB of the response body.
         retry_after: the Retry-After header of the response.
         error: the reason why there is no response, without secrets.
     """
@@ -95,10 +95,10 @@ class ReceiverClient:
         """Send webhooks one after the other until a webhook fails, and return their outcomes.
 
         The host's addresses are looked up and checked once for all webhooks. All webhooks are sent
-        over one connection, and no redirect is followed. If the connection breaks after the first
-        webhook, the client can't know whether the receiver has processed the last webhook that was
-        sent. A webhook that the receiver may not have received has no outcome, so that the caller
-        sends the webhook again.
+        over one connection, and no redirect is followed. If the connection breaks, the client can't
+        know whether the receiver has processed the last webhook that the client sent. A webhook
+        that the receiver may not have received has no outcome, so that the caller sends the webhook
+        again.
         """
         started_at = time.monotonic()
         try:

@@ -31,7 +31,7 @@ log = get_logger(__name__)
 
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
 # A migration step that waits for a table's lock times out after a second, because requests queue
-# behind the step. The maximum time for which a migration step is retried. The time must exceed the
+# behind the step. The maximum time for which a migration step is retried, which must exceed the
 # duration of the slowest report query and of the busiest period.
 MAX_RETRY_SECONDS = 1800.0
 _PAUSE_SECONDS = 0.5
@@ -73,8 +73,8 @@ def wait_until_migrated(settings: DatabaseSettings) -> str:
     """Wait until another process has migrated the database to this release's revision or later.
 
     Return the revision of this release. The wait has no time limit, and continues while the
-    database is unreachable. The wait ends as soon as the application's role can read the tables.
-    Each new reason for waiting is logged.
+    database is unreachable. The wait for a migration ends as soon as the application's role can
+    read the tables. Each new reason for waiting is logged.
     """
     needed = revisions.get_newest_revision()
     database = open_database(settings, pool_size=1, application_name="pressroom-migrate-wait")

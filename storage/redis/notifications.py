@@ -34,5 +34,5 @@ def parse_result_topic(topic: str) -> str:
 
 
 def build_notification(topic: str, value: str) -> str:
-    """Return the text of a notification, with an empty value if the receiver must fetch it."""
+    """Return the text of a notification, in which ``value`` may be empty."""
     return f"{topic} {value}"
