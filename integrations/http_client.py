@@ -104,8 +104,8 @@ class HttpReply:
     """A complete HTTP reply.
 
     Attributes:
-        body: the bytes of the reply, as received. A compressed reply body stays compressed, because
-            the decompressed body could exceed the size limit.
+        body: the bytes of the reply body, as received from the server. A compressed reply body
+            stays compressed, because the decompressed body could exceed the size limit.
     """
 
     status: int
@@ -195,10 +195,10 @@ class HttpClient:
 
 
 def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
-    """Return a trace span for an HTTP call, with only the method and the host.
+    """Return a trace span for an HTTP call that contains only the HTTP method and the host.
 
-    The span omits paths and queries, which may contain search terms, and headers, which may contain
-    keys. The trace context is not sent to the external server.
+    The trace span omits paths and queries, which may contain search terms, and headers, which may
+    contain keys. The trace context is not sent to the external server.
     """
     host = urlsplit(url).hostname
     attributes: SpanAttributes = {"http.request.method": method}

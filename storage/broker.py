@@ -1,4 +1,4 @@
-"""The connection to the message broker, with a Celery producer that loads no task code.
+"""The connection to the message broker, which sends messages without importing task code.
 
 A message that the broker loses does no harm, because the sweep of lost jobs sends lost messages
 again.

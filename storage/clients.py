@@ -1,4 +1,4 @@
-"""The clients with which a process uses Redis, the broker, the object storage and encryption."""
+"""The clients that connect a process to Redis, the broker and the object storage."""
 
 from dataclasses import dataclass
 from functools import cached_property

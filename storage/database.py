@@ -41,8 +41,8 @@ SESSION_DEFAULTS: Mapping[str, str] = {
     # statement.
     "jit": "off",
 }
-# A key in the record of a pooled connection, which marks that the metric of connections in use
-# counts the connection.
+# The record of a pooled connection contains the following key while the metric of connections in
+# use counts the connection.
 _COUNTED_KEY = "counted"
 # Selects the required settings that a session lacks. The values of time limits are not checked,
 # because a different release may store different values in the database role.

@@ -71,7 +71,7 @@ def encrypt(plain: bytes, key: bytes, context: str) -> bytes:
 
 
 def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
-    """Check the authentication tag and return the plain bytes. Raises ``DecryptionFailed``."""
+    """Check the authentication tag, and return the decrypted bytes. Raises ``DecryptionFailed``."""
     try:
         return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], context.encode())
     except (InvalidTag, ValueError) as error:

@@ -59,7 +59,7 @@ class ReplicaReads:
         Raises ``ReplicaFailed`` if the replica fails and the read must start again.
 
         Args:
-            failures: the number of times that this read has failed on the replica.
+            failures: the number of times that the read has already failed on the replica.
         """
         replica = self.replica
         if replica is None or failures >= MAX_REPLICA_FAILURES or not self._has_caught_up(replica):

@@ -32,7 +32,7 @@ class Resources(Clients):
         self.open_clients()
 
     def shared(self, create: Callable[["Resources"], T]) -> T:
-        """Return the object that ``create`` returns, which is called only once per process.
+        """Return one object per process, which the first call creates with ``create``.
 
         All threads of the process share the created object.
         """

@@ -25,7 +25,7 @@ log = get_logger(__name__)
 
 
 class UnitOfWork(AbstractContextManager["UnitOfWork"]):
-    """A transaction that commits at the end of its block, and rolls back after an error.
+    """A transaction that commits at the end of its ``with`` block, and rolls back after an error.
 
     ``after_commit`` registers actions to run after the commit, such as sending a job's message. A
     rollback discards the registered actions. A crash after the commit can lose the registered

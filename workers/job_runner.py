@@ -46,7 +46,10 @@ _HAS_ENDED = True
 
 
 class JobAttempt:
-    """A claimed job, which runs one or more turns. The job's lease is renewed until ``close``."""
+    """A claimed job, which runs one or more turns.
+
+    The job's lease is renewed until ``close`` is called.
+    """
 
     def __init__(self, context: WorkerContext, lease: Lease, *, has_own_limits: bool) -> None:
         """Start the heartbeat.

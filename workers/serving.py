@@ -32,7 +32,7 @@ class Pool(StrEnum):
 
 
 class IncompatibleQueues(ValueError):
-    """The queues can't be served by one worker, because they need different kinds of pools."""
+    """The given queues can't share one worker, because they need different kinds of pools."""
 
 
 @dataclass(frozen=True)

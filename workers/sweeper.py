@@ -38,8 +38,8 @@ _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
 _round_lock = threading.Lock()
-# During a fork, the list contains one value, which tells whether the forking thread has acquired
-# the lock of the sweep round.
+# During a fork, `_lock_results` contains one value, which tells whether the forking thread has
+# acquired the lock of the sweep round.
 _lock_results: list[bool] = []
 
 

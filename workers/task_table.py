@@ -34,7 +34,7 @@ log = get_logger(__name__)
 # The time limit of request-only work, which equals the longest time that an API caller waits.
 MAX_REQUEST_SECONDS = 60.0
 
-# The modules in which services register their kinds of work. A test fails if the list lacks a
+# The modules in which services register their kinds of work. A test fails if `_MODULES` lacks a
 # module that registers a kind of work.
 _MODULES = """
     accounts.account_mails

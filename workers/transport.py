@@ -39,8 +39,8 @@ class LimitedQoS(redis.QoS):
         if not self.prefetch_count:
             return True
         queues = self.channel.active_queues
-        # Copy the set of running requests, because other threads may remove requests from the set
-        # during the loop.
+        # Copy the set of running requests before counting, because other threads may remove
+        # requests from the set.
         requests = [reference() for reference in list(state.reserved_requests.data)]
         active = sum(
             request is not None and request.delivery_info["routing_key"] in queues

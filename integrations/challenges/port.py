@@ -25,7 +25,7 @@ class ChallengeWidget:
     """The data that a page needs to show a challenge provider's widget.
 
     Attributes:
-        script: the URL of the provider's script.
+        script: the URL of the challenge provider's script.
         css_class: the CSS class of the element that the script turns into the widget.
         field: the name of the form field into which the provider's script writes the token.
         policy: maps each content security policy directive to the sources that a page with the
@@ -57,8 +57,8 @@ class Challenge(Protocol):
     async def check(self, answer: ChallengeResponse) -> None:
         """Raise an error unless the challenge provider accepts the token.
 
-        A token can be used only once. Raises ``challenge.failed`` (forbidden) if the challenge
-        token is invalid, used or expired, or if it was issued for a different action or host.
-        Raises ``challenge.unavailable`` if the challenge provider is unreachable, because a form
-        must not skip the check during an outage.
+        A challenge token can be used only once. Raises ``challenge.failed`` (forbidden) if the
+        challenge token is invalid, used or expired, or if it was issued for a different action or
+        host. Raises ``challenge.unavailable`` if the challenge provider is unreachable, because a
+        form must not skip the check during an outage.
         """

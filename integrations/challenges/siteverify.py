@@ -97,7 +97,7 @@ class SiteVerifyProfile:
             documents a limit of 2,048 characters per token. hCaptcha and reCAPTCHA document no
             token limit, and hCaptcha has sent tokens with more than 4,000 characters.
         reports_action: whether the provider reports the action for which the widget requested the
-            token. If the provider supports actions but reports none, the widget had no action.
+            token. A reply without an action means that the page set no action for the widget.
         may_score: whether the provider may report a score, which rates how likely the visitor is a
             person. A reCAPTCHA reply without a score comes from version 2, which doesn't report the
             action.

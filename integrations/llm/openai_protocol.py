@@ -286,8 +286,8 @@ def create_breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
     return Breaker(
         _SERVER,
         CompletionFailed,
-        # A rejected request or a disconnected caller doesn't prove that the language model server
-        # is working.
+        # For the circuit breaker, neither a rejected request nor a disconnected caller proves that
+        # the language model server is working.
         errors_answer=False,
         tolerated=tolerated,
         min_rest_seconds=_REST_SECONDS,

@@ -167,7 +167,8 @@ class SmtpMailer:
             if options and not connection.has_extn("smtputf8"):
                 raise errors.MAIL_RECIPIENT_NOT_ASCII()
             connection.sendmail(self.sender.address, [address], message, options)
-            # The server has already accepted the mail, so a failed QUIT command doesn't matter.
+            # The mail server has already accepted the mail, so a failed QUIT command doesn't
+            # matter.
             with suppress(smtplib.SMTPException):
                 connection.quit()
 

@@ -65,7 +65,7 @@ class DisputeStatus(StrEnum):
 class Evidence:
     """The facts that the payment provider has reported about a payment.
 
-    A field is ``None`` or false until the payment provider has reported the fact.
+    A field of ``Evidence`` is ``None`` or false until the payment provider has reported the fact.
 
     All amounts are in the minor unit of the currency, such as cents. The sums of refunds and
     disputes never decrease.
@@ -132,7 +132,10 @@ class Payments(Protocol):
     channel: PaymentChannel
 
     def open_checkout(self, checkout: Checkout) -> OpenedCheckout:
-        """Open a checkout. Repeated calls with the same order return the same checkout."""
+        """Open a checkout.
+
+        Opening a checkout repeatedly for the same order returns the same checkout.
+        """
 
     def fetch_evidence(self, session_id: str) -> Evidence:
         """Return all facts about a checkout, including refunds and disputes."""

@@ -12,7 +12,7 @@ class PaymentChannels:
     """The payment channels for which the settings contain keys.
 
     A process needs only one ``PaymentChannels`` instance. Stripe's library is loaded at the first
-    use of a channel, because most processes handle no payments.
+    use of a payment channel, because most processes handle no payments.
     """
 
     def __init__(self, given: Settings) -> None:

@@ -59,8 +59,9 @@ _SIGNATURE_TOLERANCE_SECONDS = 300
 # The maximum number of refunds or disputes to read for a payment. Without the maximum, an endless
 # list of refunds or disputes would occupy a thread forever.
 _MAX_LISTED_OBJECTS = 1_000
-# Stripe allows a checkout to expire after 30 minutes to 24 hours. The minimum and maximum lifetimes
-# of a checkout are a minute stricter than Stripe's limits, because Stripe's clock may differ.
+# Stripe requires a checkout to expire between 30 minutes and 24 hours after its creation. The
+# minimum and maximum lifetimes of a checkout are a minute stricter than Stripe's limits, because
+# Stripe's clock may differ.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
 # The HTTP statuses with which Stripe refuses a call. A connection error or a status of 500 and
@@ -135,7 +136,7 @@ def has_failed_payment(session: Fields) -> bool:
 
 
 def parse_charge(charge: Fields) -> Evidence | None:
-    """Return the evidence in Pressroom's successful charge, or ``None`` for any other charge."""
+    """Return the evidence in a successful charge, or ``None`` for any other charge."""
     order_id = parse_order_id(charge)
     if order_id is None or charge.get("status") != "succeeded":
         return None
@@ -182,7 +183,7 @@ def parse_dispute(dispute: Fields) -> Evidence | None:
 
 
 def add_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
-    """Return a copy of the evidence, to which the sums of the disputes are added."""
+    """Add the sums of disputes to a copy of the evidence, and return the copy."""
     total = 0
     ended = 0
     lost = 0
@@ -217,7 +218,7 @@ EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "charge.refunded": parse_charge,
     "refund.failed": parse_failed_refund,
     "refund.updated": parse_failed_refund,
-    # Webhook endpoints with an older API version get ``charge.refund.updated`` instead of
+    # Webhook endpoints with an older API version receive ``charge.refund.updated`` instead of
     # ``refund.failed``.
     "charge.refund.updated": parse_failed_refund,
     "charge.dispute.created": parse_dispute,
@@ -287,11 +288,11 @@ class StripeCheckout:
         ).v1
 
     def open_checkout(self, checkout: Checkout) -> OpenedCheckout:
-        """Open a checkout. Repeated calls with the same order return the same checkout.
+        """Open a checkout.
 
-        Stripe requires a checkout to expire between 30 minutes and 24 hours from now. An expiry
-        outside Stripe's limits is moved to the nearest limit, and ``OpenedCheckout`` contains the
-        actual expiry.
+        Opening a checkout repeatedly for the same order returns the same checkout. Stripe requires
+        a checkout to expire between 30 minutes and 24 hours from now. An expiry outside Stripe's
+        limits is moved to the nearest limit, and ``OpenedCheckout`` contains the actual expiry.
         """
         # Stripe repeats the metadata in webhooks and replies, so that Pressroom can find the order.
         metadata = {"application": APPLICATION, "order_id": str(checkout.order_id)}
@@ -377,7 +378,7 @@ class StripeCheckout:
             fields = event["data"]["object"]
             parser = EVENT_PARSERS.get(event_type)
             # A test payment moves no money, so an account with a live key ignores test events. An
-            # account with a test key ignores live events.
+            # account with a test key ignores events about real payments.
             if parser and bool(event["livemode"]) is not self._is_live:
                 _log.warning(
                     "event of the other mode ignored", channel=self.channel, id=event["id"]

@@ -42,10 +42,10 @@ class Outcome:
 
     Attributes:
         milliseconds: the duration of the webhook call.
-        status: the HTTP status of the response, or ``None`` without a response.
+        status: the HTTP status of the response, or ``None`` if there is no response.
         body: the first 4 KB of the response body.
         retry_after: the Retry-After header of the response.
-        error: the reason why there is no response, without secrets.
+        error: a description of why there is no response, which contains no secrets.
     """
 
     milliseconds: int
@@ -94,11 +94,11 @@ class ReceiverClient:
     def post_each(self, url: str, posts: Iterable[SignedPost]) -> list[Outcome]:
         """Send webhooks one after the other until a webhook fails, and return their outcomes.
 
-        The host's addresses are looked up and checked once for all webhooks. All webhooks are sent
-        over one connection, and no redirect is followed. If the connection breaks, the client can't
-        know whether the receiver has processed the last webhook that the client sent. A webhook
-        that the receiver may not have received has no outcome, so that the caller sends the webhook
-        again.
+        The IP addresses of the receiver's host are looked up and checked once for all webhooks. All
+        webhooks are sent over one connection, and no redirect is followed. If the connection
+        breaks, the client can't know whether the receiver has processed the last webhook that the
+        client sent. A webhook that the receiver may not have received has no outcome, so that the
+        caller sends the webhook again.
         """
         started_at = time.monotonic()
         try:
@@ -144,8 +144,8 @@ async def _post_each(
 class _Connection:
     """A connection to a webhook receiver, which is used for only one host.
 
-    A connection must not be shared by two hosts at the same address, because only the first host's
-    certificate was checked.
+    Two hosts at the same IP address must not share a connection, because the certificate is checked
+    for only one host.
     """
 
     def __init__(self, destination: Destination) -> None:

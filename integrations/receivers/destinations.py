@@ -1,8 +1,8 @@
 """Checks the URLs to which webhooks are sent.
 
 A webhook URL must match a strict pattern, so that two URL parsers can't disagree about the host. A
-webhook call connects only to IP addresses that were checked. The host name is looked up only once,
-because its addresses could change between the check and the call.
+webhook call connects only to IP addresses that were checked. The host name of a webhook URL is
+looked up only once, because the host's addresses could change between the check and the call.
 """
 
 import ipaddress

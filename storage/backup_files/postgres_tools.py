@@ -157,8 +157,8 @@ def _run_program(
             try:
                 yield process
             except BaseException:
-                # Kill the Postgres program before closing its input, because pg_restore would take
-                # the closed input for the end of a complete dump.
+                # Kill the Postgres program before closing its input, because pg_restore would treat
+                # the closed input as the end of a complete dump.
                 process.kill()
                 raise
         if process.returncode:

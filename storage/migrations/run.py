@@ -72,9 +72,9 @@ def migrate(settings: MigrationSettings) -> str:
 def wait_until_migrated(settings: DatabaseSettings) -> str:
     """Wait until another process has migrated the database to this release's revision or later.
 
-    Return the revision of this release. The wait has no time limit, and continues while the
-    database is unreachable. The wait for a migration ends as soon as the application's role can
-    read the tables. Each new reason for waiting is logged.
+    Return the revision of this release. The wait for a migration has no time limit, and continues
+    while the database is unreachable. The wait for a migration ends as soon as the application's
+    role can read the tables. Each new reason for waiting is logged.
     """
     needed = revisions.get_newest_revision()
     database = open_database(settings, pool_size=1, application_name="pressroom-migrate-wait")

@@ -14,8 +14,8 @@ from redis.retry import Retry
 from core.counters.store_metrics import observe_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
-# Redis commands time out fast, and the Redis library pings idle connections before use, so that a
-# dead connection is noticed within seconds.
+# Redis commands have short timeouts, and the Redis library pings idle connections before use, so
+# that a dead connection is noticed within seconds.
 _CONNECTION_OPTIONS: dict[str, Any] = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,

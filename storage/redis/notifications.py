@@ -7,7 +7,8 @@ Each API process that waits for work has a name (its *waiter*) and a separate Re
 Finished work is announced only to the processes whose callers wait for the work. Work without a
 known waiter is announced on a channel that every API process reads.
 
-This module does not import the Redis library, so that commands without Redis start faster.
+The notifications module does not import the Redis library, so that commands without Redis start
+faster.
 """
 
 CHANNEL = "pressroom:notifications"

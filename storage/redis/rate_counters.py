@@ -22,9 +22,9 @@ _MAX_BLOCK_KEYS = 10_000
 
 # Reserves the next call numbers of a caller in the current time window. Returns the last reserved
 # call number and the time of Redis. All callers under a rate limit share one Redis hash, and the
-# first call in a new time window deletes the old hash. The hash has no expiry, because a full Redis
-# evicts keys with an expiry first. Evicting the hash of a rate limit would reset the counts of all
-# callers.
+# first call in a time window deletes the hash of the previous time window. The hash of a rate limit
+# has no expiry, because a full Redis evicts keys with an expiry first. Evicting the hash of a rate
+# limit would reset the counts of all callers.
 _RESERVE_SCRIPT = """
 local window, size, caller = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local time = redis.call('TIME')

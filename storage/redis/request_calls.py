@@ -1,8 +1,8 @@
 """Adds and removes the API callers that wait for the result of request-only work.
 
-All callers of an API process wait in one event loop. Script calls that are enqueued at the same
-time share one round trip to Redis. Redis executes script calls in the order in which the process
-enqueued them, so that a caller is never removed before it was added.
+All API callers that a process serves wait in one event loop. Script calls that are enqueued at the
+same time share one round trip to Redis. Redis executes script calls in the order in which the
+process enqueued them, so that a caller is never removed before it was added.
 """
 
 import asyncio
@@ -167,7 +167,7 @@ class RequestCalls:
         removal.add_done_callback(_log_failed_removal)
 
     async def fetch_results(self, topics: list[str]) -> Mapping[str, bytes | str]:
-        """Return the available results as a mapping from each result's notification topic."""
+        """Return the available results, keyed by notification topic."""
         keys = [request_scripts.build_result_key(parse_result_topic(topic)) for topic in topics]
         values = await self._client.mget(keys)
         results = zip(topics, values, strict=True)

@@ -150,7 +150,7 @@ return {payload, longest_wait()}
 )
 
 # Renews the lease of a request if a caller waits, and deletes the lease if no caller waits. The
-# renewal is atomic, so that a new caller either finds the lease or sends a message.
+# renewal of a lease is atomic, so that a new caller either finds the lease or sends a message.
 RENEW_FOR_CALLERS_SCRIPT = (
     _PREAMBLE
     + """
@@ -176,7 +176,7 @@ if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARG
 )
 
 # Stores the result of a request, and notifies each API process with waiting callers once. If the
-# process of a caller has no name, the script notifies all API processes.
+# process of a caller has no name, all API processes are notified.
 FINISH_SCRIPT = (
     _PREAMBLE
     + """
@@ -211,7 +211,7 @@ return 1
 
 
 def build_request_id(queue: Queue, name: str) -> str:
-    """Return the id of a request, which contains the queue so that scripts find the backlog."""
+    """Return the id of a request. Scripts find the backlog by the queue name in the id."""
     return f"{queue}:{name}"
 
 

@@ -22,8 +22,8 @@ RESULT_SECONDS = 60
 LEASE_SECONDS = 5.0
 RENEW_EVERY_SECONDS = 1.0
 
-# The maximum length of a result in a notification. API processes fetch a result above the maximum
-# length from Redis.
+# The maximum length of a result in a notification. If a result exceeds the maximum length, API
+# processes fetch the result from Redis.
 _MAX_ANNOUNCED_CHARACTERS = 8 * 1024
 
 
