@@ -58,8 +58,8 @@ def start_sweep_with(app: Celery) -> None:
 class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
     """A Celery boot step that starts the sweep after the pool, but before the broker connection.
 
-    The sweep runs even while the broker is unreachable, because the sweep may free a broker that is
-    full of messages.
+    The sweep must run even while the worker can't connect to the broker, for example because the
+    broker is full of messages.
     """
 
     requires = ("celery.worker.components:Pool",)
