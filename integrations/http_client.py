@@ -73,11 +73,11 @@ class HttpBounds:
     """The time and size limits for calls of an HTTP client.
 
     Attributes:
-        truncates_replies: whether to truncate a reply that is too long, instead of refusing the
-            reply.
+        truncates_replies: whether a reply that exceeds the size limit is truncated instead of
+            refused.
         has_traced_host: whether trace spans contain the host of the URL. A host that a customer has
             chosen must not be traced, because the host may be confidential.
-        provider: the name of the provider in the metrics.
+        provider: the provider's name in the metrics.
     """
 
     max_seconds: float
@@ -89,11 +89,11 @@ class HttpBounds:
 
     @property
     def timeout(self) -> httpx2.Timeout:
-        """Return the time limit of each network operation.
+        """Return the time limits for opening a connection and for each network operation.
 
-        The HTTP library can't limit the total time of a call, so the caller must set a total time
-        limit. A server that replies byte by byte never exceeds the time limit of a single network
-        operation.
+        The HTTP library can't limit the total time of an HTTP call, so the code that makes the call
+        must set a total time limit. A server that replies byte by byte never exceeds the time limit
+        of a single network operation.
         """
         connect = min(self.max_connect_seconds, self.max_seconds)
         return httpx2.Timeout(self.max_seconds, connect=connect)
@@ -104,8 +104,8 @@ class HttpReply:
     """A complete HTTP reply.
 
     Attributes:
-        body: the bytes of the reply, as received. A compressed reply body stays compressed, because
-            the decompressed body could exceed the size limit.
+        body: the bytes of the reply body, as received from the server. A compressed reply body
+            stays compressed, because the decompressed body could exceed the size limit.
     """
 
     status: int
@@ -127,7 +127,7 @@ class AsyncHttpClient:
         """Send an HTTP request and return the complete reply. Raises ``HttpFailure``.
 
         Args:
-            max_seconds: the time limit of this call, in place of the client's time limit.
+            max_seconds: the time limit for the request, which overrides the client's time limit.
         """
         started_at = time.perf_counter()
         outcome = ProviderOutcome.FAILED
@@ -195,10 +195,10 @@ class HttpClient:
 
 
 def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
-    """Return a trace span for an HTTP call, with only the method and the host.
+    """Return a trace span for an HTTP call that contains only the HTTP method and the host.
 
-    The span omits paths and queries, which may contain search terms, and headers, which may contain
-    keys. The trace context is not sent to the external server.
+    The trace span omits paths and queries, which may contain search terms, and headers, which may
+    contain keys. The trace context is not sent to the external server.
     """
     host = urlsplit(url).hostname
     attributes: SpanAttributes = {"http.request.method": method}
@@ -229,8 +229,8 @@ def parse_retry_after(header: str | None, *, max_seconds: float = 3600.0) -> flo
 def open_async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
     """Return an ``httpx2.AsyncClient`` that refuses compressed replies.
 
-    By default, the HTTP library would decompress a reply without a size limit. The caller must add
-    a trace span and a total time limit to each HTTP call.
+    By default, the HTTP library would decompress a reply without a size limit. Code that uses the
+    returned client must add a trace span and a total time limit to each HTTP call.
     """
 
     async def refuse_compressed(reply: httpx2.Response) -> None:

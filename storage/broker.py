@@ -1,4 +1,4 @@
-"""The connection to the message broker, with a Celery producer that loads no task code.
+"""The connection to the message broker, which sends messages without importing task code.
 
 A message that the broker loses does no harm, because the sweep of lost jobs sends lost messages
 again.
@@ -83,8 +83,8 @@ def _build_connection_settings(url: str) -> dict[str, Any]:
         options["sentinel_kwargs"] = client.build_sentinel_options(sentinels)
         if sentinels.is_encrypted:
             tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": sentinels.ca_file}
-        # The URL of every Sentinel contains the login, because the transport may start with any
-        # Sentinel.
+        # The URL of every Sentinel contains the login, because the transport may contact any
+        # Sentinel first.
         login = sentinels.user or "", sentinels.password or "", str(sentinels.database)
         url = ";".join(as_url("sentinel", host, port, *login) for host, port in sentinels.hosts)
     return {"broker_url": url, "broker_transport_options": options, "broker_use_ssl": tls or False}
@@ -101,7 +101,7 @@ class Broker:
     def send(
         self, task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str | None = None
     ) -> bool:
-        """Put a message on a queue, and return whether the broker accepted the message.
+        """Send a message to a queue, and return whether the broker accepted the message.
 
         A failed send loses no work, because the sweep of lost jobs sends the message again.
         """
@@ -148,8 +148,7 @@ class Broker:
 def _closed_by_failure(connection: Connection) -> Iterator[None]:
     """Close a broker connection if the ``with`` block fails.
 
-    After a failure, the next command on the connection could read a late reply to the failed
-    command.
+    If the connection stayed open, the next command could read the late reply to the failed command.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The clients of a process to Redis, the broker, the object storage and the encryption keys."""
+"""The clients that connect a process to Redis, the broker and the object storage."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,7 +73,10 @@ class Clients:
 
     @cached_property
     def objects(self) -> "ObjectStore":
-        """The object storage. Raises ``SettingsError`` if the host can't be an S3 server."""
+        """The object storage.
+
+        Raises ``SettingsError`` if the configured host can't be an S3 server.
+        """
         from storage.objects import ObjectStore
 
         return ObjectStore(self.settings, connections=self.concurrency, prefix=self.object_prefix)
@@ -81,9 +84,9 @@ class Clients:
     def open_clients(self) -> None:
         """Open every client that is not open yet.
 
-        A server process opens all clients at its start, so that wrong settings are reported
-        immediately. After the start, no request waits for an import, and no two threads open the
-        same client.
+        A server process opens all clients at startup, so that wrong settings are reported
+        immediately. After startup, no request waits for the import of a library, and no two threads
+        open the same client.
         """
         _ = self.cache, self.notifier, self.broker, self.objects, self.key_wrapper
 

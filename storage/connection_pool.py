@@ -9,7 +9,7 @@ import psycopg2
 from psycopg2.extensions import connection
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
-# The maximum idle time of a connection that is used again without a test statement.
+# A connection is tested before use if it was idle for at least ``TRUSTED_IDLE_SECONDS``.
 TRUSTED_IDLE_SECONDS = 1.0
 
 _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]

@@ -41,11 +41,11 @@ SESSION_DEFAULTS: Mapping[str, str] = {
     # statement.
     "jit": "off",
 }
-# The key in a pooled connection's record that marks the connection as counted in the metric of
-# connections in use.
+# The record of a pooled connection contains the following key while the metric of connections in
+# use counts the connection.
 _COUNTED_KEY = "counted"
 # Selects the required settings that a session lacks. The values of time limits are not checked,
-# because another release may store different values in the role.
+# because a different release may store different values in the database role.
 _SELECT_MISSING_SETTINGS = (
     "SELECT name FROM unnest(%s) AS name WHERE current_setting(name) = '0'"
     " UNION ALL SELECT 'timezone' WHERE current_setting('timezone') <> %s"
@@ -66,7 +66,7 @@ class Statement:
         clause = text(sql) if isinstance(sql, str) else sql
         compiled = clause.compile(dialect=PGDialect_psycopg2())  # type: ignore[no-untyped-call]
         self.text = str(compiled)
-        # The values of the parameters that the SQLAlchemy clause has already bound. Parameters
+        # The values of the parameters that are already bound in the SQLAlchemy clause. Parameters
         # without a value are omitted, so that the driver raises an error if the caller forgets a
         # value.
         bound_values = {name: value for name, value in compiled.params.items() if value is not None}
@@ -110,8 +110,8 @@ class Database:
     ) -> list[tuple[Any, ...]]:
         """Run a single statement on a connection from the pool for transactions.
 
-        The pool for single statements is used up, and the process must not exceed its maximum
-        number of database connections.
+        All connections for single statements are in use, and the process must not exceed its
+        maximum number of database connections.
         """
         try:
             borrowed = self.engine.raw_connection()
@@ -292,8 +292,8 @@ def _instrument(engine: Engine) -> None:
             timer.__exit__(type(error), error, None)
 
     def get_record_info(record: ConnectionPoolEntry) -> dict[Any, Any]:
-        # The attribute `record_info` of a pooled connection survives a broken connection, unlike
-        # `info`.
+        # After a connection breaks, SQLAlchemy clears the attribute `info` of the pooled
+        # connection, but not `record_info`.
         assert record.record_info is not None
         return record.record_info
 

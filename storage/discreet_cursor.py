@@ -31,7 +31,7 @@ class DiscreetCursor(cursor):
 
 @contextmanager
 def _first_line_only() -> Iterator[None]:
-    """Shorten the message of a database error in the block to its first line."""
+    """Shorten the message of a database error in the ``with`` block to its first line."""
     try:
         yield
     except psycopg2.Error as error:

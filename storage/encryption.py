@@ -1,9 +1,9 @@
 """Envelope encryption of stored objects with AES-256-GCM (NIST SP 800-38D).
 
 Each stored object has a random data key. An object's data key is stored wrapped, which means
-encrypted with one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` wraps the data keys
-again and rewrites no object. The ``context`` of an object, such as its name, is authenticated, so
-that decryption fails if somebody swaps two objects or two wrapped keys.
+encrypted with one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` wraps all data keys
+with the new key, but rewrites no object. The ``context`` of an object, such as its name, is
+authenticated, so that decryption fails if somebody swaps two objects or two wrapped keys.
 """
 
 import secrets
@@ -22,7 +22,7 @@ ENCRYPTION_OVERHEAD_BYTES = NONCE_BYTES + _TAG_BYTES
 
 
 class DecryptionFailed(Exception):
-    """The encrypted bytes were changed, or their encryption key is missing."""
+    """The encrypted bytes were changed, or the key that encrypted the bytes is missing."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def encrypt(plain: bytes, key: bytes, context: str) -> bytes:
 
 
 def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
-    """Check the authentication tag and return the plain bytes. Raises ``DecryptionFailed``."""
+    """Check the authentication tag, and return the decrypted bytes. Raises ``DecryptionFailed``."""
     try:
         return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], context.encode())
     except (InvalidTag, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Replaces expected database errors by the product's own errors."""
+"""Replaces expected database errors with the product's own errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

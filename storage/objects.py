@@ -1,4 +1,4 @@
-"""The store of the product's files in a bucket of S3-compatible storage."""
+"""Stores the product's files in a bucket of S3-compatible storage."""
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,11 +23,11 @@ from storage.s3_errors import add_advice, explain_error
 
 STREAM_BYTES = 128 * 1024
 # The time limit of a call to the object storage, including a retry. A call to the object storage
-# transfers at most a few megabytes. The time limit of a call is far below the time limit of a job,
-# so that a hanging storage costs a job only a retry.
+# transfers at most a few megabytes. A call to the object storage has a far shorter time limit than
+# a job, so that the job can be retried after a call that hangs.
 MAX_CALL_SECONDS = 10.0
-# The maximum number of objects per deletion request, because the storage takes some time to remove
-# an object.
+# The maximum number of objects per deletion request, because a request with too many objects would
+# exceed the time limit.
 _MAX_OBJECTS_PER_DELETION = 100
 
 SERVER = "object storage"
@@ -43,7 +43,7 @@ class DeletionRefused(TransientError):
     """The object storage refused to remove some objects.
 
     Attributes:
-        codes: maps the key of each remaining object to the storage's error code.
+        codes: maps the key of each object that was not removed to the storage's error code.
     """
 
     def __init__(self, codes: Mapping[str, str]) -> None:
@@ -62,8 +62,8 @@ class ObjectStore:
     """A bucket of S3-compatible storage. Every storage failure is raised as a ``TransientError``.
 
     Args:
-        prefix: the text that is put before every key in the bucket. The methods of this class take
-            and return keys without the prefix.
+        prefix: the text that is put before every key in the bucket. All methods of ``ObjectStore``
+            take and return keys without the prefix.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class ObjectStore:
         """Remove objects by their keys, and ignore missing objects.
 
         Raises ``DeletionRefused`` if the object storage refuses to remove some objects.
-        ``DeletionRefused`` is raised only after all other objects have been removed.
+        ``DeletionRefused`` is raised after all removable objects have been removed.
         """
         refusal_codes: dict[str, str] = {}
         for start in range(0, len(keys), _MAX_OBJECTS_PER_DELETION):
@@ -165,14 +165,15 @@ class ObjectStore:
     def has_bucket(self) -> bool:
         """Return whether the bucket exists.
 
-        Raises ``TransientError``, whose message names the setting that is probably wrong.
+        Raises ``TransientError`` if checking fails, with a message that names the probably wrong
+        setting.
         """
         with self._call("look at bucket", ""):
             try:
                 return self._client.bucket_exists(self._bucket)
             except S3Error:
-                # Repeat the check with a GET request, because the error of a HEAD request doesn't
-                # explain the reason.
+                # Repeat the check with a GET request, because the reply to a HEAD request doesn't
+                # explain the error.
                 next(iter(self._client.list_objects(self._bucket)), None)
                 raise
 
@@ -198,7 +199,7 @@ class ObjectStore:
 
 @contextmanager
 def _translate_errors(key: str) -> Iterator[None]:
-    """Replace the exceptions of the S3 client by the product's exceptions."""
+    """Replace the exceptions of the S3 client with the product's exceptions."""
     try:
         yield
     except S3Error as error:

@@ -18,18 +18,18 @@ def select_first_places(
 ) -> Select[Any]:
     """Build a query for the physical places (``ctid``) of the first rows that meet the conditions.
 
-    The query is fast only if an index has the order and the conditions of the query.
+    The query is fast only if an index matches the order and the conditions.
     """
     rows = select(_place(model)).select_from(model).where(*conditions)
-    # Without correlate(None), SQLAlchemy would merge this subquery into a statement on the same
-    # table.
+    # Without correlate(None), SQLAlchemy would merge the query into an enclosing statement on the
+    # same table.
     return rows.order_by(*order).limit(limit).correlate(None)
 
 
 def delete_rows(
     uow: UnitOfWork, model: type[Model], places: Select[Any], *conditions: ColumnElement[bool]
 ) -> int:
-    """Delete the rows in the given places that meet the conditions, and return their number.
+    """Delete the rows in ``places`` that meet the conditions, and return how many were deleted.
 
     Rows that are locked by other transactions are not deleted.
     """

@@ -31,8 +31,8 @@ _SELECT_POSITION = text(
     " FROM pg_control_system()"
 )
 # Selects whether the server is a replica of the primary, and whether the replica has replayed the
-# write-ahead log up to the position. A promoted replica or a replica of another database would
-# return different rows.
+# write-ahead log up to the given position. A promoted replica or a replica of another database may
+# lack rows of the primary.
 _SELECT_HAS_REPLAYED = text(
     "SELECT pg_is_in_recovery() AND system_identifier = :system,"
     " pg_last_wal_replay_lsn() >= CAST(:position AS pg_lsn) FROM pg_control_system()"
@@ -59,7 +59,7 @@ class ReplicaReads:
         Raises ``ReplicaFailed`` if the replica fails and the read must start again.
 
         Args:
-            failures: the number of times that this read has failed on the replica.
+            failures: the number of times that the read has already failed on the replica.
         """
         replica = self.replica
         if replica is None or failures >= MAX_REPLICA_FAILURES or not self._has_caught_up(replica):

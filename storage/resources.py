@@ -32,7 +32,7 @@ class Resources(Clients):
         self.open_clients()
 
     def shared(self, create: Callable[["Resources"], T]) -> T:
-        """Call ``create`` once per process, and return the created object.
+        """Return one object per process, which the first call creates with ``create``.
 
         All threads of the process share the created object.
         """

@@ -18,7 +18,7 @@ from core.settings import SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import SSE_S3, ObjectStorageSettings
 
-# The default region, because most S3 servers without regions accept the name `us-east-1`.
+# The default region. Most S3 servers without regions accept the name `us-east-1`.
 _DEFAULT_REGION = "us-east-1"
 _CONNECT_SECONDS = 2.0
 _READ_SECONDS = 5.0
@@ -57,7 +57,7 @@ class RoleKeys(Provider):
 def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
     """Return a client of the object storage, which connects at its first use.
 
-    Raises ``SettingsError`` if the host can't be an S3 server.
+    Raises ``SettingsError`` if the configured host can't be an S3 server.
     """
     endpoint = settings.s3_endpoint
     is_tls = endpoint.scheme == "https"

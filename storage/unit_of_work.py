@@ -25,7 +25,7 @@ log = get_logger(__name__)
 
 
 class UnitOfWork(AbstractContextManager["UnitOfWork"]):
-    """A transaction that commits at the end of its block, and rolls back after an error.
+    """A transaction that commits at the end of its ``with`` block, and rolls back after an error.
 
     ``after_commit`` registers actions to run after the commit, such as sending a job's message. A
     rollback discards the registered actions. A crash after the commit can lose the registered
@@ -75,7 +75,7 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
                     action()
                 except TransientError as error:
                     log.warning("after_commit.failed", reason=str(error))
-                except Exception:  # The commit has succeeded, so a failed action raises no error.
+                except Exception:  # The commit has succeeded, so a failed action is only logged.
                     log.exception("after_commit.broke")
 
 
@@ -84,9 +84,9 @@ def record_moment_once(
     moment: "InstrumentedAttribute[datetime | None]",
     *conditions: ColumnElement[bool],
 ) -> int:
-    """Set a timestamp column to now in the rows that meet the conditions.
+    """Set a timestamp column to the current time in the rows that meet the conditions.
 
-    Rows that already have a timestamp keep the old timestamp. Return the number of changed rows.
+    Rows that already contain a timestamp are not changed. Return the number of changed rows.
     """
     statement = (
         update(moment.class_)

@@ -1,8 +1,8 @@
-"""The alive file, which a worker touches while its event loop runs and its broker responds.
+"""Touches a worker's alive file while the event loop runs and the broker responds.
 
-The alive file gets old if the worker is suspended, if the event loop hangs, or if the broker is
-unreachable. The supervisor restarts a worker whose alive file is old. The load of the worker and
-the state of all servers except the broker don't affect the alive file. A worker whose threads are
+The alive file becomes outdated if the worker is suspended, if the event loop hangs, or if the
+broker is unreachable. The supervisor restarts a worker whose alive file is outdated. Neither the
+load of the worker nor an outage of the database affects the alive file. A worker whose threads are
 all busy counts as alive.
 """
 
@@ -18,8 +18,7 @@ from core.settings import Settings
 from storage.broker import Broker
 
 TOUCH_EVERY_SECONDS = 1.0
-# The maximum time without a response of the broker, which should respond to a fetch within a second
-# even if the queue is empty.
+# The maximum time that a broker may take to respond to a fetch.
 MAX_SILENCE_SECONDS = 10.0
 
 _stopping = threading.Event()

@@ -17,7 +17,7 @@ _takes_messages = threading.Event()
 
 
 def register_canary(app: Celery, process: ProcessContext) -> None:
-    """Register the task that records the arrival of a canary."""
+    """Register the Celery task that records the arrival of a canary."""
     signals.worker_ready.connect(lambda **_: _takes_messages.set(), weak=False)
 
     def record_arrival(queue: str, sent: str) -> None:
@@ -27,10 +27,10 @@ def register_canary(app: Celery, process: ProcessContext) -> None:
 
 
 def send_canaries(resources: Resources, queues: list[Queue]) -> None:
-    """Send the canaries that are due, but none before the worker takes messages.
+    """Send the canaries that are due, unless the worker has not finished starting.
 
-    A worker can take half a minute to start. A canary that is sent during the worker's start would
-    measure the start instead of the queue.
+    A worker can take half a minute to start. A canary that is sent before the worker takes messages
+    would measure the startup time instead of the queue's delay.
     """
     if not _takes_messages.is_set():
         return

@@ -53,8 +53,8 @@ def count_connections(serves: Serving) -> int:
 class ProcessContext:
     """A holder that creates the ``WorkerContext`` of a process at first use.
 
-    The context is created after the fork of a pool process, because connections must not be shared
-    between processes.
+    A ``WorkerContext`` is created after the fork of a pool process, because connections must not be
+    shared between processes.
     """
 
     def __init__(self, settings: Settings, serves: Serving) -> None:
@@ -66,7 +66,7 @@ class ProcessContext:
 
     @property
     def has_threads(self) -> bool:
-        """Return whether jobs run in threads of this process."""
+        """Return whether the worker runs jobs in threads instead of pool processes."""
         return self.serves.pool is Pool.THREADS
 
     def get(self) -> WorkerContext:

@@ -30,7 +30,7 @@ _STYLE = """
 class _ReadableFlower(Flower):  # type: ignore[misc]
     """A variant of Flower that aligns its tables, and responds only to allowed host names.
 
-    With DNS rebinding, a malicious page can point its own host name to the address of Flower.
+    With DNS rebinding, a malicious page can make its host name point to the address of Flower.
     Without a check of host names, a malicious page could read the parts of Flower that need no
     password.
     """
@@ -42,7 +42,7 @@ class _ReadableFlower(Flower):  # type: ignore[misc]
         self.add_handlers(r".*", _static_handlers())
 
     def start(self) -> None:
-        # Flower's own signal handler raises SystemExit, which is lost if the signal interrupts a
+        # Flower's signal handler raises SystemExit, which is lost if the signal interrupts a
         # finalizer.
         self.io_loop.asyncio_loop.add_signal_handler(signal.SIGTERM, self.io_loop.stop)
         super().start()
@@ -111,7 +111,7 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
         super().event(event)
 
     def _is_shown(self, event: dict[str, Any]) -> bool:
-        """Return whether Flower shows the task, and complete the task's name."""
+        """Add the queue to the task's name, and return whether Flower shows the task."""
         name = event.get("name")
         if name is None:
             # Only the first event of a task contains the task's name. All later events of a hidden

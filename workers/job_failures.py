@@ -1,4 +1,4 @@
-"""Records the failure of a job, which is then retried, cancelled or failed."""
+"""Records the failure of a job, and decides whether the job is retried, cancelled or failed."""
 
 import time
 import traceback
@@ -38,8 +38,8 @@ _SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__}
 def record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
     """Record the failure of a job.
 
-    Recording a failure is retried for half a minute while the database is unreachable, because an
-    expired lease would count as a crash. Raises ``LeaseLost``.
+    While the database is unreachable, recording a job's failure is retried for half a minute,
+    because an expired lease would count as a crash. Raises ``LeaseLost``.
     """
     deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
     while True:

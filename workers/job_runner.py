@@ -1,9 +1,10 @@
 """Runs jobs in a worker process.
 
-Some jobs take several turns, which must run in one process because the job reads a file from start
-to end. The ``run`` function of a job with several turns is a generator that yields after each turn.
-Between two turns of a job, the process runs a turn of the next queued job. A queued job therefore
-waits for only one turn of a running job, which can keep its files open in the meantime.
+Some jobs run in several parts, which are called turns. All turns of a job run in one process,
+because the job reads a file from start to end. The ``run`` function of a job with several turns is
+a generator that yields after each turn. Between two turns of a job, the process runs a turn of the
+next queued job. A queued job waits for only one turn of a running job, and the running job keeps
+its files open between its turns.
 """
 
 import os
@@ -45,7 +46,10 @@ _HAS_ENDED = True
 
 
 class JobAttempt:
-    """A claimed job, which runs one or more turns. The job's lease is renewed until ``close``."""
+    """A claimed job, which runs one or more turns.
+
+    The job's lease is renewed until ``close`` is called.
+    """
 
     def __init__(self, context: WorkerContext, lease: Lease, *, has_own_limits: bool) -> None:
         """Start the heartbeat.
@@ -77,7 +81,7 @@ class JobAttempt:
             log.info("job.handed_back", job_id=self.lease.job_id)
 
     def take_turn(self) -> bool:
-        """Run one turn of the job, and return whether another turn must run in this process."""
+        """Run one turn of the job, and return whether this process must run the next turn."""
         kind = get_kind(self.lease.kind)
         started_at = time.monotonic()
         seconds = kind.deadline_seconds
@@ -143,7 +147,7 @@ class JobAttempt:
 
 @contextmanager
 def _limit_time(seconds: float) -> Iterator[None]:
-    """Raise ``SoftTimeLimitExceeded`` in the ``with`` block after ``seconds``, or never if 0.
+    """Raise ``SoftTimeLimitExceeded`` in the block after ``seconds``, or never if ``seconds`` is 0.
 
     The time limit works only in the main thread, which runs the jobs of a process pool.
     """
@@ -188,7 +192,8 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
             jobs.run(lease)
         except SystemExit:
             # The pool ends a process after the grace period of a stopping worker, or when the task
-            # exceeds its hard time limit. Only an exceeded time limit counts as a crash of the job.
+            # exceeds its hard time limit. An exceeded time limit counts as a crash of the job,
+            # unlike an expired grace period.
             if time.monotonic() - started_at < current_task.time_limit:
                 jobs.hand_back()
             raise
@@ -200,10 +205,10 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
 
 # Optimization: import jobs that stay in their worker process (decision 17).
 class _StayingJobs:
-    """The jobs that take turns in this process.
+    """The jobs that take turns in one worker process.
 
-    The task's message contains the id of the first job. The ``max_stay_seconds`` of the first job's
-    kind limit the total time of all jobs in the process. If the first job needs only one turn, no
+    The task's message contains the id of the first job. The kind of the first job sets the maximum
+    time (``max_stay_seconds``) for all jobs together. If the first job needs only one turn, no
     second job is claimed.
     """
 
@@ -226,8 +231,8 @@ class _StayingJobs:
                     attempt.hand_back()
                 attempt.close()
                 if stays:
-                    # Don't claim a job immediately, because the next queued job may be the job that
-                    # was just requeued.
+                    # Don't claim a job immediately after requeuing a job, because the next queued
+                    # job may be the requeued job.
                     continue
             if self._attempts and (next_lease := self._claim_next()) is not None:
                 self._add(next_lease)
@@ -250,7 +255,7 @@ class _StayingJobs:
         return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
-        """Put a new job first, because every waiting job has had a turn since the last addition."""
+        """Add a job before the waiting jobs, because each waiting job has recently had a turn."""
         has_own_limits = bool(self._first_kind.max_stay_seconds)
         attempt = JobAttempt(self._context, lease, has_own_limits=has_own_limits)
         self._attempts.appendleft(attempt)
@@ -263,8 +268,8 @@ class _StayingJobs:
                 Job.status == JobStatus.QUEUED,
                 Job.queue == self._first_kind.queue,
                 Job.sends > 0,
-                # The sweep keeps the column ``send_after`` of every sent job within
-                # ``RECENT_WINDOW``.
+                # The ``send_after`` of a sent job is never older than ``RECENT_WINDOW``, because
+                # the sweep updates the ``send_after`` of all sent jobs.
                 Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in list_kinds()]),

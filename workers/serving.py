@@ -23,7 +23,7 @@ _COMPUTING = {Queue.EXPORT: 1, Queue.MEDIA: os.cpu_count() or 1, Queue.BULK: 1}
 
 
 class Pool(StrEnum):
-    """The kinds of worker pools, with the names that Celery uses."""
+    """The kinds of worker pools, under the names that Celery uses."""
 
     # A pool of threads, for jobs that wait for remote servers.
     THREADS = "threads"
@@ -32,7 +32,7 @@ class Pool(StrEnum):
 
 
 class IncompatibleQueues(ValueError):
-    """The queues can't be served by one worker, because they need different kinds of pools."""
+    """The given queues can't share one worker, because they need different kinds of pools."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Serving:
     """The queues that a worker process serves.
 
     Each queue has a separate limit of concurrent jobs, and the pool has room for the sum of all
-    limits. A remote server that hangs therefore delays only the jobs of a single queue. A long
-    computation in a thread would delay all other threads, so long computations run in a pool of
-    processes or in a child process.
+    limits. With separate limits, a remote server that hangs delays only the jobs of a single queue.
+    A long computation in a thread would delay all other threads, so long computations run in a pool
+    of processes or in a child process.
     """
 
     pool: Pool

@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 
 
 def prepare_processes(process: ProcessContext) -> None:
-    """Connect the functions that prepare a worker to Celery's signals."""
+    """Connect Celery's signals to the functions that prepare a worker."""
     signals.setup_logging.connect(lambda **_: configure_logging(process.settings), weak=False)
     signals.worker_before_create_process.connect(lambda **_: freeze_before_fork(), weak=False)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
@@ -33,7 +33,7 @@ def prepare_processes(process: ProcessContext) -> None:
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
-    """Start the image converter in a new pool process, so that the first job doesn't wait.
+    """Start the image converter of a new pool process before the process runs its first job.
 
     If a worker serves several queues, each process starts its image converter at its first
     conversion, because idle converters take memory.
@@ -56,8 +56,8 @@ def _announce_ready(process: ProcessContext, **_: Any) -> None:
         if error := filter_error():
             _log.warning("converter.unfiltered", reason=str(error))
     if Queue.REQUEST in served:
-        # Load the libraries of the metadata writers at the start, so that the first request doesn't
-        # wait for them.
+        # Load the libraries of the metadata writers at startup, so that no API request waits for
+        # the libraries.
         from services.composer.writers import MetadataWriter
 
         process.get().resources.shared(MetadataWriter.of_process).load()
@@ -81,6 +81,6 @@ def _serve(address: str, **_: Any) -> None:
         # The worker continues without a metrics server, because jobs don't need metrics.
         _log.warning("metrics.not_served", address=address, reason=str(error))
         return
-    # Close the metrics server's socket in pool processes, because a pool process would keep the
-    # port open after the worker has ended.
+    # Close the metrics server's socket in pool processes, because an open socket in a pool process
+    # would block the port after the worker has exited.
     os.register_at_fork(after_in_child=server.socket.close)

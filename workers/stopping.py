@@ -29,7 +29,7 @@ log = get_logger(__name__)
 STUCK_EXIT_CODE = 75
 _POLL_SECONDS = 0.05
 _WATCH_EVERY_SECONDS = 1.0
-# The maximum time for the shutdown of Celery after the last job has ended.
+# The maximum time that Celery's shutdown may take after the last job has ended.
 MAX_SHUTDOWN_SECONDS = 10.0
 
 
@@ -76,7 +76,7 @@ class _Stopper:
         )
         if not state.reserved_requests:
             state.should_stop = exit_code
-            # Wake the event loop, so that the loop notices the stop.
+            # Wake the event loop, so that the loop notices that the worker must stop.
             self._consumer.call_soon(lambda: None)
             time.sleep(MAX_SHUTDOWN_SECONDS)
         elif self._process.has_threads:

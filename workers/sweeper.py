@@ -38,8 +38,8 @@ _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
 _round_lock = threading.Lock()
-# During a fork, the list contains one value, which is true if the forking thread has acquired the
-# lock of the sweep round.
+# During a fork, `_lock_results` contains one value, which tells whether the forking thread has
+# acquired the lock of the sweep round.
 _lock_results: list[bool] = []
 
 
@@ -58,8 +58,8 @@ def start_sweep_with(app: Celery) -> None:
 class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
     """A Celery boot step that starts the sweep after the pool, but before the broker connection.
 
-    The sweep may fix the fault that prevents the broker connection, such as a broker that is full
-    of messages.
+    The sweep must run even while the worker can't connect to the broker, for example because the
+    broker is full of messages.
     """
 
     requires = ("celery.worker.components:Pool",)
@@ -84,8 +84,8 @@ def _sweep_until_stopped(queues: list[Queue]) -> None:
         frequent_steps.append(wake_due)
     all_steps: list[_Step] = [*frequent_steps, partial(send_canaries, queues=queues)]
     if Queue.WEBHOOKS not in queues:
-        # Even workers without the webhook queue wake webhook endpoints, so that the metrics show
-        # waiting webhook jobs if no worker serves the queue.
+        # All workers wake webhook endpoints, so that the metrics show waiting webhook jobs even if
+        # no worker serves the webhook queue.
         all_steps.append(wake_due)
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):

@@ -34,7 +34,7 @@ log = get_logger(__name__)
 # The time limit of request-only work, which equals the longest time that an API caller waits.
 MAX_REQUEST_SECONDS = 60.0
 
-# The modules in which services register their kinds of work. A test fails if the list lacks a
+# The modules in which services register their kinds of work. A test fails if `_MODULES` lacks a
 # module that registers a kind of work.
 _MODULES = """
     accounts.account_mails
@@ -68,7 +68,7 @@ def register_tasks(app: Celery, process: ProcessContext) -> None:
     for request_kind, answer in list_request_work().items():
         task = _build_task(process, partial(answer_request, kind=request_kind, answer=answer))
         # Celery's task events are off for request-only work, because events would double the number
-        # of messages for short tasks.
+        # of messages.
         app.task(task, name=request_kind.task, send_events=False)
     for periodic in maintenance.list_kinds():
         run = partial(run_maintenance, kind=periodic)
@@ -137,14 +137,14 @@ def _describe_error(error: DomainError) -> dict[str, Any]:
 
 
 def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
-    """Run a kind of maintenance if it is due.
+    """Run maintenance of the given kind if it is due.
 
-    An early or repeated maintenance message does nothing.
+    A maintenance message that arrives too early or a second time has no effect.
     """
     try:
         maintenance.run_if_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
         log.warning("maintenance.lease_lost", maintenance=kind.name)
-    except Exception as error:  # The error is in the maintenance row, and the next run is due soon.
+    except Exception as error:  # The maintenance row records the error, and a retry is due soon.
         log.exception("maintenance.failed", maintenance=kind.name)
         raise TaskFailed(type(error).__name__) from None

@@ -3,13 +3,13 @@
 A closed channel may have to acknowledge or requeue a message. In kombu 5.7, a closed channel that
 acknowledges a message raises ``AttributeError``, because the channel has lost its connection
 settings. The ``AttributeError`` ends the main loop of the worker, so that the process neither works
-nor exits. A closed channel of this module raises a connection error, which kombu handles like any
-lost connection. The sweep of lost jobs sends messages again that a closed channel could not
-requeue.
+nor exits. With the transports of this module, a closed channel raises a connection error, which
+kombu handles like any lost connection. A message that a closed channel could not requeue is sent
+again by the sweep of lost jobs.
 
-By default, Celery fetches the messages of all queues with one consumer and one limit. Stuck jobs
-that use up a common limit would block every queue. In this module, each queue has a separate
-channel with a separate limit of concurrent jobs.
+By default, Celery fetches the messages of all queues with one consumer and one common limit. If
+stuck jobs used up a common limit, no queue would be served. In this module, each queue has a
+separate channel with a separate limit of concurrent jobs.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,8 @@ class LimitedQoS(redis.QoS):
         if not self.prefetch_count:
             return True
         queues = self.channel.active_queues
-        # Copy the set of requests, because other threads remove their requests from the set.
+        # Copy the set of running requests before counting, because other threads may remove
+        # requests from the set.
         requests = [reference() for reference in list(state.reserved_requests.data)]
         active = sum(
             request is not None and request.delivery_info["routing_key"] in queues
@@ -117,7 +118,7 @@ class QueueConsumers:
         self.cancel()
 
     def qos(self, **_: Any) -> None:
-        """Ignore the limit that Celery sets for a single consumer."""
+        """Ignore the limit that Celery sets, because each queue has a separate limit."""
 
 
 class LimitedQueues(AMQP):  # type: ignore[misc]

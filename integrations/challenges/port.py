@@ -25,7 +25,7 @@ class ChallengeWidget:
     """The data that a page needs to show a challenge provider's widget.
 
     Attributes:
-        script: the URL of the provider's script.
+        script: the URL of the challenge provider's script.
         css_class: the CSS class of the element that the script turns into the widget.
         field: the name of the form field into which the provider's script writes the token.
         policy: maps each content security policy directive to the sources that a page with the
@@ -43,8 +43,7 @@ class ChallengeResponse:
     """The token that a challenge widget gave to a browser, and the browser's IP address.
 
     Attributes:
-        action: the ``ChallengeAction`` of the protected form, as a string because a provider may
-            report any action.
+        action: the ``ChallengeAction`` value that the provider must report for the token.
     """
 
     token: str
@@ -56,9 +55,10 @@ class Challenge(Protocol):
     site_key: str
 
     async def check(self, answer: ChallengeResponse) -> None:
-        """Require that the challenge provider accepts the token, which can be used only once.
+        """Raise an error unless the challenge provider accepts the token.
 
-        Raises ``challenge.failed`` (forbidden) if the challenge token is invalid, used or expired,
-        or if its action or host is wrong. Raises ``challenge.unavailable`` if the challenge
-        provider is unreachable, because an outage must not disable the check.
+        A challenge token can be used only once. Raises ``challenge.failed`` (forbidden) if the
+        challenge token is invalid, used or expired, or if it was issued for a different action or
+        host. Raises ``challenge.unavailable`` if the challenge provider is unreachable, because a
+        form must not skip the check during an outage.
         """

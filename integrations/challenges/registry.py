@@ -39,7 +39,8 @@ class Challenges:
     def for_accounts(self) -> ChallengeProviderName | None:
         """Return the account pages' challenge provider, or ``None`` if the pages use no challenge.
 
-        Without an explicit setting, the account pages use the first configured challenge provider.
+        If the settings don't select a challenge provider, the account pages use the first
+        configured provider.
         """
         match self._for_accounts:
             case "none":
@@ -52,7 +53,8 @@ class Challenges:
     def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
         """Return the adapter of a challenge provider.
 
-        Raises ``challenge.not_configured`` (unavailable), which only the operator can fix.
+        Raises ``challenge.not_configured`` (unavailable) for a provider that the operator has not
+        configured.
         """
         if provider not in self._adapters:
             raise CHALLENGE_NOT_CONFIGURED(provider=provider)

@@ -1,7 +1,8 @@
-"""The siteverify protocol, which all three challenge providers support with small differences.
+"""The siteverify protocol, which Turnstile, hCaptcha and reCAPTCHA support with small differences.
 
-A siteverify call posts a form and returns a JSON object. A ``SiteVerifyProfile`` describes the
-peculiarities of one challenge provider. The siteverify protocol is documented at docs.hcaptcha.com,
+A siteverify call posts a form to the challenge provider and returns a JSON object. A
+``SiteVerifyProfile`` describes how one challenge provider implements the siteverify protocol. The
+siteverify protocol is documented at docs.hcaptcha.com,
 developers.cloudflare.com/turnstile/get-started/server-side-validation, and
 developers.google.com/recaptcha/docs/verify and /docs/v3.
 """
@@ -36,8 +37,8 @@ BOUNDS = HttpBounds(
 # The circuit breaker tolerates two consecutive failures, because a short overload of the challenge
 # provider may cause a few slow replies.
 _TOLERATED_FAILURES = 2
-# The HTTP statuses of replies whose body is parsed. Some challenge providers report an invalid
-# token with status 400.
+# The HTTP statuses with which a challenge provider may report whether a token is valid. Some
+# challenge providers report an invalid token with status 400.
 _READABLE_STATUSES = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
 _HEADERS = {"Accept": "application/json"}
 
@@ -89,16 +90,17 @@ WIDGETS = {
 
 @dataclass(frozen=True)
 class SiteVerifyProfile:
-    """The properties in which challenge providers differ.
+    """A description of how a challenge provider implements the siteverify protocol.
 
     Attributes:
-        max_token_characters: the maximum length of an accepted token. Turnstile documents a limit
-            of 2,048 characters per token. hCaptcha and reCAPTCHA document no token limit, and
-            hCaptcha has sent tokens with more than 4,000 characters.
-        reports_action: whether the provider reports the action of the widget. If a provider with
-            ``reports_action`` reports no action, the challenge widget had no action.
-        may_score: whether the provider may report a score. A reCAPTCHA reply without a score comes
-            from version 2, which doesn't report the action.
+        max_token_characters: the maximum length of a token that is sent to the provider. Turnstile
+            documents a limit of 2,048 characters per token. hCaptcha and reCAPTCHA document no
+            token limit, and hCaptcha has sent tokens with more than 4,000 characters.
+        reports_action: whether the provider reports the action for which the widget requested the
+            token. A reply without an action means that the page set no action for the widget.
+        may_score: whether the provider may report a score, which rates how likely the visitor is a
+            person. A reCAPTCHA reply without a score comes from version 2, which doesn't report the
+            action.
         sends_site_key: whether requests to the provider contain the site key. An hCaptcha secret
             belongs to an account, so without the site key, hCaptcha accepts tokens from all sites
             of the account.
@@ -112,7 +114,7 @@ class SiteVerifyProfile:
 
 
 # The Turnstile documentation recommends comparing the reported action with the expected action. A
-# Turnstile widget without `data-action` reports an empty action, which never matches.
+# Turnstile widget without `data-action` reports an empty action, which matches no expected action.
 TURNSTILE = SiteVerifyProfile(ChallengeProviderName.TURNSTILE, 2048, reports_action=True)
 HCAPTCHA = SiteVerifyProfile(ChallengeProviderName.HCAPTCHA, 8192, sends_site_key=True)
 # Version 3 of reCAPTCHA reports a score and an action, and version 2 reports neither.
@@ -122,13 +124,16 @@ RECAPTCHA = SiteVerifyProfile(
 
 
 class _TokenRejected(Exception):
-    """A challenge token is invalid, for the reason in the exception's message."""
+    """A challenge token was rejected.
+
+    The exception's message states why the challenge token was rejected.
+    """
 
 
 class _VerdictMissing(Exception):
     """The challenge provider didn't report whether a token is valid.
 
-    The exception's message explains why the provider's verdict about the token is missing.
+    The exception's message explains why the provider's verdict is missing.
     """
 
 

@@ -34,8 +34,8 @@ _MAX_CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 1024 * 1024
 _MAX_REASON_CHARACTERS = 2000
 
-# The newer name of the request parameter `max_tokens`. A server accepts either `max_tokens` or the
-# newer name `max_completion_tokens`.
+# The request parameter that replaces `max_tokens`. A language model server accepts only one of the
+# parameters `max_tokens` and `max_completion_tokens`.
 _NEWER_LIMIT = "max_completion_tokens"
 # Additional tokens for models that require `max_completion_tokens`, because such models count their
 # reasoning tokens toward the limit.
@@ -53,12 +53,12 @@ _BUSY_STATUSES = frozenset(
 
 # The pause before a request is retried, if the server's reply requests no pause.
 _RETRY_PAUSE_SECONDS = 0.5
-# The minimum number of seconds that must be left after the pause, or else the request is not
-# retried.
+# The minimum time that a retry must have before the deadline of the request, or else the failed
+# request is not retried.
 _MIN_RETRY_SECONDS = 1.0
 
-# The circuit breaker opens after more than four consecutive failures. An open circuit breaker
-# blocks all requests to the server for half a minute.
+# The circuit breaker opens after the fifth consecutive failure. An open circuit breaker blocks all
+# requests to the server for half a minute.
 _TOLERATED_FAILURES = 4
 _REST_SECONDS = 30.0
 
@@ -192,14 +192,14 @@ class RequestFormat:
     """The format of a request to a language model.
 
     Attributes:
-        limit: the name of the request parameter for the token limit.
+        limit: the name of the request parameter that limits the number of tokens in the response.
     """
 
     response_format: ResponseFormat = ResponseFormat.SCHEMA
     limit: str = "max_tokens"
 
     def get_next(self, error: RequestRejected) -> "RequestFormat | None":
-        """Return the request format to try after a rejection, or ``None`` after the last format."""
+        """Return the next request format to try, or ``None`` if no retry can succeed."""
         if _NEWER_LIMIT in error.text and self.limit != _NEWER_LIMIT:
             return replace(self, limit=_NEWER_LIMIT)
         is_last = self.response_format is ResponseFormat.PROMPT
@@ -286,8 +286,8 @@ def create_breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
     return Breaker(
         _SERVER,
         CompletionFailed,
-        # A rejected request or a disconnected caller doesn't prove that the language model server
-        # is working.
+        # For the circuit breaker, neither a rejected request nor a disconnected caller proves that
+        # the language model server is working.
         errors_answer=False,
         tolerated=tolerated,
         min_rest_seconds=_REST_SECONDS,
@@ -297,7 +297,7 @@ def create_breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
 
 @dataclass
 class LlmServerState:
-    """The state of a language model server, as observed by the calls of this process.
+    """The state of a language model server, as observed by this process.
 
     Attributes:
         formats: maps each model to the last request format that the server accepted.
@@ -364,7 +364,7 @@ class OpenAIProtocol:
         return completion.reply(self.model)
 
     async def _negotiate_format(self, question: CompletionRequest) -> Completion:
-        """Send a request in the last accepted format, and retry in looser formats if rejected.
+        """Send a request in the last accepted format, and retry in looser formats after rejections.
 
         Raises ``RequestRejected`` if the server accepts no request format. Raises
         ``CompletionFailed`` if the server is unreachable, overloaded, too slow or broken.

@@ -11,7 +11,7 @@ class CompletionRequest:
 
     Attributes:
         instructions: the instructions that the model must follow.
-        material: the text of the post, in which the model must not follow instructions.
+        material: the text of the post. The model must not follow instructions in the post.
         schema: the JSON schema of the response.
         seconds: the time limit of the request, including a retry.
         before_sending: a function that is called before the request is sent, and before each retry.
@@ -40,7 +40,7 @@ class CompletionReply:
 
 @dataclass(frozen=True)
 class Usage:
-    """The outcome and the costs of a request to a language model.
+    """The outcome, token counts and duration of a request to a language model.
 
     Attributes:
         outcome: one of `answered`, `failed`, `unavailable` and `too_slow`.
@@ -75,6 +75,8 @@ class LanguageModel(Protocol):
     def ask(self, question: CompletionRequest) -> CompletionReply:
         """Send a request to the model, and return the model's response.
 
-        Raises ``llm.failed`` (``provider_failed``) and ``llm.too_slow`` (``too_slow``). Raises
-        ``llm.unavailable`` (``unavailable``) with the server's ``Retry-After``.
+        Raises ``llm.failed`` (``provider_failed``) if the model gives no usable response. Raises
+        ``llm.too_slow`` (``too_slow``) if the request exceeds its time limit. Raises
+        ``llm.unavailable`` (``unavailable``), with a ``Retry-After``, if the server is unreachable
+        or overloaded.
         """

@@ -47,8 +47,9 @@ _RESERVED_HEADERS = {
 }
 _MAX_LINE_BYTES = 998  # RFC 5322, section 2.1.1, limits lines to 998 bytes.
 
-# The total time limit of a conversation with the mail server. The time limit applies even if the
-# network drops all packets, or if the mail server replies byte by byte.
+# The time limit of an SMTP session, from the connection to the last reply. The time limit of an
+# SMTP session applies even if the network drops all packets, or if the mail server replies byte by
+# byte.
 _MAX_CALL_SECONDS = 20.0
 
 _SERVER = "mail server"
@@ -65,9 +66,9 @@ _OUTAGE_CODES = frozenset({None, -1, 421})
 class _UnchangedHeaderPolicy(EmailPolicy):
     """An e-mail policy that writes each header unchanged.
 
-    Python's default policy would decode text that looks like encoded words (RFC 2047), including
-    line ends in the text. Python's default policy would encode long links in headers, and mail
-    programs don't recognise encoded links.
+    Python's default policy would decode text that looks like encoded words (RFC 2047), so that a
+    header could contain line breaks. Python's default policy would encode long links in headers,
+    and mail programs don't recognise encoded links.
     """
 
     def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
@@ -166,7 +167,8 @@ class SmtpMailer:
             if options and not connection.has_extn("smtputf8"):
                 raise errors.MAIL_RECIPIENT_NOT_ASCII()
             connection.sendmail(self.sender.address, [address], message, options)
-            # The server has already accepted the mail, so a failed QUIT command doesn't matter.
+            # The mail server has already accepted the mail, so a failed QUIT command doesn't
+            # matter.
             with suppress(smtplib.SMTPException):
                 connection.quit()
 
@@ -200,9 +202,9 @@ class SmtpMailer:
         return create_tls_context()
 
     def _connect(self) -> smtplib.SMTP:
-        # The client introduces itself to the mail server with the sender's domain. By default,
-        # smtplib would look up the host name of this machine, which can take longer than the time
-        # limit.
+        # The SMTP client greets the mail server with the sender's domain. By default, smtplib would
+        # greet the mail server with the host name of this machine, and looking up the host name may
+        # take longer than the time limit.
         name = self.sender.domain
         host = self.server.host
         port = self.server.port
@@ -218,7 +220,7 @@ class _Smtp(smtplib.SMTP):
 
 
 def _translate_error(error: smtplib.SMTPException) -> Exception:
-    """Return ``mail.refused`` for a permanent error, or ``TransientError`` for a temporary one."""
+    """Return ``mail.refused`` for a permanent SMTP error, or else ``TransientError``."""
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return TransientError("The mail server offers no STARTTLS, or no login.")
     code = None

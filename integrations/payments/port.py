@@ -1,9 +1,9 @@
 """The interface of payment providers.
 
 Pressroom learns about a payment from webhooks, from the payer's return to a page, and from the
-replies to calls. Webhooks, page visits and replies all yield `Evidence`, which contains facts about
-a payment. A fact about a payment never becomes false, so evidence may arrive in any order and more
-than once.
+replies of the payment provider's API. Webhooks, page visits and API replies all yield `Evidence`,
+which contains facts about a payment. A fact about a payment never becomes false, so evidence may
+arrive in any order and more than once.
 """
 
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class DisputeStatus(StrEnum):
 class Evidence:
     """The facts that the payment provider has reported about a payment.
 
-    A field is ``None`` until the provider has reported the fact.
+    A field of ``Evidence`` is ``None`` or false until the payment provider has reported the fact.
 
     All amounts are in the minor unit of the currency, such as cents. The sums of refunds and
     disputes never decrease.
@@ -81,7 +81,7 @@ class Evidence:
         failed: whether a promised payment has failed. After a promised payment has failed, the
             checkout can't be paid.
         expired: whether the time for paying the order is over. A payment that was promised before
-            the expiry may still arrive.
+            the expiry may arrive after the expiry.
         closed: whether no payment for the checkout can arrive anymore.
         refunded_minor: the sum of all refunds, including failed refunds.
         refunds_failed_minor: the sum of all failed refunds.
@@ -132,7 +132,10 @@ class Payments(Protocol):
     channel: PaymentChannel
 
     def open_checkout(self, checkout: Checkout) -> OpenedCheckout:
-        """Open a checkout. Repeated calls for an order return the same checkout."""
+        """Open a checkout.
+
+        Opening a checkout repeatedly for the same order returns the same checkout.
+        """
 
     def fetch_evidence(self, session_id: str) -> Evidence:
         """Return all facts about a checkout, including refunds and disputes."""
@@ -140,14 +143,15 @@ class Payments(Protocol):
     def close_checkout(self, session_id: str) -> Evidence:
         """Close a checkout for payments, and return all facts about the checkout.
 
-        A checkout that is paid, promised or closed does not change.
+        Closing has no effect on a checkout that is closed or paid, or for which a payment was
+        promised.
         """
 
     def fetch_refunds(self, payment_id: str) -> Evidence:
-        """Return the current sums of a payment's refunds."""
+        """Return evidence that contains the current sum of a payment's refunds."""
 
     def fetch_disputes(self, payment_id: str) -> Evidence:
-        """Return the current sums of a payment's disputes."""
+        """Return evidence that contains the current sum of a payment's disputes."""
 
     def find_order_id(self, payment_id: str) -> int | None:
         """Return the id of a payment's order, or ``None`` if the payment is not for Pressroom."""

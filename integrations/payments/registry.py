@@ -12,7 +12,7 @@ class PaymentChannels:
     """The payment channels for which the settings contain keys.
 
     A process needs only one ``PaymentChannels`` instance. Stripe's library is loaded at the first
-    use of a channel, because most processes handle no payments.
+    use of a payment channel, because most processes handle no payments.
     """
 
     def __init__(self, given: Settings) -> None:
@@ -37,19 +37,19 @@ class PaymentChannels:
 
     @property
     def default(self) -> PaymentChannel:
-        """Return the channel for real payments if configured, or else the sandbox.
+        """Return the payment channel for real payments if it is configured, or else the sandbox.
 
-        Without any configured channel, return the channel for real payments, so that ``channel``
-        raises an error.
+        If no payment channel is configured, return the channel for real payments, for which
+        ``channel`` raises an error.
         """
         return next(iter(self._accounts), PaymentChannel.STRIPE)
 
     def channel(self, channel: PaymentChannel) -> Payments:
         """Return the account of a payment channel.
 
-        Raises ``topup.channel_unavailable`` (unavailable) for a channel that the operator can
-        configure. Raises ``topup.channel_unavailable`` (invalid) for the sandbox, which exists only
-        in the development stack.
+        Raises ``topup.channel_unavailable`` (unavailable) for a channel that the operator has not
+        configured. Raises ``topup.channel_unavailable`` (invalid) for the sandbox outside the
+        development stack.
         """
         if channel in self._accounts:
             with self._lock:

@@ -1,9 +1,9 @@
 """An adapter for payments with Stripe Checkout.
 
 The Stripe adapter works with the development stack's sandbox, for which only the base URL and the
-keys differ. The adapter converts Stripe's objects to `Evidence`. Stripe's objects arrive in replies
-and in webhooks, and a webhook endpoint may have an older API version than the replies. The Stripe
-adapter reads only fields that are unchanged in all Stripe API versions since 2022.
+keys differ. The Stripe adapter converts Stripe's objects to `Evidence`. Stripe's objects arrive in
+replies and in webhooks, and a webhook endpoint may have an older API version than the replies. The
+Stripe adapter reads only fields that are unchanged in all Stripe API versions since 2022.
 
 Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
 /webhooks and /payments/checkout/fulfill-orders.
@@ -42,25 +42,26 @@ _log = get_logger(__name__)
 # The metadata value that marks Pressroom's orders, because different shops may use the same Stripe
 # account and order numbers.
 APPLICATION = "pressroom"
-# The API version of Stripe's replies, in place of the default version of the Stripe account.
+# The API version that Stripe's replies use, in place of the Stripe account's default version.
 STRIPE_API_VERSION = "2026-10-28.endive"
 
 _MAX_CONNECT_SECONDS = 2.0
 _MAX_REPLY_BYTES = 4 * 1024 * 1024
-# The time limit of an attempt to call Stripe, so that two attempts and a pause take less than ten
-# seconds.
+# The time limit of an attempt to call Stripe, so short that two attempts and a pause take less than
+# ten seconds.
 _ATTEMPT_SECONDS = 4.5
 _MAX_RETRIES = 1
 _SERVER = "payment provider"
-# A payer waits for each Stripe call, so a few failures must not open the circuit breaker for all
-# payers.
+# A few failed Stripe calls must not open the circuit breaker, because an open circuit breaker makes
+# every payer's call fail.
 _TOLERATED_FAILURES = 2
 _SIGNATURE_TOLERANCE_SECONDS = 300
-# The maximum number of refunds or disputes to read for a payment, because an endless list would
-# occupy a thread forever.
+# The maximum number of refunds or disputes to read for a payment. Without the maximum, an endless
+# list of refunds or disputes would occupy a thread forever.
 _MAX_LISTED_OBJECTS = 1_000
-# Stripe allows a checkout to expire after 30 minutes to 24 hours. The minimum and maximum lifetimes
-# of a checkout are a minute stricter than Stripe's limits, because Stripe's clock may differ.
+# Stripe requires a checkout to expire between 30 minutes and 24 hours after its creation. The
+# minimum and maximum lifetimes of a checkout are a minute stricter than Stripe's limits, because
+# Stripe's clock may differ.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
 # The HTTP statuses with which Stripe refuses a call. A connection error or a status of 500 and
@@ -101,7 +102,7 @@ def parse_order_id(fields: Fields) -> int | None:
 
 
 def parse_session(session: Fields, *, failed: bool = False) -> Evidence | None:
-    """Return the evidence in a checkout session, or ``None`` for a session of another shop."""
+    """Return the evidence in a checkout session, or ``None`` if Pressroom didn't create it."""
     if (order_id := parse_order_id(session)) is None:
         return None
     return Evidence(
@@ -161,7 +162,7 @@ def parse_failed_refund(refund: Fields) -> Evidence | None:
 
 
 def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
-    """Return evidence that contains the sums of a payment's refunds."""
+    """Return evidence that contains the sums of a payment's refunds and failed refunds."""
     total = 0
     failed = 0
     for refund in refunds:
@@ -182,7 +183,7 @@ def parse_dispute(dispute: Fields) -> Evidence | None:
 
 
 def add_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
-    """Return a copy of the evidence that contains the sums of the disputes."""
+    """Add the sums of disputes to a copy of the evidence, and return the copy."""
     total = 0
     ended = 0
     lost = 0
@@ -217,7 +218,7 @@ EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "charge.refunded": parse_charge,
     "refund.failed": parse_failed_refund,
     "refund.updated": parse_failed_refund,
-    # Webhook endpoints with an older API version get ``charge.refund.updated`` instead of
+    # Webhook endpoints with an older API version receive ``charge.refund.updated`` instead of
     # ``refund.failed``.
     "charge.refund.updated": parse_failed_refund,
     "charge.dispute.created": parse_dispute,
@@ -287,13 +288,13 @@ class StripeCheckout:
         ).v1
 
     def open_checkout(self, checkout: Checkout) -> OpenedCheckout:
-        """Open a checkout. Repeated calls for an order return the same checkout.
+        """Open a checkout.
 
-        Stripe requires a checkout to expire between 30 minutes and 24 hours from now. An expiry
-        outside Stripe's limits is moved to the nearest limit, and ``OpenedCheckout`` contains the
-        actual expiry.
+        Opening a checkout repeatedly for the same order returns the same checkout. Stripe requires
+        a checkout to expire between 30 minutes and 24 hours from now. An expiry outside Stripe's
+        limits is moved to the nearest limit, and ``OpenedCheckout`` contains the actual expiry.
         """
-        # Stripe returns the metadata in webhooks and replies, so that they identify the order.
+        # Stripe repeats the metadata in webhooks and replies, so that Pressroom can find the order.
         metadata = {"application": APPLICATION, "order_id": str(checkout.order_id)}
         now = clock.now()
         earliest = now + _MIN_CHECKOUT_LIFETIME
@@ -377,7 +378,7 @@ class StripeCheckout:
             fields = event["data"]["object"]
             parser = EVENT_PARSERS.get(event_type)
             # A test payment moves no money, so an account with a live key ignores test events. An
-            # account with a test key ignores live events.
+            # account with a test key ignores events about real payments.
             if parser and bool(event["livemode"]) is not self._is_live:
                 _log.warning(
                     "event of the other mode ignored", channel=self.channel, id=event["id"]
@@ -413,7 +414,7 @@ class StripeCheckout:
     def _fetch_all(
         self, payment_id: str, list_objects: Callable[[Any], Any]
     ) -> list[dict[str, Any]]:
-        """Return all refunds or all disputes of a payment, from every page of the list."""
+        """Return all refunds or all disputes of a payment, from all pages of Stripe's result."""
         query = {"payment_intent": payment_id, "limit": 100}
 
         def fetch() -> list[dict[str, Any]]:

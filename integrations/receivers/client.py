@@ -23,7 +23,7 @@ from integrations.receivers.destinations import (
 MAX_CALL_SECONDS = 15.0
 MAX_ANSWER_BYTES = 4096
 _MAX_CONNECT_SECONDS = 5.0
-# The maximum number of addresses to try per host, because some addresses of a host may be
+# The maximum number of IP addresses to try per host, if some of the host's addresses are
 # unreachable.
 _MAX_ADDRESSES_TRIED = 3
 
@@ -42,10 +42,10 @@ class Outcome:
 
     Attributes:
         milliseconds: the duration of the webhook call.
-        status: the HTTP status of the response, or ``None`` without a response.
-        body: the first 4 KB of the response.
+        status: the HTTP status of the response, or ``None`` if there is no response.
+        body: the first 4 KB of the response body.
         retry_after: the Retry-After header of the response.
-        error: the reason why there is no response, without secrets.
+        error: a description of why there is no response, which contains no secrets.
     """
 
     milliseconds: int
@@ -67,7 +67,7 @@ class ReceiverClient:
     Args:
         allowed: the operator's networks, to which webhooks may be sent although their addresses are
             private.
-        resolve: a function that replaces the system's address lookup.
+        resolve: a function that looks up IP addresses in place of the system's resolver.
     """
 
     def __init__(self, allowed: Sequence[IpNetwork], resolve: Resolver | None = None) -> None:
@@ -81,9 +81,9 @@ class ReceiverClient:
     def check(self, url: str) -> None:
         """Raise ``DestinationRefused`` for a URL to which webhooks may not be sent.
 
-        A host without an address counts as a host outside the operator's networks. Every webhook
-        call repeats the check of the host, because a host without an address may get an address
-        later.
+        A host without an IP address counts as a host outside the operator's networks. Every webhook
+        call repeats the check of the host, because a host without an IP address may get an IP
+        address later.
         """
         location = parse_url(url)
         try:
@@ -94,11 +94,11 @@ class ReceiverClient:
     def post_each(self, url: str, posts: Iterable[SignedPost]) -> list[Outcome]:
         """Send webhooks one after the other until a webhook fails, and return their outcomes.
 
-        The host's addresses are looked up and checked once for all webhooks. All webhooks are sent
-        over one connection, and no redirect is followed. If the receiver closes the connection
-        between two webhooks, the client can't know whether the receiver got the second webhook. A
-        webhook that the receiver may not have got has no outcome, so that the caller sends the
-        webhook again.
+        The IP addresses of the receiver's host are looked up and checked once for all webhooks. All
+        webhooks are sent over one connection, and no redirect is followed. If the connection
+        breaks, the client can't know whether the receiver has processed the last webhook that the
+        client sent. A webhook that the receiver may not have received has no outcome, so that the
+        caller sends the webhook again.
         """
         started_at = time.monotonic()
         try:
@@ -144,8 +144,8 @@ async def _post_each(
 class _Connection:
     """A connection to a webhook receiver, which is used for only one host.
 
-    A connection must not be shared by two hosts at the same address, because only the first host's
-    certificate was checked.
+    Two hosts at the same IP address must not share a connection, because the certificate is checked
+    for only one host.
     """
 
     def __init__(self, destination: Destination) -> None:

@@ -1,8 +1,8 @@
 """Checks the URLs to which webhooks are sent.
 
 A webhook URL must match a strict pattern, so that two URL parsers can't disagree about the host. A
-webhook call connects only to IP addresses that were checked. The host name is looked up only once,
-because its addresses could change between the check and the call.
+webhook call connects only to IP addresses that were checked. The host name of a webhook URL is
+looked up only once, because the host's addresses could change between the check and the call.
 """
 
 import ipaddress
@@ -29,7 +29,7 @@ _URL = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
-# Matches the last label of a host that most URL parsers would read as an IPv4 address.
+# Matches the last label of a host name that most URL parsers would read as an IPv4 address.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 # A function that returns the IP addresses of a host and port as strings. Raises ``OSError``.
 Resolver = Callable[[str, int], Sequence[str]]
@@ -70,7 +70,7 @@ class Location:
 
     @property
     def authority(self) -> str:
-        """Return the value of the Host header."""
+        """Return the value of the Host header for requests to the webhook URL."""
         host = _bracketed(self.host)
         default = {"http": 80, "https": _HTTPS_PORT}[self.scheme]
         return host if self.port == default else f"{host}:{self.port}"
@@ -117,7 +117,7 @@ def resolve_destination(
     Args:
         allowed: the operator's networks, in which private addresses, http and all ports are
             allowed.
-        resolve: a function that replaces the system's address lookup.
+        resolve: a function that looks up IP addresses in place of the system's resolver.
     """
     addresses: tuple[IpAddress, ...] = (location.literal,) if location.literal else ()
     if not addresses:

@@ -67,8 +67,8 @@ class Exchange:
         headers = {"Accept": "application/json", **self.headers}
         try:
             with self._breaker.protect():
-                # Pass None for an empty mapping, because the HTTP library would add a question mark
-                # to the URL.
+                # Pass None instead of an empty mapping, for which the HTTP library would add a
+                # question mark to the URL.
                 reply = self._http.send(
                     "GET", self.base + path, params=params or None, headers=headers
                 )

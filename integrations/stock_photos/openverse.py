@@ -13,8 +13,9 @@ from integrations.stock_photos import port
 from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, get_nested
 
-# The maximum number of photos per result page that Openverse allows without an account. A search
-# with a larger limit gets pages of this size, so that no photo is skipped between two pages.
+# The maximum number of photos per result page that Openverse allows without an account. If a search
+# requests more photos per page than the maximum, each page contains the maximum number of photos,
+# and no photo is skipped.
 _MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # The licences whose names don't consist of "CC" and the code of the licence.

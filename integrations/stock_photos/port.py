@@ -1,4 +1,4 @@
-"""The interface of stock photo providers, with the photos, their credits, and request quotas."""
+"""The interface of stock photo providers, and types for photos, credits and request quotas."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -19,10 +19,11 @@ class PhotoCredit:
     """The credit that must be shown next to a photo.
 
     Attributes:
-        title: the title of the photo, if the licence requires the title.
+        title: the title of the photo, if the licence requires that the title is shown.
         title_url: the URL of the photo's page.
-        provider: the name of the photo provider, if the provider must be named in the credit.
-        licence: the name of the licence, if the photo has a specific licence.
+        provider: the name of the photo provider, if the credit must contain the name.
+        licence: the name of the photo's licence, or ``None`` if all photos of the provider have the
+            same licence.
     """
 
     author: str
@@ -40,7 +41,8 @@ class FoundPhoto:
     """A photo in the results of a search.
 
     Attributes:
-        endpoint: the URL that identifies the photo, for ``StockPhotos.parse_endpoint``.
+        endpoint: the URL that identifies the photo, and that ``StockPhotos.parse_endpoint``
+            accepts.
         small_url: the URL of a small copy at one of ``StockPhotos.image_origins``.
         shows: the alternative text of the photo.
     """
@@ -101,10 +103,10 @@ class StockPhotos(Protocol):
         """Return the provider's JSON reply to a search, unchanged."""
 
     def parse_photos(self, payload: str) -> list[FoundPhoto]:
-        """Return the photos in the reply to a search, without incomplete photos."""
+        """Return the photos in the reply to a search, and skip incomplete photos."""
 
     def parse_endpoint(self, endpoint: str) -> Photo:
-        """Return the photo that an endpoint from a search identifies, without sending a request.
+        """Return the photo that the endpoint URL identifies, without sending a request.
 
         Raises ``stockphoto.endpoint_not_allowed`` (malformed) for a URL that is not a photo
         endpoint.
@@ -118,7 +120,7 @@ class StockPhotos(Protocol):
 
 
 def parse_results(payload: str, parse: Callable[[Any], FoundPhoto | None]) -> list[FoundPhoto]:
-    """Return the photos in a search reply, without photos for which ``parse`` returns ``None``."""
+    """Return the photos in a search reply, except photos for which ``parse`` returns ``None``."""
     results = get_nested(orjson.loads(payload), "results")
     photos = map(parse, results if isinstance(results, list) else [])
     return [photo for photo in photos if photo is not None]

@@ -33,8 +33,8 @@ class Unsplash:
         authorization = f"Client-ID {access_key.get_secret_value()}"
         headers = {"Authorization": authorization, "Accept-Version": "v1"}
         self._exchange = Exchange(self.name, base, headers, report)
-        # Matches the URL of a download endpoint. The endpoint URL is neither decoded nor
-        # normalised, so that no different path can be hidden in the URL.
+        # Matches a photo's download endpoint at Unsplash. The endpoint URL is matched without
+        # decoding or normalising, so that an encoded path can't bypass the pattern.
         path = rf"/photos/(?P<id>{_ID})/download(?:\?ixid=(?P<ixid>{_IXID}))?"
         self._endpoint = re.compile(re.escape(base) + path, re.ASCII)
 

@@ -1,4 +1,4 @@
-"""Places where backups are stored, which are a folder or a separate bucket.
+"""Stores backup files in a folder or in a separate bucket.
 
 A backup place contains each file either completely or not at all.
 """
@@ -27,7 +27,7 @@ from storage import encryption
 from storage.encryption import DecryptionFailed, KeyWrapper, WrappedKey
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
-# The maximum time to retry a call to the backup place, so that a backup of several hours survives a
+# The maximum time for which a call to the backup place is retried, so that a long backup survives a
 # short outage.
 MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class BackupKeyMissing(Exception):
-    """The keyring lacks the backup key of a file.
+    """The keyring lacks the backup key that is needed to decrypt a file.
 
     The exception's message is the id of the backup key.
     """
@@ -92,7 +92,8 @@ class FolderPlace:
                     os.fsync(file.fileno())
                 unfinished.replace(target)
             except FileNotFoundError as error:
-                # A process that deletes old backups has removed the empty folder in the meantime.
+                # A process that deletes old backups has just removed the subfolder, which was
+                # empty.
                 raise TransientError(f"The folder {target.parent} is gone.") from error
             finally:
                 unfinished.unlink(missing_ok=True)
@@ -120,7 +121,7 @@ class FolderPlace:
                 for folder in path.relative_to(self.folder).parents[:-1]:
                     try:
                         (self.folder / folder).rmdir()
-                    except OSError:  # The folder isn't empty, or no longer exists.
+                    except OSError:  # The subfolder isn't empty, or was just removed.
                         break
 
     def _path(self, key: str) -> Path:
@@ -246,7 +247,8 @@ class SealedPlace:
     def get(self, name: str) -> bytes:
         """Return the decrypted bytes of a backup file.
 
-        Raises ``ObjectMissing``, ``DecryptionFailed`` and ``BackupKeyMissing``.
+        Raises ``ObjectMissing`` if the file is missing. Raises ``DecryptionFailed`` if the file was
+        changed. Raises ``BackupKeyMissing`` if the keyring lacks the file's backup key.
         """
         content = self._retry(lambda: self.place.get(name))
         if not content.startswith(_FORMAT_MARK) or len(content) == len(_FORMAT_MARK):

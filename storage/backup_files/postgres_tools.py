@@ -21,9 +21,9 @@ from core.settings.given_settings import variable_of
 from storage.database import is_pooled, run_single_statement
 
 _MAX_READ_BYTES = 1024 * 1024
-# The maximum time without data from a database server, before the server counts as hanging. The
-# time limit is generous, because the server may have to sort a large table before sending the first
-# row.
+# The maximum time that a database server may send no data during a dump. A silent database server
+# has a generous time limit, because the server may have to sort a large table before sending the
+# first row.
 _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500
 # The only environment variables that pg_dump and pg_restore inherit, because all other variables
@@ -54,7 +54,7 @@ class PostgresToolFailed(Exception):
 
 
 def dump(database: SecretStr) -> Generator[bytes, None, None]:
-    """Yield a consistent dump of all tables, in pieces of any size.
+    """Yield a consistent dump of all tables, in pieces of varying size.
 
     Raises ``PostgresToolFailed``.
     """
@@ -81,7 +81,7 @@ def restore(database: SecretStr, pieces: Iterable[bytes]) -> None:
     with _run_program("pg_restore", database, *options) as process:
         assert process.stdin is not None
         # A broken pipe means that pg_restore has failed. The error output of pg_restore explains
-        # the reason better than the broken pipe.
+        # the failure better than the broken pipe.
         with suppress(BrokenPipeError):
             for piece in pieces:
                 unwritten = memoryview(piece)
@@ -157,8 +157,8 @@ def _run_program(
             try:
                 yield process
             except BaseException:
-                # Kill the Postgres program before closing its input, because the end of the input
-                # would look like a complete dump.
+                # Kill the Postgres program before closing its input, because pg_restore would treat
+                # the closed input as the end of a complete dump.
                 process.kill()
                 raise
         if process.returncode:

@@ -2,8 +2,8 @@
 
 Each online migration step runs outside a transaction and skips changes that already exist. A killed
 migration can run again and resume at the unfinished step, because finished steps are skipped. A
-migration with online steps must contain no other statements, because a second run would repeat the
-other statements.
+migration with online steps must contain no other statements, because a retry would run every other
+statement twice.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,8 @@ def create_index(
     definition = f"USING {method} ({columns})" + (f" WHERE {where}" if where else "")
     with _outside_a_transaction() as connection:
         is_valid = connection.scalar(_SELECT_IS_VALID_INDEX, {"name": name})
-        if is_valid is False:  # An earlier index build was killed, or found duplicate rows.
+        # An index is invalid if its build was killed or found duplicate rows.
+        if is_valid is False:
             connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")
         if not is_valid:
             connection.exec_driver_sql(f"CREATE {kind} CONCURRENTLY {name} ON {table} {definition}")

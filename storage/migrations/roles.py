@@ -2,8 +2,8 @@
 
 A separate owner role creates and changes tables (``pressroom migrate``). The application's role
 can't alter, truncate or drop a table, disable a trigger, or create a permanent table. An attacker
-who can run SQL as the application therefore can't change the schema. The application's role may
-create temporary tables, because imports stage their rows in temporary tables.
+who can run SQL as the application's role can't change the schema. The application's role may create
+temporary tables, because imports stage their rows in temporary tables.
 
 The application's role stores the time limits of its sessions, so that the limits apply even if an
 external connection pooler opens the sessions.
@@ -27,8 +27,8 @@ log = get_logger(__name__)
 _DEFAULT_PRIVILEGES = "SELECT, INSERT, UPDATE, DELETE"
 # The application's role may take the next number of a sequence, but may not set the number.
 _SEQUENCE_PRIVILEGES = "USAGE, SELECT"
-# The tables on which the application's role has fewer than the default privileges. The application
-# can't rewrite tables that only grow, and can't delete rows that record money.
+# The tables on which the application's role has fewer than the default privileges. The
+# application's role can't update append-only tables, and can't delete rows that record money.
 _RESTRICTED_PRIVILEGES = {
     "alembic_version": "SELECT",
     "payment_order_transitions": "SELECT",
@@ -41,7 +41,8 @@ _RESTRICTED_PRIVILEGES = {
     # Functions of the owner role delete old feed events, and raise the feed offset after a restore.
     "feed_events": "SELECT, INSERT",
     "feed_offsets": "SELECT",
-    # Functions of the owner role shorten IP addresses, erase people and undo imports.
+    # Only functions of the owner role change consent records, for example to erase a person or to
+    # undo an import.
     "consent_entries": "SELECT, INSERT",
     "consent_claims": "SELECT, INSERT",
     "consent_wordings": "SELECT, INSERT",
@@ -128,7 +129,7 @@ def _grant_privileges(connection: Connection, role: str) -> None:
     alter_defaults = "ALTER DEFAULT PRIVILEGES IN SCHEMA public"
     statements = [
         f"GRANT CONNECT, TEMPORARY ON DATABASE {database} TO {role}",
-        # Databases from before Postgres 15 allow every role to create tables.
+        # A database that was created before Postgres 15 allows every role to create tables.
         "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
         f"GRANT USAGE ON SCHEMA public TO {role}",
         # Default privileges apply to tables and sequences that future releases create.

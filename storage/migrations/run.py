@@ -31,8 +31,8 @@ log = get_logger(__name__)
 
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
 # A migration step that waits for a table's lock times out after a second, because requests queue
-# behind the step. The maximum time for which a migration step is retried exceeds the longest report
-# and the busiest period.
+# behind the step. The maximum time for which a migration step is retried, which must exceed the
+# duration of the slowest report query and of the busiest period.
 MAX_RETRY_SECONDS = 1800.0
 _PAUSE_SECONDS = 0.5
 _TEMPORARY_ERRORS = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
@@ -72,9 +72,9 @@ def migrate(settings: MigrationSettings) -> str:
 def wait_until_migrated(settings: DatabaseSettings) -> str:
     """Wait until another process has migrated the database to this release's revision or later.
 
-    Return the revision of this release. The wait has no time limit, and continues while the
-    database is unreachable. The wait for a migration ends when the application's role can read the
-    tables. Each new reason for waiting is logged.
+    Return the revision of this release. The wait for a migration has no time limit, and continues
+    while the database is unreachable. The wait for a migration ends as soon as the application's
+    role can read the tables. Each new reason for waiting is logged.
     """
     needed = revisions.get_newest_revision()
     database = open_database(settings, pool_size=1, application_name="pressroom-migrate-wait")
@@ -105,8 +105,9 @@ def _explain_unusable(database: Database, needed: str) -> str | None:
 def _exclusive_migration(connection: Connection) -> Iterator[None]:
     """Keep other processes from migrating the database during the ``with`` block.
 
-    Poll the advisory lock, because a statement that waits for the lock would hold a snapshot. A
-    CREATE INDEX CONCURRENTLY in the process with the lock would wait for the snapshot forever.
+    Poll the advisory lock, because a statement that waits for the lock would hold a snapshot.
+    CREATE INDEX CONCURRENTLY in the process that holds the lock would wait forever for the end of
+    the snapshot.
     """
     try_lock = text("SELECT pg_try_advisory_lock(:key)").bindparams(key=ADVISORY_LOCK)
     is_waiting = False
@@ -127,7 +128,7 @@ def _exclusive_migration(connection: Connection) -> Iterator[None]:
 
 
 def _upgrade(connection: Connection) -> None:
-    """Run the missing migrations, and retry while other transactions hold a needed lock."""
+    """Run the missing migrations, and retry while other transactions hold needed locks."""
     deadline = time.monotonic() + MAX_RETRY_SECONDS
     while True:
         try:

@@ -1,7 +1,7 @@
 """A cache in Redis for results that are expensive to compute.
 
-While Redis is unreachable, full or slow, the cache stores and returns nothing. A Redis failure is
-never an error for the caller of the cache.
+While Redis is unreachable, full or slow, the cache stores and returns nothing. The cache never
+reports a Redis failure to its caller.
 """
 
 import zlib

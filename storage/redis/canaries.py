@@ -1,9 +1,9 @@
 """Measures how long each queue takes to deliver a message to a worker.
 
 Workers regularly send a *canary* through each queue. A canary is a message that only records its
-own arrival. A queue has at most one canary in transit. A canary that does not arrive in time counts
-as lost. All times of canaries come from the clock of Redis, so that the clocks of the workers don't
-matter.
+own arrival. At most one canary of each queue is in transit. A canary that does not arrive in time
+counts as lost. All times of canaries come from the clock of Redis, so that the clocks of the
+workers don't matter.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ _INTERVAL_SECONDS = 10
 # A crash of a worker may lose a canary, although the queue works. A lost canary must be replaced
 # before its age makes the API refuse calls.
 _LOST_AFTER_SECONDS = 15
-# The time until the measurements of a queue without workers expire.
+# The number of seconds for which the measurements of a queue without workers are kept.
 _RETENTION_SECONDS = 600
 # Each worker sends canaries to its queues, so a queue without a new canary for 30 seconds has no
 # working worker. After a day without canaries, a queue counts as unused, because an operator may
@@ -25,11 +25,11 @@ _RETENTION_SECONDS = 600
 _SILENT_AFTER_SECONDS = 30
 _UNUSED_AFTER_SECONDS = 86_400
 
-# The canaries are a Redis hash with four fields per queue. The field ``sent`` is the time at which
-# the last canary was sent. The field ``waiting`` is the send time of the first canary since the
-# last arrival, and is missing when no canary is in transit. The field ``took`` is the number of
-# seconds that the last canary was in transit. The field ``version`` is the release of the worker
-# that received the last canary.
+# The canaries are stored in a Redis hash with four fields per queue. The field ``sent`` is the time
+# at which the last canary was sent. The field ``waiting`` is the send time of the first canary
+# since the last arrival, and is missing when no canary is in transit. The field ``took`` is the
+# number of seconds that the last canary was in transit. The field ``version`` is the release of the
+# worker that received the last canary.
 _PREAMBLE = """
 local hash, queue = KEYS[1], ARGV[1]
 local time = redis.call('TIME')
@@ -80,7 +80,7 @@ class QueueAge:
 
     @property
     def is_silent(self) -> bool:
-        """Return whether the queue has lost its workers."""
+        """Return whether no worker has sent a canary to the queue recently."""
         return self.silent_seconds > _SILENT_AFTER_SECONDS
 
 
@@ -100,7 +100,7 @@ class Canaries:
         )
 
     def read_ages(self) -> dict[str, QueueAge]:
-        """Return the ``QueueAge`` of each queue that recently had workers."""
+        """Return the ``QueueAge`` of each queue to which workers have recently sent canaries."""
         fields: Any = self._client.hgetall(_CANARIES_KEY)
         clock: Any = self._client.time()
         now = clock[0] + clock[1] / 1_000_000
@@ -118,14 +118,14 @@ class Canaries:
         return dict(ages)
 
     def read_delays(self) -> dict[str, float]:
-        """Return the delay of each queue in seconds."""
+        """Return how many seconds each queue takes to deliver a message to a worker."""
         return {queue: age.delay_seconds for queue, age in self.read_ages().items()}
 
     def read_delays_or_silence(self) -> dict[str, float]:
-        """Return the delay of each queue in seconds.
+        """Return how many seconds each queue takes to deliver a message to a worker.
 
-        For a queue without workers, return the time since the queue's last canary, if it exceeds
-        the delay.
+        For a queue without workers, return the queue's delay or the time since its last canary,
+        whichever is longer.
         """
         return {
             queue: max(age.delay_seconds, age.silent_seconds)

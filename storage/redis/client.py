@@ -14,16 +14,16 @@ from redis.retry import Retry
 from core.counters.store_metrics import observe_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
-# Redis commands time out fast, and the Redis library pings idle connections before use, so that a
-# dead connection is noticed within seconds.
+# Redis commands have short timeouts, and the Redis library pings idle connections before use, so
+# that a dead connection is noticed within seconds.
 _CONNECTION_OPTIONS: dict[str, Any] = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
     "socket_keepalive": True,
     "health_check_interval": 10,
 }
-# The maximum number of connections, which hundreds of callers share because a Redis command takes
-# well under a millisecond.
+# Hundreds of callers share a few connections, because a Redis command takes well under a
+# millisecond.
 _MAX_ASYNC_CONNECTIONS = 16
 _FREE_CONNECTION_TIMEOUT_SECONDS = 5
 # A failed Redis command is retried once, because an idle connection fails at its first use after a
@@ -94,7 +94,8 @@ def build_sentinel_options(sentinels: Sentinels) -> dict[str, Any]:
         "password": sentinels.sentinel_password,
         "socket_timeout": _CONNECTION_OPTIONS["socket_connect_timeout"],
         "socket_connect_timeout": _CONNECTION_OPTIONS["socket_connect_timeout"],
-        # Don't retry a failed Sentinel, because the Redis library tries the next Sentinel.
+        # Don't retry a call to a failed Sentinel, because the Redis library calls the next
+        # Sentinel.
         "retry": Retry(NoBackoff(), 0),
         **_build_tls_options(sentinels),
     }
@@ -141,7 +142,7 @@ class _SharedSentinel(redis.sentinel.Sentinel):
 
     The Redis library reorders its list of Sentinels when the first Sentinel doesn't respond. Two
     threads that reorder the list of Sentinels at the same time would lose an entry. Each search for
-    the master therefore uses a copy of the list of Sentinels.
+    the master uses a copy of the list of Sentinels, so that no two threads reorder the same list.
     """
 
     def discover_master(self, service_name: str) -> Any:
@@ -166,4 +167,4 @@ class _SharedAsyncSentinel(redis.asyncio.sentinel.Sentinel):
 class _BlockingSentinelPool(
     redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool
 ):
-    """A pool of connections to the Sentinels' master, in which callers wait for a connection."""
+    """A pool of connections to a Sentinel master, in which callers wait for a free connection."""

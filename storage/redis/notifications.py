@@ -1,13 +1,14 @@
-"""Names and texts of the notifications that report finished work to waiting requests.
+"""Builds the notifications that report finished work to waiting requests.
 
-A notification may be lost, so waiting requests poll the database or Redis in addition
+A notification may be lost, so waiting requests regularly poll the database or Redis
 (``api.waiting.waiters``).
 
-Each API process that waits for work has a name (its *waiter*) and its own Redis channel. Finished
-work is announced only to the processes whose callers wait for the work. Work without a known waiter
-is announced on a channel that every API process reads.
+Each API process that waits for work has a name (its *waiter*) and a separate Redis channel.
+Finished work is announced only to the processes whose callers wait for the work. Work without a
+known waiter is announced on a channel that every API process reads.
 
-This module does not import the Redis library, so that commands without Redis start faster.
+The notifications module does not import the Redis library, so that commands without Redis start
+faster.
 """
 
 CHANNEL = "pressroom:notifications"
@@ -34,5 +35,5 @@ def parse_result_topic(topic: str) -> str:
 
 
 def build_notification(topic: str, value: str) -> str:
-    """Return the text of a notification, with the topic's new value if the sender knows it."""
+    """Return the text of a notification, in which ``value`` may be empty."""
     return f"{topic} {value}"

@@ -22,9 +22,9 @@ _MAX_BLOCK_KEYS = 10_000
 
 # Reserves the next call numbers of a caller in the current time window. Returns the last reserved
 # call number and the time of Redis. All callers under a rate limit share one Redis hash, and the
-# first call in a new time window deletes the old hash. The hash has no expiry, because a full Redis
-# evicts keys with an expiry first. Evicting the hash of a rate limit would reset the counts of all
-# callers.
+# first call in a time window deletes the hash of the previous time window. The hash of a rate limit
+# has no expiry, because a full Redis evicts keys with an expiry first. Evicting the hash of a rate
+# limit would reset the counts of all callers.
 _RESERVE_SCRIPT = """
 local window, size, caller = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local time = redis.call('TIME')
@@ -61,8 +61,8 @@ class RateCounters:
 
     Time windows begin at multiples of their length on the clock of Redis, so that processes with
     different clocks count in the same window. Every response of the reservation script includes the
-    time of Redis. Between two responses of the script, a process computes the time of Redis with
-    its monotonic clock.
+    time of Redis. Between two responses of the reservation script, a process computes the time of
+    Redis with its monotonic clock.
 
     Each API call in a time window has a number, and a call whose number is above the rate limit is
     refused. For a high rate limit, a process reserves a block of call numbers in one call to Redis,
@@ -83,7 +83,7 @@ class RateCounters:
         self._reserved_numbers = _ReservedNumbers()
 
     def count(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus | None:
-        """Count one API call, or return ``None`` while Redis is unreachable."""
+        """Count one API call in Redis, or return ``None`` while Redis is unreachable."""
         window = item.get_expiry()
         now = self._now()
         # Optimization: call numbers reserved in blocks for rate limits (decision 17).
@@ -123,7 +123,8 @@ class RateCounters:
     def _now(self) -> float:
         """Return the time of Redis in seconds, or the local monotonic time if Redis never answered.
 
-        The local time is good enough as long as processes can't share time windows in Redis.
+        The local monotonic time is sufficient, because a process that has never reached Redis
+        shares no time windows.
         """
         return time.monotonic() + (self._clock_offset or 0)
 

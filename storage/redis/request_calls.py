@@ -1,8 +1,8 @@
-"""Adds and removes the callers that wait for request-only work in an API process.
+"""Adds and removes the API callers that wait for the result of request-only work.
 
-All callers of an API process wait in one event loop. Script calls that are enqueued at the same
-time share one round trip to Redis. Redis executes script calls in the order in which the process
-enqueued them, so that a caller is never removed before it was added.
+All API callers that a process serves wait in one event loop. Script calls that are enqueued at the
+same time share one round trip to Redis. Redis executes script calls in the order in which the
+process enqueued them, so that a caller is never removed before it was added.
 """
 
 import asyncio
@@ -28,11 +28,12 @@ from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
-# A backlog below this length accepts every call, because the age of queued requests shows whether
-# workers take requests.
+# While fewer than ``MIN_QUEUED_REQUESTS`` requests are queued, the age of the oldest request causes
+# no refusal, because only queued requests show whether workers take requests.
 MIN_QUEUED_REQUESTS = 10
 MAX_QUEUED_REQUESTS = 1_000
-# Half the maximum backlog, so that one owner can't fill the backlog for all other owners.
+# The maximum number of queued requests per owner is half the maximum backlog, so that one owner
+# can't fill the backlog.
 MAX_QUEUED_REQUESTS_PER_OWNER = 500
 # All owners share the memory of Redis, so the total size of an owner's inputs in the backlog is
 # limited. Only a call with a large input checks the total size of the owner's inputs, because the
@@ -70,8 +71,8 @@ class RequestCalls:
     """The request-only work that the callers of an API process wait for.
 
     Args:
-        send: the function that sends messages if the broker is not in the client's Redis. Without
-            ``send``, the script that adds a caller also puts the message on the queue.
+        send: the function that sends messages if the broker is a separate server. Without ``send``,
+            the script that adds a caller also puts the message on the queue.
     """
 
     def __init__(
@@ -107,15 +108,16 @@ class RequestCalls:
         Each of several equal calls sends a message, so that no caller depends on the message of
         another caller. The request starts when a worker takes the first message for the request.
 
-        Raises ``queue.overloaded`` if the backlog is full or too old. Raises
-        ``queue.too_many_of_yours`` if the owner has too many requests in the backlog. Raises
-        ``queue.unavailable`` if a separate broker refuses the message. Raises ``RedisError``.
+        Raises ``queue.overloaded`` if the backlog is full, or if the oldest queued request is too
+        old. Raises ``queue.too_many_of_yours`` if the owner has too many requests in the backlog.
+        Raises ``queue.unavailable`` if a separate broker refuses the message. Raises
+        ``RedisError``.
 
         Args:
             seconds: the number of seconds that the caller waits for the result.
-            again: whether the caller is already waiting. A caller that is already waiting is never
-                refused. Adding a waiting caller a second time restores the request's keys and
-                message if Redis has lost them.
+            again: whether the caller is already waiting for the result. A caller that is already
+                waiting is never refused. Adding a waiting caller a second time restores the
+                request's keys and message if Redis has lost them.
         """
         # The worker continues the trace of the first API call, and ignores the traces of equal
         # calls.
@@ -156,13 +158,16 @@ class RequestCalls:
             raise QUEUE_UNAVAILABLE()
 
     def remove_caller(self, request_id: str, caller: str) -> None:
-        """Remove a caller. Delete a request without callers unless a worker runs it."""
+        """Remove a caller.
+
+        A request without callers is deleted unless a worker runs the request.
+        """
         keys = request_scripts.build_keys(request_id)
         removal = self._enqueue(request_scripts.REMOVE_CALLER_SCRIPT, keys, [caller])
         removal.add_done_callback(_log_failed_removal)
 
     async def fetch_results(self, topics: list[str]) -> Mapping[str, bytes | str]:
-        """Return the available results of requests, by notification topic."""
+        """Return the available results, keyed by notification topic."""
         keys = [request_scripts.build_result_key(parse_result_topic(topic)) for topic in topics]
         values = await self._client.mget(keys)
         results = zip(topics, values, strict=True)

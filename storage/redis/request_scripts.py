@@ -6,20 +6,20 @@ id, so that they share one run. A request has the following Redis keys:
 
 - ``waiting``: the waiting callers and the time until which each caller waits. A caller in a killed
   process counts as waiting until its waiting time is over.
-- ``input``: the input of the work, until a worker takes the request or the last caller leaves.
+- ``input``: the input of the work, until a worker takes the request or no caller waits anymore.
 - ``running``: the lease of the worker that runs the request.
 - ``told``: the callers that were notified of the result and have not left yet. A call that arrives
   after the result was delivered starts a new run.
 - ``result``: the result, for callers that missed the notification. The key ``result`` is deleted
   when the last caller leaves.
 
-Each queue has a backlog, which lists the requests that no worker has taken yet in the key ``line``.
+Each queue has a backlog in the key ``line``, which lists the requests that no worker has taken yet.
 The key ``line_owners`` maps each request in the backlog to the account whose call created the
 request. A call that would wait too long in the backlog is refused immediately. A request leaves the
-backlog when its input is deleted. When a worker takes a request, all requests that are a second
-older leave the backlog, because their messages must have been lost.
+backlog when its input is deleted. When a worker takes a request, all requests that were queued at
+least a second earlier leave the backlog, because their messages must have been lost.
 
-Each change of a request is one script, because Redis runs no other command during a script.
+Each change of a request is a single script, because Redis runs no other command during a script.
 """
 
 from core.queues import Queue
@@ -54,13 +54,13 @@ end
 # Adds a caller to a request, and sends a message unless a worker already runs the request. A
 # request is in the backlog only once, even if several callers wait for its result.
 #
-# If an API call is refused, the script returns the reason and the age of the oldest request in the
-# backlog. If the broker is a separate server, the script gets no message to enqueue. The script
-# returns 1 when the API process must send the message through the separate broker.
+# If an API call is refused, `ADD_CALLER_SCRIPT` returns the reason and the age of the oldest
+# request in the backlog. If the broker is a separate server, `ADD_CALLER_SCRIPT` returns 1 when the
+# API process must send a message through the separate broker.
 #
-# A caller that has waited for a while runs the script a second time, because the first message may
-# be lost. The script sends no second message for a running or finished request. A second message
-# for a queued request does no harm.
+# A waiting caller runs `ADD_CALLER_SCRIPT` again after a while, because the first message may
+# be lost. `ADD_CALLER_SCRIPT` sends no second message for a running or finished request. A second
+# message for a queued request does no harm.
 ADD_CALLER_SCRIPT = (
     _PREAMBLE
     + """
@@ -150,7 +150,7 @@ return {payload, longest_wait()}
 )
 
 # Renews the lease of a request if a caller waits, and deletes the lease if no caller waits. The
-# renewal is atomic, so that a new caller either finds the lease or sends a message.
+# renewal of a lease is atomic, so that a new caller either finds the lease or sends a message.
 RENEW_FOR_CALLERS_SCRIPT = (
     _PREAMBLE
     + """
@@ -176,7 +176,7 @@ if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARG
 )
 
 # Stores the result of a request, and notifies each API process with waiting callers once. If the
-# process of a caller has no name, the script notifies all API processes.
+# process of a caller has no name, all API processes are notified.
 FINISH_SCRIPT = (
     _PREAMBLE
     + """
@@ -195,8 +195,9 @@ redis.call('RENAME', waiting, told)
 """
 )
 
-# Ends the lease and restores the input, so that another worker can start the request from the
-# beginning. Returns 1 if the worker that ends the lease must send a new message for the request.
+# Ends the lease of a worker and restores the input of the request, so that a different worker can
+# start the request from the beginning. Returns 1 if the worker must send a new message for the
+# request.
 RELEASE_SCRIPT = (
     _PREAMBLE
     + """
@@ -210,7 +211,7 @@ return 1
 
 
 def build_request_id(queue: Queue, name: str) -> str:
-    """Return the id of a request, which contains the queue so that scripts find the backlog."""
+    """Return the id of a request. Scripts find the backlog by the queue name in the id."""
     return f"{queue}:{name}"
 
 

@@ -22,7 +22,8 @@ RESULT_SECONDS = 60
 LEASE_SECONDS = 5.0
 RENEW_EVERY_SECONDS = 1.0
 
-# The maximum length of a result in a notification. API processes fetch a longer result from Redis.
+# The maximum length of a result in a notification. If a result exceeds the maximum length, API
+# processes fetch the result from Redis.
 _MAX_ANNOUNCED_CHARACTERS = 8 * 1024
 
 
@@ -63,7 +64,7 @@ class RequestWork:
         self._renew(build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)])
 
     def release(self, request_id: str, worker: str, payload: dict[str, Any]) -> bool:
-        """End the lease, and return whether a message for another worker must be sent."""
+        """End the lease on a request, and return whether the worker must requeue the request."""
         text = orjson.dumps(payload)
         return bool(self._release(build_keys(request_id), [worker, text]))
 
@@ -111,15 +112,15 @@ class RequestLease:
         return seconds
 
     def release(self) -> bool:
-        """End the lease, and return whether a message for another worker must be sent."""
+        """End the lease on a request, and return whether the worker must requeue the request."""
         return self.work.release(self.request_id, self.worker, self.payload)
 
     def renew(self) -> None:
         try:
             self.work.renew(self.request_id, self.worker)
         except RedisError as error:
-            # A lease survives a few failed renewals. After the lease has expired, another worker
-            # may start the same request.
+            # A lease outlasts a few failed attempts to renew the lease. After the lease has
+            # expired, another worker may start the same request.
             log.warning("request.lease_not_renewed", reason=type(error).__name__)
 
 

@@ -1,4 +1,4 @@
--- Counts the stored bytes of test deliveries and of deliveries about the owner's own actions.
+-- Counts the stored bytes of webhook deliveries that are tests or report an owner's actions.
 -- Deliveries about members are not counted, because readers may cause deliveries about members.
 CREATE FUNCTION count_stored_deliveries() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE

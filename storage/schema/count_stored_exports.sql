@@ -1,5 +1,5 @@
 -- Counts the stored bytes of an export, which are the bytes of its row and its file. Rosters, which
--- programs request before they send a newsletter, are not counted.
+-- newsletter software requests before sending a newsletter, are not counted.
 CREATE FUNCTION count_stored_exports() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owner bigint;

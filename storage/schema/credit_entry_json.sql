@@ -1,4 +1,4 @@
--- Returns a ledger entry in the format of the API, in which numbers keep their four decimals.
+-- Returns a ledger entry in the format of the API, in which amounts have four decimal places.
 CREATE FUNCTION credit_entry_json(e credit_entries) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT jsonb_build_object(

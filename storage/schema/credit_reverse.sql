@@ -1,4 +1,4 @@
--- Reverses an open charge that the caller still holds, and returns the amount of the charge.
+-- Reverses an open charge whose holder is `p_taken_by`, and returns the amount of the charge.
 -- Returns NULL if the charge was already settled, taken or reversed.
 CREATE FUNCTION credit_reverse(p_entry_id bigint, p_taken_by text) RETURNS numeric
 LANGUAGE plpgsql AS $$

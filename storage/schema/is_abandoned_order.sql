@@ -1,5 +1,5 @@
 -- Returns whether a payment order is abandoned. An order is abandoned if its creator had no
--- account, nobody has paid or claimed the order, and no more facts can arrive.
+-- account, nobody has paid or claimed the order, and no more facts about the payment can arrive.
 CREATE FUNCTION is_abandoned_order(wanted bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
     SELECT EXISTS (

@@ -1,4 +1,4 @@
--- Records each erasure of a person for the journal next to the backups.
+-- Records each erasure of a person for the journal that is stored next to the backups.
 CREATE FUNCTION note_erasure() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Records opt-outs for the journal next to the backups. The trigger runs once per statement,
--- because an import may write thousands of opt-outs in one statement.
+-- Records opt-outs for the journal that is stored next to the backups. The trigger runs once per
+-- statement, because an import may write thousands of opt-outs in one statement.
 CREATE FUNCTION note_opt_outs() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

@@ -1,6 +1,6 @@
 -- Shortens the IP addresses of old consent records. The application's role may only add and read
--- consent records. Only functions of the owner role change consent records, and they never write a
--- value that the caller passes.
+-- consent records. Only functions of the owner role change consent records, and no such function
+-- writes a value that the caller passes.
 CREATE FUNCTION shorten_consent_ips(days integer, most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
