@@ -1,6 +1,6 @@
 """Measures the memory of an idle development stack.
 
-Memory pages that several processes share count proportionally (PSS).
+If several processes share a memory page, each process counts an equal part of the page (PSS).
 """
 
 import time

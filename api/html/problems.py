@@ -1,6 +1,6 @@
 """Renders errors as HTML pages.
 
-The module also marks requests that expect an HTML page, and stores the language of the page.
+The module marks requests that expect an HTML page, and stores the language of the page.
 """
 
 from collections.abc import Callable
@@ -209,9 +209,9 @@ def mark_page_request(scope: Scope, renderer: ProblemRenderer = render_problem) 
 
 
 def find_problem_renderer(scope: Scope) -> ProblemRenderer | None:
-    """Return the function that renders errors in a marked request as pages.
+    """Return the function that renders errors of the request as HTML pages.
 
-    The result is ``None`` for the request of a program, which gets errors as JSON.
+    For a request of a program, the result is ``None``, because programs get errors as JSON.
     """
     renderer: ProblemRenderer | None = scope.get(_RENDERER_KEY)
     return renderer

@@ -67,7 +67,8 @@ def build_inputs(
     """
 
     def build_input(name: str, label: str, kind: str, **others: Any) -> FormInput:
-        # Cut values above the maximum length, because nobody types such a long value by accident.
+        # Truncate values above the maximum length, so that the page doesn't contain a very long
+        # submitted value.
         max_characters = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
         value = str(values.get(name, ""))[:max_characters]
         error = errors.get(name)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import gcd
 
-# The distance between the numbers of the people in two consecutive subscriptions, which makes the
-# order of people look random.
+# Two consecutive subscriptions belong to people whose numbers differ by this stride, so that the
+# order of people looks random.
 _STRIDE = 7_368_787
 
 
@@ -22,7 +22,7 @@ class Volume:
     seed: int = 7
 
     def numbers(self) -> dict[str, int]:
-        """Return the numbers for the placeholders in the SQL statements, mostly numbers of rows."""
+        """Return the numbers that replace the placeholders in the SQL statements."""
         people = self._scale(1_500_000)
         subscriptions = self._scale(2_000_000)
         owners = self._scale(1_000)

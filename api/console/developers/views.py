@@ -95,7 +95,7 @@ def list_newest_events(
 ) -> list[EventView]:
     """Return the newest feed events of the caller, with consecutive equal events merged.
 
-    ``only``: the event types to return, or an empty collection for all types.
+    ``only``: the types of the events to return, or an empty collection for all types.
     """
     types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
     entries = reading.list_newest_events(uow.session, caller.user_id, types=types, limit=limit)

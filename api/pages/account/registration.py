@@ -1,8 +1,8 @@
-"""Pages for registration, password resets and undoing a change of address, without a session.
+"""Pages without a login for registration, password resets and undoing a change of address.
 
 Each page of this module either mails a link, or is opened by a mailed link. Opening a mailed link
-changes nothing, because mail scanners open links. Only submitting the form behind the link changes
-the account.
+changes nothing, because mail scanners open links. The account changes only when the user submits
+the form on the linked page.
 """
 
 import secrets
@@ -106,9 +106,9 @@ def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Res
 async def request_registration(request: Request, state: StateOf, form: FormOf) -> Response:
     """Send a mail with a registration link to the submitted address.
 
-    If the submitted address has an account, the mail says so and contains no registration link. The
-    response is the same for every submitted address, so that nobody learns whether an address has
-    an account.
+    If an account with the submitted address exists, the mail mentions the account and contains no
+    registration link. The response is the same for every submitted address, so that nobody learns
+    whether an address has an account.
     """
     return await _request_mail(request, state, form, MailKind.REGISTER, _REGISTER)
 
