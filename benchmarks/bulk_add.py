@@ -1,4 +1,4 @@
-"""Compares a bulk add of 100,000 members with other ways to write the same members.
+"""Compares a bulk add of 100,000 members with plain SQL and with requests that add one member.
 
 The baselines write the product's tables or minimal tables by plain SQL, or add one member per
 request.

@@ -33,8 +33,7 @@ MAX_SWEEP_MS = 2.0
 MAX_SLOWDOWN = 1.3
 OWNER = 7
 SUBJECT = 1
-# The kind of the measured jobs. Workers don't run jobs of this kind, which exists only for the
-# benchmark.
+# The kind of the jobs that the benchmark measures. No worker runs the measured jobs.
 IDLE = register_kind(
     JobKind(
         name="benchmark.idle",
@@ -62,7 +61,7 @@ def run() -> list[Finding]:
 
 
 def _compare_sweeps(beside: Stack, without: Stack) -> Finding:
-    """Measure how long the sweeper takes to find no due job.
+    """Measure how long the sweeper takes to check that no job is due.
 
     The sweeper keeps its state between the measured sweeps.
     """

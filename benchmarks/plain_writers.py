@@ -85,7 +85,7 @@ def sumy_and_yake(**options: object) -> Iterator[Callable[[], tuple[float, float
 def _prepare_python() -> Path:
     """Create the Python environment for sumy and YAKE if necessary.
 
-    Return the path of the environment's interpreter.
+    Return the path of the Python interpreter in the environment.
     """
     environment = Path("build/plain-writers")
     python = environment / "bin/python"

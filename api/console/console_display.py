@@ -43,8 +43,9 @@ _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
 # The maximum distance from now at which a time is shown as in "3 minutes ago" and not as a date.
 _MAX_DISTANCE_SECONDS = 30 * _DAY_SECONDS
-# The units of formatted durations, longest first. Each tuple contains the shortest duration for
-# which a unit is used, the length of the unit in seconds, and the name of the unit.
+# The units of formatted durations, from the longest to the shortest unit. Each tuple contains the
+# shortest duration for which a unit is used, the length of the unit in seconds, and the name of the
+# unit.
 _UNITS = (
     (2 * _DAY_SECONDS, _DAY_SECONDS, "day"),
     (_HOUR_SECONDS, _HOUR_SECONDS, "hour"),

@@ -1,4 +1,4 @@
-"""Renders pages of the console. By default, the pages load files only from this server."""
+"""Renders pages of the console. By default, console pages load files only from this server."""
 
 import shlex
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ _TEMPLATES.globals |= {
     "operator_pages": OPERATOR_PAGES,
     "curl_call": console_display.build_curl_call,
     "counted": console_display.format_count,
-    # Default values of template variables, which the values passed by a page override.
+    # Template variables with a default value, which each page can override.
     "notice": None,
     "path": "",
     "base": "",

@@ -1,4 +1,4 @@
-"""Defines ``ConsoleRequest``, a request for a console page that builds its response."""
+"""Defines ``ConsoleRequest``, which builds the response to a request for a console page."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -118,7 +118,7 @@ class ConsoleRequest:
         return response
 
     def render_part(self, template: str, **values: Any) -> str:
-        """Return the HTML of a part of a page, which a script inserts in the browser."""
+        """Return the HTML of a part of a page, for a script that inserts the HTML into the page."""
         return render_console_part(template, {**self._build_frame_values(), **values})
 
     def _build_frame_values(self) -> dict[str, Any]:

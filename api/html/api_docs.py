@@ -24,8 +24,8 @@ def add_docs(app: FastAPI) -> None:
         swagger_js_url=f"{DOCS_PATH}/swagger-ui-bundle.js",
         swagger_css_url=f"{DOCS_PATH}/swagger-ui.css",
         swagger_favicon_url="data:,",
-        # Hide the list of all schemas, because the list makes the documentation page slow. Each
-        # operation on the documentation page shows its schemas.
+        # Hide the list of all schemas, because the list makes the documentation page slow. The
+        # documentation page shows the schemas of each operation.
         swagger_ui_parameters={"defaultModelsExpandDepth": -1},
     )
     page = bytes(swagger_page.body)

@@ -146,8 +146,8 @@ _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
         "It was never yours. The page of your keys lists all that open something.",
     ),
     mailing.LIST_NOT_FOUND.code: (
-        # The text is the same for an archived list and for a list that never existed, so that
-        # strangers can't tell them apart.
+        # The error text is the same for an archived list and for a list that never existed, so that
+        # strangers can't find archived lists.
         marked("There is no open list here"),
         marked(
             "If a list was here, it is closed, and nothing is sent from it any more. Otherwise the"

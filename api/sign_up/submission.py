@@ -1,4 +1,4 @@
-"""Subscribes an e-mail address without a login, for API requests and for forms."""
+"""Subscribes an e-mail address that was submitted without a login, in a form or as JSON."""
 
 from dataclasses import replace
 from typing import Any

@@ -137,7 +137,7 @@ def find_places(figure: str, modules: list[Module]) -> list[Place]:
 
 
 def measure_readability(modules: list[Module]) -> dict[str, str]:
-    """Map the label of each pattern to how often the product's code matches the pattern."""
+    """Return how often the product's code matches each pattern, keyed by the pattern's label."""
     counts = {figure: len(find_places(figure, modules)) for figure in FINDERS}
     line_count = sum(module.line_count for module in modules)
     local_count = sum(1 for module in modules for _ in _local_names(module))

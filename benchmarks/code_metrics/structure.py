@@ -31,7 +31,7 @@ class Function:
 
 
 def measure_structure(modules: list[Module]) -> Figures:
-    """Map labels of metrics to their values for the product's modules, functions and names."""
+    """Return metrics of the product's modules, functions and names, keyed by label."""
     return _measure_modules(modules) | _measure_functions(modules) | _measure_names(modules)
 
 

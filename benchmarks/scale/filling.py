@@ -28,8 +28,8 @@ STATEMENTS = {
     **statements_of_money.STATEMENTS,
 }
 # The tables in the order in which they are filled. Each stage consists of two groups of tables,
-# which are filled in parallel on two cores. The statement for a table may read only tables of
-# earlier stages, and earlier tables of the group that contains the table.
+# which are filled in parallel on two cores. The SQL statement that fills a table may read only
+# tables that were filled in an earlier stage or earlier in the table's group.
 _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
     (
         (
@@ -59,7 +59,9 @@ SET jit = off
 
 
 def fill(url: str, volume: Volume, keyring: Keyring) -> dict[str, tuple[int, float]]:
-    """Fill all tables of a database, and return the number of rows and the duration for each table.
+    """Fill all tables of a database.
+
+    Return the number of rows and the duration in seconds for each table.
 
     Args:
         url: the URL of the database, with the credentials of an administrator.

@@ -153,7 +153,7 @@ def _postpone_maintenance(stack: Stack) -> None:
 
 
 def _settings(stack: Stack) -> Settings:
-    """Return the settings in the environment of the stack, including the URLs of the sandbox."""
+    """Return the settings in the stack's environment variables, including the sandbox's URLs."""
     named: dict[str, Any] = {
         key.removeprefix("PRESSROOM_").lower(): value
         for key, value in stack.environment.items()

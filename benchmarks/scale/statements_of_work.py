@@ -137,7 +137,7 @@ SELECT 'access', 1 + n % {grants}, n, sha256(('token' || n)::bytea), ARRAY['cred
     '{anchor}'::timestamptz + interval '60 days'
 FROM generate_series(1, {tokens}) AS n
 """,
-    # Set the maintenance bookmark after the last row whose IP address is already shortened.
+    # Set the bookmark of `maintenance.shorten_ips` to the last row whose IP address is shortened.
     "maintenance": """
 INSERT INTO maintenance (name, every_seconds, bookmark)
 SELECT 'maintenance.shorten_ips', 3600, max(id) FROM subscription_events

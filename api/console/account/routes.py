@@ -77,8 +77,8 @@ _EVENT_LABELS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You did something as an operator",
 }
-# Maps the name of a number in a security event's details, such as ``sessions``, to a text for
-# numbers above one.
+# Maps the name of a number in the details of a security event, such as ``sessions``, to a text. The
+# text is used for numbers above one.
 _COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",
@@ -279,8 +279,8 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
         # A person record with the new e-mail address was created after the confirmation page was
-        # shown. Redirect to the confirmation page, which asks the user whether the record of the
-        # new address may be erased.
+        # shown. Redirect to the confirmation page, which asks whether the record with the user's
+        # new e-mail address may be erased.
         path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(console.state, path)
     response = console.redirect_with_notice(

@@ -77,7 +77,7 @@ class _Outcome:
     Attributes:
         fields: maps the names of form fields to their new values.
         invalid_form: the form with error messages, or ``None`` if the user's input was valid.
-        finds: the results of a photo search, or ``None`` if the button didn't search.
+        finds: the results of a photo search, or ``None`` if no photos were searched.
     """
 
     fields: Mapping[str, str]
@@ -189,8 +189,8 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
     except DomainError as error:
         return _Outcome({}, error=error)
     fields = {
-        # Hidden form fields contain the last photo search, so that the next response can show the
-        # same photos.
+        # Hidden form fields contain the user's last photo search, so that the next response can
+        # show the found photos.
         "found_words": search.query,
         "found_provider": str(search.provider),
         "found_page": str(search.page),
@@ -309,8 +309,8 @@ class CreditLine:
     credit: PhotoCredit
 
     def __html__(self) -> str:
-        # The template doesn't escape the HTML of a credit line, so this method escapes the texts of
-        # the photo provider.
+        # The template doesn't escape the HTML of a photo's credit line, so this method escapes the
+        # texts from the photo provider.
         credit = self.credit
         title = f"“{credit.title}”" if credit.title else "Photo"
         author = _build_link(credit.author, credit.author_url)

@@ -57,7 +57,7 @@ THRESHOLD_FIELD = "below_credit"
 ACTION_FIELD = "action"
 FIRST_DAY_FIELD = "from"
 LAST_DAY_FIELD = "to"
-# The names of the fields in the form that orders credits.
+# The names of the fields in the form with which an owner orders credits.
 CREDITS_FIELD = "credit_amount"
 AMOUNT_FIELD = "amount"
 CURRENCY_FIELD = "currency"

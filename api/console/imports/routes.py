@@ -310,7 +310,7 @@ async def stream_import(request: Request, console: Console, import_id: PathId) -
 def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
     """Cancel a running import, or the running undo of an import.
 
-    Rows that were written before the cancellation are kept.
+    Cancelling an import keeps the rows that were written before the cancellation.
     """
     view = read_view(console, import_id)
     job = view.undo if view.is_undoing else view.job
@@ -340,7 +340,7 @@ def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Res
     """Show a preview of the changes that the undo of an import would make.
 
     The undo skips members who were changed after the import. The page links to the imports and bulk
-    actions that changed these members.
+    actions that have changed imported members since the import.
     """
     with console.unit_of_work() as uow:
         preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))

@@ -108,8 +108,8 @@ def read_status_choices(
 ) -> dict[str, str] | None:
     """Return the statuses that the owner assigned to consent values.
 
-    The result is ``None`` if the owner assigned no status. A consent value without a select box
-    keeps its assigned status. Raises ``body.invalid``.
+    If the owner assigned no status to any consent value, the result is ``None``. The assigned
+    status of a consent value without a select box doesn't change. Raises ``body.invalid``.
     """
     assigned_statuses = dict(task.status_values or {})
     for each in values:

@@ -42,7 +42,7 @@ AS_RECOGNISED = ""
 FIELD_TYPES = dict(
     zip(field_columns.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True)
 )
-# Maps values of a column's select box that create a member field of a certain type to labels.
+# Labels for the options of a column's select box that create a member field of a certain type.
 _TYPED_FIELDS = {
     f"{NEW_FIELD}:{type_}": f"Create a field: {words}" for type_, words in FIELD_TYPES.items()
 }
@@ -57,7 +57,7 @@ _FORMAT_LABELS = {
     DecimalMark.POINT: "Numbers with a decimal point",
     DecimalMark.COMMA: "Numbers with a decimal comma",
 }
-# The values that an owner may choose in the select boxes of several columns of a file.
+# The values of select boxes that an owner may choose for more than one column of a file.
 _REPEATABLE_ROLES = (
     *(IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", *ConsentSubject),
     *("first_name", "middle_name", "last_name"),
@@ -107,8 +107,8 @@ class ColumnChoice:
             commas.
         creates: the type of the member field that the import creates for the column, or ``None`` if
             the import creates no field.
-        written: a label for the format of the dates or numbers in the column, or ``None`` without a
-            known format.
+        written: a label for the format of the dates or numbers in the column, or ``None`` if the
+            format is unknown.
         chosen: the choice in the column's select box, such as a role or ``ignore``.
         ignored_opt_outs: the number of opt-outs in a column that the import ignores, or ``None``
             for other columns.
@@ -133,7 +133,7 @@ class ColumnChoice:
 
     @property
     def recognised(self) -> str | None:
-        """Return a label for the role that was recognised for the column, or ``None``."""
+        """Return the label of the recognised role, or ``None`` if no role was recognised."""
         if self.creates is not None:
             return None
         if self.becomes == IGNORED:
@@ -147,7 +147,7 @@ def build_column_choices(
     """Return the columns that a dry run found, each with the choice in its select box.
 
     If a dry run stopped at an ambiguous column, the owner must choose a role only for the ambiguous
-    column. The next dry run recognises the remaining columns by name.
+    column. The next dry run recognises unambiguous columns by name.
 
     Args:
         columns: the columns in the result of the dry run, including sample cells.
@@ -255,14 +255,14 @@ class ImportView:
 
     Attributes:
         job: the job that runs the import, or ``None`` if the import has ended.
-        undo: the most recent job that undoes the import, or ``None``.
+        undo: the most recent job that undoes the import, or ``None`` if no undo was started.
         choices: the columns and their roles after a dry run, or empty for an import that isn't a
             dry run.
         status_values: the consent values that a dry run found.
         preview: the members that the import would create from the first rows of the file.
         problems: the invalid cells of the file, grouped by column and violated rule.
-        readings: sample rows, decoded with each possible encoding. The rows are empty if the file's
-            encoding is certain.
+        readings: sample rows, decoded with each possible encoding. ``readings`` is empty if the
+            encoding of the file is certain.
         fields: the member fields that the owner has defined.
     """
 
@@ -314,7 +314,7 @@ class ImportView:
 
     @property
     def date_order_matters(self) -> bool:
-        """Return whether the owner must choose, or has chosen, whether dates start with the day."""
+        """Return whether the page asks for the order of day and month in dates."""
         is_asked = self.task.error is not None and self.task.error["code"] == (
             IMPORT_DATE_ORDER_NEEDED.code
         )
@@ -387,7 +387,8 @@ class ImportView:
 def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
     """Return the data for the page of the caller's import, or raise ``import.not_found``.
 
-    The data contains sample rows of the imported file, unless the samples have been deleted.
+    The data for the page of an import contains sample rows of the file, unless the samples have
+    been deleted.
     """
     resources = console.state.resources
     with console.unit_of_work() as uow:
@@ -396,7 +397,8 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
         job = records.find_job(uow, task) if task.status == "running" else None
         undo = records.find_undo_job(uow, task)
         # Read the import once more after its job, so that an ended job's last changes to the import
-        # are included. A job ends in the same transaction as its last changes to the import.
+        # are included. The job of an import ends in the transaction that contains the job's last
+        # changes to the import.
         uow.session.refresh(task)
         own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
     view = ImportView(task, title, job, undo, fields=own_fields)

@@ -2,9 +2,9 @@
 
 The form shows a filter as a group of parts. Each part of a filter is either a row with a field, an
 operator and a value, or a nested group of parts. The name of a form input contains the position of
-its part in the filter. For example, the input ``match.0`` states how the outermost group combines
-its parts. The inputs ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and ``value.0.2`` belong to the
-third part of the outermost group.
+the filter part to which the input belongs. For example, the input ``match.0`` states how the
+outermost group combines its parts. The inputs ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and
+``value.0.2`` belong to the third part of the outermost group.
 
 The buttons that add or remove parts of the filter submit the whole form, so that the form needs no
 script.
@@ -283,7 +283,10 @@ class FilterDraft:
         return False
 
     def add_missing_value_errors(self) -> bool:
-        """Show an error in each row whose value is missing. Return whether any value is missing."""
+        """Show an error in each row whose value is missing.
+
+        Return whether the value of any row is missing.
+        """
         open_rows = [row for row in self.group.rows() if row.is_open] if self.group else []
         for row in open_rows:
             row.error = "Give a value, or remove the condition."
@@ -446,7 +449,7 @@ def _build_row(name: str, operator: str, value: object, choices: Mapping[str, Ch
 
 
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
-    """Map names of member attributes to the attributes that rows of the filter form can test."""
+    """Return the member attributes that rows of the filter form can test, keyed by name."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
     rows = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows

@@ -47,7 +47,8 @@ class MemberSelection:
     """The criteria that select the members on a page.
 
     Attributes:
-        typed: the URL's query parameters that aren't empty, by name.
+        typed: maps the names of query parameters in the URL to values. Empty parameters are
+            missing.
         draft: the member filter that the owner is editing.
     """
 
@@ -56,7 +57,7 @@ class MemberSelection:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the selection has no criterion except the status of members."""
+        """Return whether members are selected by no criterion except their status."""
         return not self.typed.keys() - {"status", "columns"}
 
     @property
@@ -65,7 +66,7 @@ class MemberSelection:
 
     @property
     def has_filters(self) -> bool:
-        """Return whether the selection has a criterion other than a search text."""
+        """Return whether members are selected by a criterion other than a search text."""
         return bool(self.typed.keys() - {"q", "columns"})
 
     @property
@@ -77,7 +78,7 @@ class MemberSelection:
         return parse_id(self.typed.get("segment", ""))
 
     def build_filter(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
-        """Return a JSON filter that combines all criteria, or ``None`` without criteria.
+        """Return a JSON filter that combines all criteria for members, or ``None`` without any.
 
         Raises ``filter.invalid`` if the typed filter isn't valid JSON. Raises ``segment.not_found``
         for an unknown segment.

@@ -337,8 +337,8 @@ def read_changes(
 ) -> MemberChanges:
     """Return the submitted attributes that differ from the stored attributes of the member.
 
-    Raises ``field.value`` if the value of a member field is invalid. Raises ``body.invalid`` if
-    another attribute is invalid.
+    Raises ``field.value`` if the value of a member field is invalid. Raises ``body.invalid`` if a
+    standard attribute, such as the name, is invalid.
     """
     values: dict[str, Any] = {
         "name": read_text(form, "name"),

@@ -278,7 +278,8 @@ async def _submit_choice(
 ) -> Response:
     """Set the submitted password and log the user in, or show the form with an error.
 
-    ``factor``: the submitted second factor, which ``set_password`` checks, or ``None``.
+    ``factor``: the submitted second factor, which ``set_password`` checks, or ``None`` if no factor
+    was submitted.
     """
     require_form_csrf(request, state, form)
     secret = form.get("token") or token

@@ -1,11 +1,10 @@
-"""Pages that mail a reader the link to the preferences, and start or end a session.
+"""Pages that mail a reader the link to the preferences, and that start or end a session.
 
-A reader with a session can see and change the preferences. Every mail to the members of a list
-contains a trace id, which identifies the recipient. A trace id can't open the recipient's
-preferences, because people forward mails. With a trace id, a reader can only request a mail that
-contains the link to the preferences. Opening the mailed link changes nothing, because mail scanners
-open links. The session on the preferences page starts when the reader presses the button on the
-linked page.
+A session lets a reader see and change the preferences. Every mail to the members of a list contains
+a trace id, which identifies the recipient. A trace id can't open the recipient's preferences,
+because people forward mails. With a trace id, a reader can only request a mail that contains the
+link to the preferences. Opening the mailed link changes nothing, because mail scanners open links.
+The session on the preferences page starts when the reader presses the button on the linked page.
 """
 
 from typing import Annotated

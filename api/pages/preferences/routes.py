@@ -1,7 +1,7 @@
 """Pages on which a reader sees and changes the subscriptions to an owner's lists.
 
-A reader opens the preferences with a mailed link. The mailed link starts a session on the
-preferences page. A cookie identifies the session.
+A reader opens the preferences with a mailed link. The mailed link leads to a session on the
+preferences page, which a cookie identifies.
 """
 
 from dataclasses import replace
@@ -136,7 +136,8 @@ def _render_answers(
 ) -> Response:
     """Render a form with the reader's answers to the questions of a list.
 
-    The form contains the stored answers, or the submitted answers and an error.
+    The form contains the stored answers, or after an error the submitted answers and the error
+    message.
     """
     language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:

@@ -2,7 +2,7 @@
 
 Every mail of a list links to a report page that identifies the recipient. The list's sign-up page
 links to a report page for visitors without a mailed link. Opening a report page changes nothing,
-because mail scanners open links. A list is reported only when the person presses the button on a
+because mail scanners open links. A list is reported only when a person presses the button on a
 report page.
 """
 
