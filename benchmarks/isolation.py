@@ -167,7 +167,7 @@ def _compose(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
 
 @contextmanager
 def _busy_owner(pressed: PressedStack) -> Iterator[None]:
-    """Run two callers for each of uploads, imports and composing, until the ``with`` block ends."""
+    """Run two callers each that upload, import and compose, until the ``with`` block ends."""
     stop = threading.Event()
 
     def repeat(call: Callable[[PressedStack, httpx2.Client], httpx2.Response]) -> int:

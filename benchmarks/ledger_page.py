@@ -17,8 +17,8 @@ from services.credits import ledger_pages, verify
 
 ENTRIES = 1_000_000 if is_full_size() else 200_000
 ROUNDS = 15 if is_full_size() else 7
-# The number of calls per round. A round keeps the fastest call, because the load of other programs
-# can only make a call slower.
+# The number of times that each round repeats a request or an SQL query. Each round keeps only the
+# shortest duration, because the load of other programs can only increase durations.
 CALLS = 30
 LIMIT = 16
 MAX_SLOWDOWN = 1.5

@@ -39,9 +39,9 @@ BAR = "≤ 1.5 × + 3 ms"
 SEARCH_ALLOWANCE_SECONDS = 0.005
 SEARCH_BAR = "≤ 1.5 × + 5 ms"
 MAX_SLOWDOWN_OF_FIRST = 1.2
-# The maximum number of calls per round. A round keeps the fastest call, because the load of other
-# programs can only make a call slower. A round ends after ``ROUND_SECONDS``, even if the maximum
-# number of calls isn't reached.
+# The maximum number of times that each round repeats a request or an SQL query. Each round keeps
+# only the shortest duration, because the load of other programs can only increase durations. A
+# round ends after ``ROUND_SECONDS``, even if the maximum number of repetitions isn't reached.
 CALLS = 15
 ROUND_SECONDS = 0.3
 

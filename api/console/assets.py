@@ -23,8 +23,8 @@ CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
 _CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-# Maps the name of an asset in templates to the files that the asset consists of. An asset is the
-# concatenated content of its files.
+# Maps the name of an asset in templates to the files that the asset consists of. The content of an
+# asset is the concatenated content of the files.
 _SOURCES = {
     # The console's style sheet extends the style sheet of the pages outside the console.
     "console.css": (("api.html", "style.css"), ("api.console", "static/console.css")),

@@ -17,7 +17,8 @@ from core.errors import access, mailing, money, people, requests
 from core.languages import reader_languages
 from core.languages.reader_languages import ENGLISH, marked, translate
 
-# The keys under which the ASGI scope of a request contains the renderer and the language.
+# The keys under which a request's ASGI scope contains the function that renders errors and the
+# page's language.
 _RENDERER_KEY = "pressroom.problem_page"
 _LANGUAGE_KEY = "pressroom.language"
 

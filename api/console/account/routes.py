@@ -77,8 +77,8 @@ _EVENT_LABELS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You did something as an operator",
 }
-# Maps the name of a number in the details of a security event, such as ``sessions``, to a text. The
-# text is used for numbers above one.
+# Maps the name of a number in the details of a security event to the text that describes a number
+# above one.
 _COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",

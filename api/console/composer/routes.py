@@ -40,7 +40,7 @@ PART_LABELS = {
 # The name suffix of the hidden form fields that state which writer, such as a language model, wrote
 # each text.
 WRITER_SUFFIX = "_by"
-# Identifies the console in the idempotency keys of composer calls.
+# The part of the idempotency keys of composer calls that identifies the console.
 _ROUTE = "console"
 PHOTOS_ON_PAGE = 12
 MAX_PHOTO_PAGE = 1_000

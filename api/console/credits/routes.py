@@ -218,7 +218,7 @@ def _render_credits(
         form=form,
         low=threshold_form or TypedForm({THRESHOLD_FIELD: threshold}),
         balance=format_credits(Decimal(account["balance_credit"])),
-        # A purchase of credits first pays the owner's debt.
+        # When an owner with a debt buys credits, the purchase first pays the debt.
         debt=format_credits(debt) if debt else None,
         entries=[EntryView.of(entry) for _, entry in page.rows],
         actions=[

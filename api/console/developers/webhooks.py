@@ -122,7 +122,7 @@ class DeliveryView:
 
     @property
     def is_soon(self) -> bool:
-        """Return whether the next attempt of the delivery is due within a minute."""
+        """Return whether the next delivery attempt is due within a minute."""
         return self.is_pending and self.delivery.due_at < clock.now() + _SOON_DELAY
 
     @property

@@ -301,7 +301,7 @@ class ImportView:
 
     @property
     def has_rejects(self) -> bool:
-        """Return whether the import has a file that lists rows which were not added completely."""
+        """Return whether a file lists the rows that the import didn't add completely."""
         has_rows = self.not_added > 0 or self.task.left_out > 0
         return has_rows and self.task.files_removed_at is None
 

@@ -63,11 +63,11 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 Sent = Annotated[str | None, Query()]
 Token = Annotated[str, Query()]
 
-# The template values of a page, such as the heading.
+# The values that a page's template inserts, such as the heading.
 _PageTexts = dict[str, Any]
 # A function that returns the e-mail address to which a token was mailed.
 _ReadToken = Callable[[UnitOfWork, str], str]
-# A function that sets a user's password, and returns the user to log in.
+# A function that sets a user's password, and returns the user who is then logged in.
 _SetPassword = Callable[..., User]
 
 _REGISTER: _PageTexts = {
@@ -150,7 +150,7 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 async def reset_password(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Set a new password with a mailed reset token, and log the user in.
+    """Set a new password if the mailed reset token is valid, and log the user in.
 
     A password reset is possible even after too many failed logins, because the mailed token
     identifies the user.

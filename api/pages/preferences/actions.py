@@ -28,7 +28,7 @@ REASONS = {
 
 
 def build_unknown_action_error() -> DomainError:
-    """Return the error for a form whose button value is unknown."""
+    """Return the error for a submitted form that contains an unknown button value."""
     rule = f"one of {', '.join((*OPT_OUTS, *LIFT_OPT_OUT))}"
     return requests.BODY_INVALID(place="body.action", rule=rule)
 
