@@ -339,8 +339,8 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
     """Show a preview of the changes that the undo of an import would make.
 
-    The undo skips members who were changed after the import. The page links to the imports and bulk
-    actions that have changed imported members since the import.
+    The undo doesn't fully restore members who were changed after the import. The page links to the
+    imports and bulk actions that have changed imported members since the import.
     """
     with console.unit_of_work() as uow:
         preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))
