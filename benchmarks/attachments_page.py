@@ -21,7 +21,7 @@ from services.attachments.images import webp
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "attachments"
-# Escapes a vertical bar, which would end the cell of a Markdown table.
+# A vertical bar, escaped because an unescaped bar would end the cell of a Markdown table.
 _ESCAPED_BAR = r"\|"
 # The EXIF orientation of a picture that viewers must turn clockwise by 90 degrees.
 _SIDEWAYS = 6

@@ -1,7 +1,7 @@
 """The baseline of ``benchmarks.consume``, started by ``python -m benchmarks.bare_consume PORT``.
 
 Runs a FastAPI application that looks up an API key and charges credits. Unlike Pressroom, the
-application has no limits, no deadlines, no request ids and no business rules.
+application has no rate limits, no deadlines, no request ids and no business rules.
 """
 
 import sys
@@ -40,7 +40,7 @@ def bare_app() -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # Use as many threads as Pressroom uses for charges.
+        # Use as many threads as Pressroom uses for charging credits.
         anyio.to_thread.current_default_thread_limiter().total_tokens = MONEY.threads
         for _each in range(MONEY.threads):
             connected = psycopg2.connect(url)

@@ -1,7 +1,7 @@
-"""Compares a bulk add of 100,000 members with other ways to write the same members.
+"""Compares a bulk add of 100,000 members with plain SQL and with requests that add one member.
 
-The baselines are plain SQL into the product's tables, plain SQL into minimal tables, and requests
-that add a single member.
+The baselines write the product's tables or minimal tables by plain SQL, or add one member per
+request.
 """
 
 import json
@@ -41,7 +41,7 @@ def _compare_new(bench: BulkBench) -> Finding:
 
 
 def _compare_lean(bench: BulkBench) -> Finding:
-    """Compare bulk adds with plain SQL into minimal tables."""
+    """Compare bulk adds with plain SQL that writes minimal tables."""
 
     def baseline() -> float:
         fresh, before = create_people(MEMBERS), bench.count_lean_members()
@@ -94,8 +94,8 @@ def _compare_single(bench: BulkBench) -> Finding:
     )
     details = {"many_per_s": _median_rate(pairs, 0), "one_per_s": _median_rate(pairs, 1)}
     met = ratio >= MIN_SPEEDUP_OF_SINGLE
-    # The unit "times" excludes this finding from the chart, because its large ratio would compress
-    # the axis.
+    # The unit "times" excludes the result from the chart, because the large ratio would compress
+    # the chart's axis.
     return Finding("bulk-add: beside one a call", ratio, "times", "≥ 30 ×", met, spread, details)
 
 

@@ -48,10 +48,11 @@ class BulkBench:
     def add_plainly(
         self, list_id: int, people: Sequence[Person], by: connection | None = None
     ) -> None:
-        """Write a list's rows as the product does, but by plain SQL without business rules.
+        """Write the rows of a list as the product would, but with plain SQL and no business rules.
 
         Args:
-            by: the database connection, or ``None`` for the connection of the benchmark.
+            by: the database connection to use, or ``None`` for the default connection of the
+                benchmark.
         """
         plain = by or self.plain
         with plain, plain.cursor() as cursor:
@@ -137,7 +138,7 @@ _LEAN_SUBSCRIPTIONS = "INSERT INTO lean_subscriptions SELECT 1, id, name FROM pl
 
 
 def create_people(count: int) -> list[Person]:
-    """Return people with e-mail addresses that no earlier call returned."""
+    """Return people with e-mail addresses that no earlier call of this function returned."""
     batch = next(_numbers)
     chance = random.Random(7)
     words = ["ada", "ben", "chloe", "dmitri", "elena", "farid", "grace", "hugo", "ines", "jonas"]

@@ -1,4 +1,4 @@
-"""Compares the run time of two commands with the start time of an empty Python program.
+"""Compares how long two commands and an empty Python program take.
 
 The measured commands are `pressroom --help` and `pressroom users list`, which reads the database.
 Python compiles all modules before the measurement, as for an installed package.
@@ -16,7 +16,8 @@ from benchmarks.running_stack import running_stack
 
 # Many rounds are necessary, because the load of other programs disturbs some rounds.
 _ROUNDS = 25
-# The maximum duration of each command, as a multiple of the start of an empty Python program.
+# The maximum duration of each command, as a multiple of the time that an empty Python program
+# takes.
 _BARS = {"--help": 5.0, "users list": 15.0}
 
 

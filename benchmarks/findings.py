@@ -14,7 +14,7 @@ from core import clock
 
 
 def quieten_log() -> None:
-    """Log only warnings and errors, because benchmarks would fill the log with other entries."""
+    """Log only warnings and errors, because benchmarks cause very many less severe messages."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
@@ -25,11 +25,10 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
 
 def report_findings(findings: Sequence[Finding], *, kept_as: str | None) -> None:
-    """Print how many results meet their bar, and store the results.
+    """Print how many results meet their target, and store the results.
 
     Args:
-        kept_as: the kind under which the results are stored, or ``None`` to store nothing. ``None``
-            stores nothing.
+        kept_as: the kind under which the results are stored, or ``None`` to store nothing.
     """
     missed = [finding for finding in findings if not finding.met]
     print(f"\n{len(findings) - len(missed)} of {len(findings)} bars met.")

@@ -61,7 +61,7 @@ def _import_rates(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _rates(record: dict[str, Any], name: str, detail: str, words: str) -> Iterator[str]:
-    """Yield the rate of each benchmark result whose name matches, rounded to two digits.
+    """Yield the rate of each result whose name matches ``name``, rounded to two significant digits.
 
     Args:
         name: a regular expression for the names of the results.

@@ -1,7 +1,8 @@
 """Receives webhooks in a benchmark, as the program ``python -m benchmarks.hook_receiver PORT``.
 
-``GET /taken`` returns statistics about the webhooks since the last ``DELETE /taken``. The receiver
-doesn't verify signatures, because the verification would take CPU time from the sending processes.
+``GET /taken`` returns statistics about the webhooks received since the last ``DELETE /taken``. The
+receiver doesn't verify signatures, because the verification would take CPU time from the sending
+processes.
 """
 
 import asyncio

@@ -45,8 +45,8 @@ class Hang:
     """A dependency that hangs, and the API calls that need the dependency.
 
     Attributes:
-        pressure: maps the name of an API call to the number of callers, which repeat the call until
-            the hang ends.
+        pressure: maps the name of an API call to the number of callers that repeat the call until
+            the dependency responds again.
     """
 
     name: str

@@ -21,8 +21,8 @@ MIN_SPEEDUP = 1.0
 MIN_SPEEDUP_OF_TWO = 0.85
 MEMBERS_OF_RATIO = 400_000 if is_full_size() else MEMBERS
 MIN_RATIO = 1.4
-# The number of members in the warm-up import. The import has chunks for both worker processes, so
-# that both load their code before the measurement.
+# The number of members in the warm-up import. The warm-up import has chunks for both worker
+# processes, so that each process loads its code before the measurement.
 WARM_UP_MEMBERS = 60_000
 MAX_GROWTH_MB = 50.0
 _SAMPLE_EVERY_SECONDS = 0.05

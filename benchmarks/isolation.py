@@ -43,7 +43,7 @@ from services.credits import ledger
 
 CALLS = 1_000 if is_full_size() else 300
 MAX_SLOWDOWN = 3.0
-# After this time, all callers of the other owner wait for the hung dependency.
+# After this time, all callers that produce load wait for the hung dependency.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
 # Maps the queues of each worker process to the number of concurrent tasks.
@@ -76,8 +76,8 @@ class IsolationBench:
 
     pressed: PressedStack
     key: str
-    # The port of an additional API process that reaches Redis through a proxy. The proxy in front
-    # of Redis would slow down the measurements without a hung Redis.
+    # The port of an additional API process that reaches Redis through a proxy. The main API process
+    # doesn't use the proxy, because the proxy would slow down the other measurements.
     apart_port: int
     _callers: ProcessPoolExecutor = field(
         default_factory=lambda: ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
@@ -87,8 +87,8 @@ class IsolationBench:
         return self._measure_calls(self.pressed.stack.api_port)
 
     def measure_during_hang(self, hang: Hang) -> Times:
-        # The hang must end before the pressing callers are stopped, because only then do the
-        # callers get their responses.
+        # End the hang before stopping the callers, because callers get responses only after the
+        # dependency works again.
         with pressing(self.pressed, hang), hang.begin(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
             times = self.measure_calls()
@@ -139,7 +139,7 @@ class IsolationBench:
 
 
 def _run_caller(port: int, request: bytes) -> list[float]:
-    """Repeat an API request, and return the seconds until each response."""
+    """Repeat an API request, and return how many seconds each response took."""
     return asyncio.run(run_callers(port, request, count=1, calls=CALLS))
 
 
@@ -167,7 +167,7 @@ def _compose(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
 
 @contextmanager
 def _busy_owner(pressed: PressedStack) -> Iterator[None]:
-    """Run two callers for each of uploads, imports and composing, until the ``with`` block ends."""
+    """Run two callers each that upload, import and compose, until the ``with`` block ends."""
     stop = threading.Event()
 
     def repeat(call: Callable[[PressedStack, httpx2.Client], httpx2.Response]) -> int:

@@ -8,7 +8,8 @@ from models import FieldType
 from services.subscriptions import fields, lists, tags
 
 MEMBERS = 1_000_000
-# Every eleventh subscription belongs to another list, because a real database has several lists.
+# Every eleventh subscription belongs to a second list, because a real database contains several
+# lists.
 OTHERS = 11
 
 _USERS = """
@@ -21,7 +22,7 @@ _USERS = """
         ('{example.com,example.org,example.net}'::text[])[1 + n %% 3] AS domain
     ) AS words
 """
-# Every twentieth member is on a paid tier, and some of these tiers have expired. A third of the
+# Every twentieth member is on a paid tier, which has expired for some members. A third of the
 # members have a tag, and a quarter have a value in a member field.
 _SUBSCRIPTIONS = """
     INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, name, email, source,
@@ -43,7 +44,10 @@ _SUBSCRIPTIONS = """
 
 
 def create_large_list(stack: Stack, owner: Owner, database: connection) -> tuple[int, float]:
-    """Create a list with a million members, and return its id and the seconds for the inserts."""
+    """Create a list with a million members.
+
+    Return the list's id, and how many seconds the inserts took.
+    """
     with stack.resources.unit_of_work() as uow:
         list_ids = [
             lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id

@@ -1,4 +1,4 @@
-"""Compares the first and the last page of a long credit ledger with the SQL query of the page."""
+"""Compares API requests for the first and last page of a long credit ledger with plain SQL."""
 
 import http.client
 from collections.abc import Callable
@@ -17,16 +17,17 @@ from services.credits import ledger_pages, verify
 
 ENTRIES = 1_000_000 if is_full_size() else 200_000
 ROUNDS = 15 if is_full_size() else 7
-# The number of calls per round. A round keeps the fastest call, because the load of other programs
-# can only make a call slower.
+# The number of times that each round repeats a request or an SQL query. Each round keeps only the
+# shortest duration, because the load of other programs can only increase durations.
 CALLS = 30
 LIMIT = 16
 MAX_SLOWDOWN = 1.5
 # The time that is allowed for the HTTP call in addition to the SQL query.
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
-# Writes ledger entries like ``credit_append``, but updates the account only once at the end. A
-# million updates of the account's row in one transaction would leave a million row versions.
+# An SQL statement that writes ledger entries like ``credit_append``, but updates the account only
+# after the last entry. A million updates of the account's row in one transaction would leave a
+# million row versions.
 _FILL = """
 DO $$
 DECLARE
@@ -94,8 +95,8 @@ def _compare(stack: Stack, owner: Owner, sql: cursor, name: str, offset: int) ->
             assert reply.status == http.client.OK, body
 
         pairs = alternate(lambda: _run_round(get), lambda: _run_round(baseline), rounds=ROUNDS)
-    # Subtract the allowance for the HTTP call before dividing, so that a single ratio shows whether
-    # the bar is met.
+    # Subtract the allowance for the HTTP call before dividing, so that the ratio shows whether the
+    # target is met.
     ratio, spread = median_and_spread(
         [
             (product_time - ALLOWANCE_SECONDS) / baseline_time

@@ -1,4 +1,4 @@
-"""Compares API requests for pages of a million members with the plain SQL queries."""
+"""Compares API requests for pages of a list with a million members with plain SQL queries."""
 
 import http.client
 import json
@@ -39,9 +39,9 @@ BAR = "≤ 1.5 × + 3 ms"
 SEARCH_ALLOWANCE_SECONDS = 0.005
 SEARCH_BAR = "≤ 1.5 × + 5 ms"
 MAX_SLOWDOWN_OF_FIRST = 1.2
-# The maximum number of calls per round. A round keeps the fastest call, because the load of other
-# programs can only make a call slower. A round ends after ``ROUND_SECONDS``, even if fewer calls
-# were made.
+# The maximum number of times that each round repeats a request or an SQL query. Each round keeps
+# only the shortest duration, because the load of other programs can only increase durations. A
+# round ends after ``ROUND_SECONDS``, even if the maximum number of repetitions isn't reached.
 CALLS = 15
 ROUND_SECONDS = 0.3
 
@@ -143,8 +143,8 @@ class _Bench:
             pairs = alternate(
                 lambda: _run_round(lambda: get(page)), lambda: _run_round(baseline), rounds=ROUNDS
             )
-        # Subtract the allowance for the HTTP call before dividing, so that a single ratio shows
-        # whether the bar is met.
+        # Subtract the allowance for the HTTP call before dividing, so that the ratio shows whether
+        # the target is met.
         is_search = page.filter is not None
         allowance = SEARCH_ALLOWANCE_SECONDS if is_search else ALLOWANCE_SECONDS
         ratios = [

@@ -33,7 +33,7 @@ MAX_SWEEP_MS = 2.0
 MAX_SLOWDOWN = 1.3
 OWNER = 7
 SUBJECT = 1
-# The kind of job that the benchmark measures. No worker runs jobs of this kind.
+# The kind of the jobs that the benchmark measures. No worker runs the measured jobs.
 IDLE = register_kind(
     JobKind(
         name="benchmark.idle",
@@ -46,7 +46,7 @@ IDLE = register_kind(
 
 
 def run() -> list[Finding]:
-    """Compare a database that has an open snapshot with a database that has none."""
+    """Compare the job queue in a database with an open snapshot and in a database without one."""
     with TemporaryDirectory(prefix="pressroom-bench-") as directory:
         home = Path(directory)
         with (
@@ -61,9 +61,9 @@ def run() -> list[Finding]:
 
 
 def _compare_sweeps(beside: Stack, without: Stack) -> Finding:
-    """Measure how long the sweeper takes to find no due job.
+    """Measure how long the sweeper takes to check that no job is due.
 
-    The sweeper keeps its state from one measured sweep to the next.
+    The sweeper keeps its state between the measured sweeps.
     """
     first_sweep_ms: dict[str, float] = {}
 

@@ -14,7 +14,8 @@ from pathlib import Path
 # The extra ``chinese`` installs jieba, with which sumy splits Chinese text into words.
 _PACKAGES = ("yake==0.7.3", "sumy[chinese]==0.13.0")
 
-# A program that runs sumy and YAKE once per input line, and prints the seconds of each package.
+# A program that runs sumy and YAKE once per input line, and prints how many seconds each package
+# took.
 _SUMY_AND_YAKE = r"""
 import json, re, sys
 from time import perf_counter
@@ -54,12 +55,12 @@ for _ in sys.stdin:
 
 @contextmanager
 def sumy_and_yake(**options: object) -> Iterator[Callable[[], tuple[float, float]]]:
-    """Yield a function that runs sumy and YAKE once, and returns the seconds of each package.
+    """Yield a function that runs sumy and YAKE once, and returns the duration of each in seconds.
 
     The process with sumy and YAKE loads all libraries and data in advance, so that a round measures
-    only the work. A regular expression splits sentences, because the sentence tokenizer of NLTK
-    would need a download. The program inserts spaces between Chinese words before the first round,
-    because YAKE splits words at spaces.
+    only the work. A regular expression splits the text into sentences, because the sentence
+    tokenizer of NLTK would need a download. The program inserts spaces between Chinese words before
+    the first round, because YAKE splits words at spaces.
     """
     with subprocess.Popen(
         [_prepare_python(), "-W", "ignore", "-c", _SUMY_AND_YAKE],
@@ -82,7 +83,10 @@ def sumy_and_yake(**options: object) -> Iterator[Callable[[], tuple[float, float
 
 
 def _prepare_python() -> Path:
-    """Create the Python environment for sumy and YAKE if necessary, and return its interpreter."""
+    """Create the Python environment for sumy and YAKE if necessary.
+
+    Return the path of the Python interpreter in the environment.
+    """
     environment = Path("build/plain-writers")
     python = environment / "bin/python"
     ready = environment / "ready"

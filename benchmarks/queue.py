@@ -1,4 +1,4 @@
-"""Compares the request queue with plain Celery, and measures the effect of 500 waiting callers."""
+"""Compares the request queue with plain Celery, and measures the effect of waiting callers."""
 
 import asyncio
 import re

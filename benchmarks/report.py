@@ -12,7 +12,8 @@ import matplotlib as mpl
 from benchmarks.growth_page import write_load_table
 
 mpl.use("svg")
-# Keep text in the SVG files as text, so that the files are small, readable and reproducible.
+# Store the labels of the SVG files as text and not as shapes, so that the files are small, readable
+# and reproducible.
 mpl.rcParams["svg.fonttype"] = "none"
 mpl.rcParams["svg.hashsalt"] = "pressroom"
 
@@ -21,9 +22,9 @@ from matplotlib import pyplot  # noqa: E402 - the back end must be chosen before
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PICTURES = ROOT / "build" / "benchmarks"
-# The smallest ratio that a chart can show, because the axis is logarithmic. Ratios below this
-# minimum are drawn at the minimum. A ratio can even be negative, because some benchmarks subtract
-# an allowance for the HTTP call.
+# The smallest ratio on the logarithmic axis of a chart, which can't show zero or negative ratios.
+# Ratios below the minimum of the axis are drawn at the minimum. A ratio can be negative, because
+# some benchmarks subtract an allowance for the HTTP call.
 _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
@@ -43,8 +44,8 @@ the most of everything. At 1 there are 2 M subscriptions, 1 M jobs, 2 M entries 
 `make bench NAME=growth` measures it."""
 
 _Finding = dict[str, Any]
-# Groups benchmark results by name and bar, because a table row of docs/performance.md combines
-# results with the same name and bar.
+# Groups benchmark results by name and target, because each table row of docs/performance.md
+# combines results with equal names and targets.
 _Groups = dict[tuple[str, str], list[_Finding]]
 
 
@@ -95,8 +96,8 @@ def _build_growth(record: dict[str, Any]) -> list[str]:
 def _group_findings(record: dict[str, Any]) -> _Groups:
     groups: _Groups = {}
     for finding in record["findings"]:
-        # The growth measurement stores the group's name in the details, because the name of a
-        # result is a route.
+        # The growth measurement stores the group's name in the details of a result, because the
+        # result's name is a route.
         name = finding["details"].get("group") or finding["name"].partition(":")[0]
         groups.setdefault((name, finding["bar"]), []).append(finding)
     return groups
@@ -112,7 +113,10 @@ def _build_table(groups: _Groups) -> str:
 
 
 def _list_missed(groups: _Groups) -> list[str]:
-    """Return a Markdown list of the results that miss their bar in combined table rows."""
+    """Return a Markdown list of the results that miss their target.
+
+    The list contains only results from table rows that combine several results.
+    """
     missed = {
         group: short
         for group, findings in groups.items()
@@ -162,7 +166,7 @@ def _format_machine(record: dict[str, Any]) -> str:
 
 
 def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
-    """Draw a chart with a line from the smallest to the largest ratio of each group."""
+    """Draw a chart with a line for each group, from the group's smallest to its largest ratio."""
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.25 * len(groups)), layout="constrained")
     names = [*groups][::-1]
     smallest, largest = (

@@ -39,8 +39,8 @@ def stop_stack(home: Path) -> None:
 
 
 def _run_command(home: Path, *words: str, **environment: str) -> None:
-    # Ignore the Pressroom settings in the user's environment, which could name the user's own
-    # services.
+    # Ignore the Pressroom settings in the user's environment, because the settings may refer to
+    # services outside the benchmark.
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PRESSROOM_")}
     subprocess.run(
         [sys.executable, "-m", "cli.main", *words],

@@ -55,8 +55,8 @@ def _compare(client: httpx2.Client, picture: _Picture) -> Finding:
         return measure_seconds(partial(convert_image, data, with_renditions=renditions))
 
     pairs = alternate(product, baseline, rounds=15 if is_full_size() else 7)
-    # Subtract the allowance for the HTTP call before dividing, so that a single ratio shows whether
-    # the bar is met.
+    # Subtract the allowance for the HTTP call before dividing, so that the ratio shows whether the
+    # target is met.
     ratios = [
         (product_time - ALLOWANCE_SECONDS) / baseline_time for product_time, baseline_time in pairs
     ]
@@ -107,7 +107,7 @@ def create_photo() -> bytes:
 def _create_drawing() -> bytes:
     """Return a PNG with 2 megapixels that resembles a slide or a screenshot.
 
-    The drawn picture contains gradients, shapes, thin lines and a photograph.
+    The picture contains gradients, shapes, thin lines and a photograph.
     """
     picture = _draw_scene(1600, 1250, noise=0.0)
     draw = ImageDraw.Draw(picture)

@@ -93,7 +93,7 @@ def _read_record(reply: httpx2.Response) -> dict[str, Any]:
 def _converted_size(picture: bytes) -> int:
     """Convert a picture for the baseline, and return the size of the converted picture.
 
-    Only the size is returned, so that the baseline doesn't transfer the converted picture between
-    processes.
+    Only the picture's size is returned, so that the baseline doesn't transfer the converted picture
+    between processes.
     """
     return len(convert_image(picture).data)

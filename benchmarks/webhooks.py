@@ -1,15 +1,15 @@
 """Compares how fast Pressroom and a plain HTTP client deliver the same backlog of webhook events.
 
 The benchmark uses one endpoint of each of eight owners, because Pressroom calls only two endpoints
-of an owner at a time. The webhook endpoints are paused while members change, and then resume
-together, like after an outage of the receiver. In the product's rounds, a single worker process
-delivers the events. The receiver of the webhooks measures the time between the first and the last
-request.
+of an owner at a time. While members change, all webhook endpoints are paused. All webhook endpoints
+resume at the same time, as after an outage of the receiver. When the product is measured, a single
+worker process delivers the events. The receiver of the webhooks measures the time between the first
+and the last webhook request.
 
-The baseline sends the same requests from one process, with the same HTTP library and the same
-signing function. The baseline uses one open connection per endpoint, and neither reads nor writes
-database rows. In each round, the receiver must get each event exactly once, with the expected
-bytes.
+The baseline sends the same requests as Pressroom, from one process and with Pressroom's HTTP
+library and signing function. The baseline uses one open connection per endpoint, and neither reads
+nor writes database rows. In each round, the receiver must get each event exactly once, with the
+expected bytes.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ _UNFINISHED = """
     UNION ALL SELECT FROM jobs WHERE queue = 'webhooks' AND status IN ('queued', 'running')
 """
 
-# The message id and the body of a webhook.
+# The pair of a webhook's message id and body.
 Post = tuple[str, bytes]
 
 
@@ -74,7 +74,7 @@ class WebhookBench:
     stack: Stack
     hooked: Sequence[Hooked]
     receiver_port: int
-    # The webhooks of the latest backlog, with a list for each endpoint.
+    # The webhooks of the latest backlog, as one list per endpoint.
     posts: list[list[Post]]
 
     def create_backlog(self) -> None:
@@ -126,7 +126,7 @@ class WebhookBench:
             await asyncio.gather(*(_post_each(client, each, posts) for each, posts in shares))
 
     def _set_state(self, state: EndpointState) -> None:
-        """Change all endpoints in one transaction, so that the worker finds them all at once."""
+        """Change all endpoints in one transaction, so that the worker sees all changes at once."""
         change = EndpointChange(state=state)
         with self.stack.resources.unit_of_work() as uow:
             for each in self.hooked:

@@ -21,7 +21,8 @@ from api.console.members import routes as members
 from api.console.operators import routes as operators
 from api.console.overview import routes as overview
 
-# The routers of the console, in the order in which FastAPI looks for the route of a path.
+# The routers of the console, in the order in which FastAPI matches a request's path against their
+# routes.
 ROUTERS = (
     overview.router,
     lists.router,

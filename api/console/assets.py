@@ -23,8 +23,8 @@ CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
 _CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-# Maps the name of an asset in templates to the files that the asset consists of. An asset is the
-# concatenated content of its files.
+# Maps the name of an asset in templates to the files that the asset consists of. The content of an
+# asset is the concatenated content of the files.
 _SOURCES = {
     # The console's style sheet extends the style sheet of the pages outside the console.
     "console.css": (("api.html", "style.css"), ("api.console", "static/console.css")),
@@ -80,9 +80,10 @@ def get_asset_path(name: str) -> str:
 async def serve_asset(name: str) -> Response:
     """Serve a style sheet or script.
 
-    During an upgrade, a page of one release may request an asset from a process of another release.
-    An API process always serves the assets of the release that the process runs. Browsers must not
-    cache an asset that a page of another release requested.
+    During an upgrade, a page may request an asset from an API process that runs a different release
+    than the process that rendered the page. An API process always serves the assets of the release
+    that the process runs. If the URL of an asset belongs to a different release than the served
+    content, browsers must not cache the content.
     """
     asset = ASSETS_BY_SERVED_NAME.get(name)
     cache_control = _CACHE_FOR_A_YEAR

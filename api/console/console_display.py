@@ -1,6 +1,6 @@
 """Formats numbers, times and API calls for pages of the console.
 
-The module also defines labels that several areas of the console show.
+The labels in this module appear in several areas of the console.
 """
 
 import json
@@ -41,10 +41,11 @@ QUOTAS: Mapping[PlanQuota, str] = {
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
-# Times that are further away from now than this limit are shown as dates.
+# The maximum distance from now at which a time is shown as in "3 minutes ago" and not as a date.
 _MAX_DISTANCE_SECONDS = 30 * _DAY_SECONDS
-# The units of formatted durations, longest first. Each tuple contains the shortest duration for
-# which a unit is used, the length of the unit in seconds, and the name of the unit.
+# The units of formatted durations, from the longest to the shortest unit. Each tuple contains the
+# shortest duration for which a unit is used, the length of the unit in seconds, and the name of the
+# unit.
 _UNITS = (
     (2 * _DAY_SECONDS, _DAY_SECONDS, "day"),
     (_HOUR_SECONDS, _HOUR_SECONDS, "hour"),

@@ -1,4 +1,4 @@
-"""Renders pages of the console, which load only files of this server."""
+"""Renders pages of the console. By default, console pages load files only from this server."""
 
 import shlex
 from collections.abc import Mapping
@@ -30,8 +30,8 @@ _SOURCES = {
     "script-src": "'self'",
     "style-src": "'self'",
     "connect-src": "'self'",
-    # Allow images in data URLs, because each page has an empty icon in a data URL. Without the
-    # icon, browsers would request an icon file.
+    # Allow images in data URLs, because each page has an empty icon in a data URL, which keeps
+    # browsers from requesting an icon file.
     "img-src": "'self' data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -73,7 +73,7 @@ _TEMPLATES.globals |= {
     "operator_pages": OPERATOR_PAGES,
     "curl_call": console_display.build_curl_call,
     "counted": console_display.format_count,
-    # Default values of the templates, which the values of a page override.
+    # Template variables with a default value, which each page can override.
     "notice": None,
     "path": "",
     "base": "",
@@ -107,8 +107,8 @@ def render_console_page(
 ) -> Response:
     """Render a page of the console. HTML characters in the template values are escaped.
 
-    ``other_sources``: maps directives of the Content-Security-Policy to additional origins from
-    which the page loads content.
+    ``other_sources``: maps directives of the Content-Security-Policy to origins that are added to
+    the default policy.
     """
     headers = {**_HEADERS, "Content-Security-Policy": build_policy(_SOURCES, other_sources)}
     return HTMLResponse(render_console_part(template, values), status, headers=headers)

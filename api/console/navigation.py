@@ -1,4 +1,4 @@
-"""The pages that the console's menus and search contain."""
+"""Lists the pages to which the menus and the search of the console link."""
 
 from dataclasses import dataclass
 
@@ -107,13 +107,13 @@ def get_list_pages(list_id: int) -> tuple[NavigationEntry, ...]:
 
 
 def get_current_mark(entry: NavigationEntry, path: str, *, is_first: bool = False) -> str | None:
-    """Return the ``aria-current`` attribute of a menu entry, for the page at ``path``.
+    """Return the value of a menu entry's ``aria-current`` attribute on the page at ``path``.
 
-    The result is ``None`` if the page doesn't belong to the menu entry.
+    The value is ``None`` if the page doesn't belong to the menu entry.
 
     ``is_first``: whether the menu entry is the first in its menu. The path of a menu's first entry
-    is a prefix of all paths in the menu. The first entry of a menu is therefore marked as current
-    only if its path equals ``path``.
+    is a prefix of all paths in the menu. The first entry of a menu is marked as current only if its
+    path equals ``path``.
     """
     if path == entry.path:
         return "page"

@@ -24,8 +24,8 @@ class LivePart:
     """The current HTML of a part of a page that changes while a job runs.
 
     Attributes:
-        is_last: whether this part of the page can't change without an action of the user.
-        job_ids: the ids of the jobs whose progress the part shows.
+        is_last: whether the part of the page can change only after an action of the user.
+        job_ids: the ids of the jobs whose progress the part of the page shows.
     """
 
     markup: str
@@ -38,9 +38,10 @@ def stream_part(
 ) -> Response:
     """Return a response that streams a part of a page as server-sent events.
 
-    After each change, an event ``part`` contains the new HTML of the part. An event ``ended`` tells
-    the browser that the part has changed for the last time. The event stream ends early if the
-    user's session ends. A browser that reconnects gets the current HTML of the part.
+    After each change of the part of the page, the stream sends the new HTML in an event ``part``.
+    An event ``ended`` tells the browser that the part of the page won't change again. The event
+    stream ends if the user's session ends. A browser that reconnects gets the current HTML of the
+    part of the page.
     """
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)
@@ -71,8 +72,8 @@ async def _generate_events(
             try:
                 part = await STREAMS.run(read_part)
             except DomainError:
-                # The import or export that the part shows was deleted. The page reports this error
-                # after a reload.
+                # End the event stream, because the import or export that the page shows was
+                # deleted.
                 return
 
 

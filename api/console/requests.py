@@ -1,4 +1,4 @@
-"""Wraps requests for pages of the console, with methods that build the responses."""
+"""Defines ``ConsoleRequest``, which builds the response to a request for a console page."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -89,7 +89,7 @@ class ConsoleRequest:
             raise LIST_NOT_FOUND() from None
 
     def get_media_sources(self) -> dict[str, str]:
-        """Return the Content-Security-Policy directive that allows images from the storage."""
+        """Return the Content-Security-Policy directive that allows images from object storage."""
         scheme, _, rest = self.state.resources.settings.media_base.partition("://")
         return {"img-src": f"{scheme}://{rest.partition('/')[0]}"}
 
@@ -103,8 +103,8 @@ class ConsoleRequest:
     ) -> Response:
         """Render a page of the console, with the notice that the previous request left in a cookie.
 
-        ``other_sources``: maps directives of the Content-Security-Policy to additional origins from
-        which the page loads content.
+        ``other_sources``: maps directives of the Content-Security-Policy to origins that are added
+        to the default policy.
         """
         cookies = self.state.cookies
         cookie = cookies.read(self.request, NOTICE_COOKIE)
@@ -118,7 +118,7 @@ class ConsoleRequest:
         return response
 
     def render_part(self, template: str, **values: Any) -> str:
-        """Return the HTML of a part of a page, which a script inserts in the browser."""
+        """Return the HTML of a part of a page, for a script that inserts the HTML into the page."""
         return render_console_part(template, {**self._build_frame_values(), **values})
 
     def _build_frame_values(self) -> dict[str, Any]:
@@ -140,12 +140,12 @@ class ConsoleRequest:
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_SOURCES) -> TypedForm:
         """Return the submitted form with an error message, or raise an error that forms can't show.
 
-        ``places``: maps error codes to form fields, for errors that don't name the field that the
-        user must correct.
+        ``places``: maps the codes of errors that don't name a form field to the field that the user
+        must correct.
         """
         if is_plan_error(error.code):
-            # Record the error as an event of the account, as the API does for errors about the
-            # limits of a plan.
+            # Record an error about the limits of a plan as an event of the account, as the API
+            # does.
             with self.unit_of_work() as uow:
                 record_plan_error(uow, self.user_id, error.code)
         return TypedForm(self.form).add_error(error, places)
@@ -198,8 +198,8 @@ async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# An empty form, for a page that the browser loads with GET. After an error in a submitted form, the
-# POST handler passes the submitted form to the GET handler.
+# The form argument of a GET handler, which is empty when a browser loads the page. After an error
+# in a submitted form, the POST handler calls the GET handler with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]

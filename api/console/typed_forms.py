@@ -16,7 +16,7 @@ BodyT = TypeVar("BodyT", bound=Body)
 
 CORRECT_FIELDS_TEXT = "Please correct the fields below."
 _NO_PLACES: Mapping[str, str] = MappingProxyType({})
-# The kinds of errors that a form can show. All other errors are shown on a separate page.
+# The kinds of errors that a form can show, while all other errors are shown on a separate page.
 _CORRECTABLE_KINDS = frozenset(
     {
         Kind.MALFORMED,
@@ -39,8 +39,8 @@ class TypedForm:
     """The values and the error messages that a page shows in a form.
 
     Attributes:
-        typed: maps the name of each field to the typed value. A checkbox is ticked if its name is
-            in the mapping.
+        typed: maps the name of each field to the typed value. A checkbox is ticked if the mapping
+            contains its name.
         errors: maps the names of invalid fields to error messages.
         problem: an error message about the whole form, or ``None``.
         status: the HTTP status of the page that contains the form.
@@ -58,8 +58,8 @@ class TypedForm:
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_PLACES) -> Self:
         """Return the form with an error message, or raise an error that a form can't show.
 
-        ``places``: maps error codes to form fields, for errors that don't name the field that the
-        user must correct.
+        ``places``: maps the codes of errors that don't name a form field to the field that the user
+        must correct.
         """
         if error.kind not in _CORRECTABLE_KINDS:
             raise error
@@ -108,7 +108,7 @@ def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:
 
 
 def build_field_error(name: str, rule: str) -> DomainError:
-    """Return the error for an invalid value in a form field that the API's body doesn't have."""
+    """Return the error for a form field that isn't a field of the API's request body."""
     problem = FieldProblem(f"body.{name}", "value", rule)
     return BODY_INVALID(place=problem.field, rule=rule, problems=(problem,))
 
@@ -125,7 +125,8 @@ def _get_field_name(problem: FieldProblem) -> str:
     """Return the name of the form field for a path such as ``body.choices[1]``."""
     place = problem.field.removeprefix("body.").partition("[")[0]
     first, _, rest = place.partition(".")
-    # A form has one field for a whole array of the API's body, but one field per key of an object.
+    # An array in the API's request body has a single form field, but each key of an object has a
+    # separate form field.
     return first if not rest or rest.isdigit() else f"{first}.{rest.partition('.')[0]}"
 
 

@@ -1,1 +1,1 @@
-"""Renders HTML pages that contain no scripts, except for passkeys."""
+"""Renders HTML pages, which contain no scripts except the script for passkeys."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def build_policy(sources: Mapping[str, str], more_sources: Mapping[str, str]) -> str:
-    """Return a Content-Security-Policy that allows the sources from both mappings."""
+    """Return a Content-Security-Policy that allows ``sources`` and ``more_sources``."""
     allowed = {
         directive: f"{sources.get(directive, '')} {more_sources.get(directive, '')}".strip()
         for directive in dict.fromkeys((*sources, *more_sources))

@@ -33,8 +33,8 @@ _NO_SOURCES: Mapping[str, str] = {}
 _SOURCES = {
     "default-src": "'none'",
     "style-src": f"'{hash_source(_STYLE)}'",
-    # Allow images in data URLs, because each page has an empty icon in a data URL. Without the
-    # icon, browsers would request an icon file.
+    # Allow images in data URLs, because each page has an empty icon in a data URL, which keeps
+    # browsers from requesting an icon file.
     "img-src": "data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -63,10 +63,10 @@ def render_page(
 
     Args:
         language: the language of the page. Pages for owners and operators are always English.
-        form_targets: additional origins to which a form on the page may redirect.
+        form_targets: the origins to which a form on the page may redirect in addition to this site.
         has_passkey_script: whether the page contains and may run the script for passkeys.
-        other_sources: maps directives of the Content-Security-Policy to additional origins from
-            which the page loads content.
+        other_sources: maps directives of the Content-Security-Policy to origins that are added to
+            the default policy.
     """
     more_sources = {**other_sources, "form-action": form_targets}
     if has_passkey_script:
@@ -92,7 +92,7 @@ def render_list_page(
 ) -> Response:
     """Render a page for readers with the colour and the logo of a list.
 
-    ``values`` may also contain keyword arguments of ``render_page``, such as ``status``.
+    ``values`` may contain keyword arguments of ``render_page``, such as ``status``.
     """
     style = _build_list_style(look)
     more_sources = dict(other_sources)
@@ -113,7 +113,7 @@ def render_list_page(
 
 
 def get_list_style_hashes(look: Look) -> str:
-    """Return the ``style-src`` sources that a page needs to embed a page with a list's style."""
+    """Return the ``style-src`` sources for a page that embeds another page with a list's style."""
     return f"'{hash_source(_STYLE)}' '{hash_source(_build_list_style(look))}'"
 
 
@@ -152,7 +152,7 @@ def render_line(text: str) -> Response:
 
 
 def redirect_to_query(query: str) -> Response:
-    """Redirect the browser to the current path with another query string.
+    """Redirect the browser to the current path with the query string ``query``.
 
     The browser follows the redirect with GET, so that reloading the page doesn't repeat a POST.
     """

@@ -1,6 +1,6 @@
 """Renders errors as HTML pages.
 
-The module also marks requests that expect an HTML page, and stores the language of the page.
+The module marks requests that expect an HTML page, and stores the language of the page.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,8 @@ from core.errors import access, mailing, money, people, requests
 from core.languages import reader_languages
 from core.languages.reader_languages import ENGLISH, marked, translate
 
-# The keys under which the ASGI scope of a request contains the renderer and the language.
+# The keys under which a request's ASGI scope contains the function that renders errors and the
+# page's language.
 _RENDERER_KEY = "pressroom.problem_page"
 _LANGUAGE_KEY = "pressroom.language"
 
@@ -146,8 +147,8 @@ _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
         "It was never yours. The page of your keys lists all that open something.",
     ),
     mailing.LIST_NOT_FOUND.code: (
-        # The text is the same for an archived list and for a list that never existed, so that
-        # strangers can't tell them apart.
+        # The error text is the same for an archived list and for a list that never existed, so that
+        # strangers can't find archived lists.
         marked("There is no open list here"),
         marked(
             "If a list was here, it is closed, and nothing is sent from it any more. Otherwise the"
@@ -209,9 +210,9 @@ def mark_page_request(scope: Scope, renderer: ProblemRenderer = render_problem) 
 
 
 def find_problem_renderer(scope: Scope) -> ProblemRenderer | None:
-    """Return the function that renders errors in a marked request as pages.
+    """Return the function that renders errors of the request as HTML pages.
 
-    The result is ``None`` for the request of a program, which gets errors as JSON.
+    For a request of a program, the result is ``None``, because programs get errors as JSON.
     """
     renderer: ProblemRenderer | None = scope.get(_RENDERER_KEY)
     return renderer

@@ -9,7 +9,7 @@ from api.pages.unsubscribe import routes as unsubscribe
 from api.sign_up import confirmation
 from api.sign_up import pages as sign_up
 
-# The routers of pages for readers, which are in the reader's language.
+# The routers of the pages that are shown in the reader's language.
 READER_PAGES = (
     unsubscribe.router,
     reports.router,

@@ -21,7 +21,7 @@ log = get_logger(__name__)
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
 # The maximum time that a response waits until the payment provider has reported the status of an
-# order. If the order is still pending after this time, the site that started the payment must poll
+# order. If the order is pending after the maximum wait, the site that started the payment must poll
 # the order.
 MAX_WAIT_SECONDS = 6.0
 
@@ -33,7 +33,7 @@ async def return_from_payment(
     order: Annotated[str, Query()] = "",
     signature: Annotated[str, Query()] = "",
 ) -> Response:
-    """Ask the provider whether the order is paid, and redirect the payer to ``redirect_url``."""
+    """Ask the payment provider for the order's status, and redirect to ``redirect_url``."""
     if not checkout.is_return_signature(state.resources.keyring, order, signature):
         raise money.PAYMENT_LINK_INVALID()
     payment_order = await state.in_unit_of_work(

@@ -93,8 +93,8 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
     return {
         **inputs,
         "challenge-provider": provider.value,
-        # The form doesn't contain the action of the challenge, because the challenge provider
-        # verifies the action.
+        # The form doesn't contain the action of the challenge, so set the action to "subscribe".
+        # The challenge provider verifies for which action the challenge token was created.
         "challenge-action": "subscribe",
         "challenge-token": token,
     }

@@ -1,7 +1,7 @@
 """The page on which a person confirms a subscription, after opening a mailed link.
 
-Opening the confirmation link changes nothing, because mail scanners open links. Only the button on
-the page confirms the subscription.
+Opening the confirmation link changes nothing, because mail scanners open links. The subscription is
+confirmed only when the person presses the button on the confirmation page.
 """
 
 from functools import partial

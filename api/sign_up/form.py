@@ -102,8 +102,9 @@ def render_form(
         form.look,
         language=language,
         status=errors.status if errors else 200,
-        # The form may redirect to every host, because the owner's site may redirect to other hosts.
-        # Browsers check all redirects that follow a form against the Content-Security-Policy.
+        # Allow the form to redirect to every host, because the owner's site may redirect the
+        # browser to a different host. After a form is submitted, browsers check each redirect
+        # against the page's Content-Security-Policy.
         form_targets=f"{redirect_url.origin.partition(':')[0]}:" if redirect_url else "",
         list_title=mailing_list.title,
         owner_text=mailing_list.sign_up_text or mailing_list.tagline,
@@ -124,7 +125,7 @@ def render_form(
 def find_redirect_url(
     state: State, mailing_list: MailingList, inputs: Mapping[str, Any]
 ) -> PlainUrl | None:
-    """Return the form's ``redirect_url`` if the list or the operator allows its origin."""
+    """Return the form's ``redirect_url`` if the list or the operator allows the URL's origin."""
     text = inputs.get("redirect_url")
     url = origins.read_url(text) if isinstance(text, str) else None
     allowed_origins = {*state.resources.settings.redirect_origins, *mailing_list.redirect_origins}

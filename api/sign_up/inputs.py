@@ -35,7 +35,7 @@ class FormInput:
         problem: the error message about the input's value, or ``None`` for a valid value.
         choices: the values from which the user can choose, or empty if the user types the value.
         input_type: the ``type`` attribute of the ``<input>`` element.
-        is_first_problem: whether this is the form's first input with an error, which gets the
+        is_first_problem: whether the input is the form's first input with an error, which gets the
             focus.
     """
 
@@ -67,7 +67,8 @@ def build_inputs(
     """
 
     def build_input(name: str, label: str, kind: str, **others: Any) -> FormInput:
-        # Cut values above the maximum length, because nobody types such a long value by accident.
+        # Truncate values above the maximum length, so that the page doesn't contain a very long
+        # submitted value.
         max_characters = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
         value = str(values.get(name, ""))[:max_characters]
         error = errors.get(name)
@@ -99,7 +100,7 @@ def build_inputs(
 def describe_field_errors(
     language: str, fields: Mapping[str, MemberField], error: DomainError | None
 ) -> dict[str, str]:
-    """Return an error message for each invalid value in a form, by the name of the input.
+    """Return an error message for each invalid value in a form, keyed by the input's name.
 
     ``fields``: maps the key of each member field in the form to the field.
     """

@@ -39,8 +39,8 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
         raise requests.BODY_NO_FORM_TYPE()
     inputs = nest_inputs(pairs, "fields")
     mailing_list = await state.in_unit_of_work(find_list, slug)
-    # Build the URL of the sign-up page, because Pressroom's pages tell browsers not to send the
-    # Referer header.
+    # Build the sign-up page's URL from the slug, because browsers don't send the Referer header for
+    # Pressroom's pages.
     page_url = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=page_url)
 

@@ -38,8 +38,8 @@ def render_preview(
         form = ListForm.read(uow, mailing_list, settings)
         page = render_form(language, state, form, values={})
     else:
-        # The owner's text of thanks is on the last page of the sign-up. If the list requires
-        # confirmation, the sign-up ends with the page after the confirmation.
+        # Preview the last page of the sign-up, which shows the owner's thank-you text. If the list
+        # requires confirmation, the last page of the sign-up is the page after the confirmation.
         must_confirm = mailing_list.confirm_required
         page = render_list_page(
             "confirm.html" if must_confirm else "subscribed.html",

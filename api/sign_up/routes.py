@@ -1,8 +1,7 @@
 """The API endpoint with which anyone can subscribe an e-mail address to a list without a login.
 
-Programs send JSON to the endpoint, and HTML pages without scripts send a form. The sign-up endpoint
-ignores cookies and credentials. A form on another site therefore can't act for a user who is logged
-in, and the endpoint needs no CSRF token.
+Programs send JSON to the sign-up endpoint, and HTML pages without scripts send a form. The sign-up
+endpoint needs no CSRF token, because the endpoint ignores cookies and credentials.
 
 A sign-up request may contain the e-mail address of somebody else. Challenges, confirmations, rate
 limits and limits for unsolicited mail restrict the misuse of other people's addresses.
@@ -31,8 +30,8 @@ from core.errors import mailing, requests
 from core.languages import reader_languages
 from services.subscriptions import lists
 
-# The number in the response, which is the same for every address, so that nobody learns who
-# subscribes.
+# The number that every response to a sign-up contains, so that nobody learns which addresses were
+# subscribed before.
 ACCEPTED_COUNT = 1
 
 
@@ -112,8 +111,8 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     submission = validate_inputs(inputs)
     mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     accepted_languages = request.headers.get("accept-language")
-    # Most programs send no Accept-Language header. The requests of a script in a browser contain
-    # the reader's languages.
+    # Most programs don't send an Accept-Language header. Requests that a script sends from a
+    # browser contain the reader's preferred languages.
     language = reader_languages.choose_language(accepted_languages) if accepted_languages else None
     await subscribe_stranger(
         request, state, mailing_list, submission, is_form=is_form, language=language

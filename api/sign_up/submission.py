@@ -1,4 +1,4 @@
-"""Subscribes an e-mail address without a login, for API requests and for forms."""
+"""Subscribes an e-mail address that was submitted without a login, in a form or as JSON."""
 
 from dataclasses import replace
 from typing import Any
@@ -50,7 +50,7 @@ async def subscribe_stranger(
 ) -> None:
     """Subscribe the submitted e-mail address to a list.
 
-    The duration of the subscription doesn't reveal whether the address is on the list already.
+    The duration of the request doesn't reveal whether the address was on the list before.
 
     Args:
         is_form: whether the address was submitted with a form, in which all field values are
@@ -110,8 +110,8 @@ def _read_challenge(
         raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
     if provider != mailing_list.challenge_provider:
         raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
-    # Reject a challenge token that was created for another action, for example for the registration
-    # form.
+    # Reject a challenge token that was created for an action other than subscribing, such as
+    # registration.
     if submission.challenge_action != ChallengeAction.SUBSCRIBE:
         raise mailing.CHALLENGE_FAILED()
     response = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))

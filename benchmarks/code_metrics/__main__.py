@@ -1,7 +1,8 @@
 """The command ``python -m benchmarks.code_metrics``, which prints metrics of the source code.
 
-With a commit as its argument, the command compares the metrics now with the metrics at the commit.
-With ``--list FIGURE``, the command prints every line that the readability metric ``FIGURE`` counts.
+With a commit as its argument, the command compares the current metrics with the metrics at the
+commit. With ``--list FIGURE``, the command prints every line that the readability metric ``FIGURE``
+counts.
 """
 
 import argparse

@@ -21,7 +21,7 @@ _TOKENS_WITHOUT_CODE = {
 class Module:
     """A Python module of the product."""
 
-    path: Path  # The path is relative to the root of the checkout.
+    path: Path  # The path of the module, relative to the root of the Git checkout.
     text: str
     tree: ast.Module
 

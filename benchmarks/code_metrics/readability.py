@@ -137,7 +137,7 @@ def find_places(figure: str, modules: list[Module]) -> list[Place]:
 
 
 def measure_readability(modules: list[Module]) -> dict[str, str]:
-    """Return how often the code matches each pattern, by the label of the pattern."""
+    """Return how often the product's code matches each pattern, keyed by the pattern's label."""
     counts = {figure: len(find_places(figure, modules)) for figure in FINDERS}
     line_count = sum(module.line_count for module in modules)
     local_count = sum(1 for module in modules for _ in _local_names(module))
@@ -187,7 +187,7 @@ def _docstrings(module: Module) -> Iterator[tuple[DefinitionNode, str]]:
 
 
 def _assignments(module: Module) -> Iterator[tuple[ast.Assign | ast.AnnAssign, bool]]:
-    """Yield each assignment at module level, and whether it is below a function or class."""
+    """Yield each assignment at module level, and whether a function or class precedes it."""
     is_late = False
     for node in module.tree.body:
         if _is_definition(node):
@@ -197,7 +197,7 @@ def _assignments(module: Module) -> Iterator[tuple[ast.Assign | ast.AnnAssign, b
 
 
 def _constants(module: Module) -> Iterator[tuple[int, str, bool]]:
-    """Yield line and name of each constant, and whether it is below a function or class."""
+    """Yield line and name of each constant, and whether a function or class precedes it."""
     for node, is_late in _assignments(module):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         if not isinstance(target, ast.Name) or not _CONSTANT_NAME.fullmatch(target.id):

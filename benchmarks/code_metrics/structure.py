@@ -17,10 +17,10 @@ Figures = dict[str, str]
 
 @dataclass(frozen=True)
 class Function:
-    """The length of a function, and how often its own module mentions and calls its name."""
+    """The length of a function, and how often the function's module mentions and calls it."""
 
     name: str
-    line_count: int  # Counted from ``def`` to the last line, without decorators.
+    line_count: int  # The number of lines from ``def`` to the last line, without decorators.
     mention_count: int  # includes the definition
     call_count: int
 
@@ -31,7 +31,7 @@ class Function:
 
 
 def measure_structure(modules: list[Module]) -> Figures:
-    """Return metrics of the product's modules, functions and names, by their label."""
+    """Return metrics of the product's modules, functions and names, keyed by label."""
     return _measure_modules(modules) | _measure_functions(modules) | _measure_names(modules)
 
 

@@ -1,1 +1,4 @@
-"""Creates large databases for measurements, filled by SQL with the data of several years."""
+"""Creates large databases for measurements.
+
+SQL statements generate rows as if Pressroom had been used for several years.
+"""

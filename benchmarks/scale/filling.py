@@ -1,8 +1,8 @@
 """Fills an empty database with a large number of rows.
 
-The rows are inserted without triggers and foreign keys, and the indexes are built afterwards,
-because this is much faster. The SQL statements must also fill the tables that triggers would
-maintain, such as counts and histories.
+For speed, the rows are inserted without triggers and foreign keys, and the indexes are built after
+the inserts. Because triggers are disabled, the SQL statements must fill the tables that triggers
+normally maintain, such as counts and histories.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,8 +28,8 @@ STATEMENTS = {
     **statements_of_money.STATEMENTS,
 }
 # The tables in the order in which they are filled. Each stage consists of two groups of tables,
-# which are filled in parallel on two cores. The statement for a table may read only tables of
-# earlier stages, and earlier tables of its own group.
+# which are filled in parallel on two cores. The SQL statement that fills a table may read only
+# tables that were filled in an earlier stage or earlier in the table's group.
 _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
     (
         (
@@ -59,7 +59,9 @@ SET jit = off
 
 
 def fill(url: str, volume: Volume, keyring: Keyring) -> dict[str, tuple[int, float]]:
-    """Fill all tables of a database, and return the number of rows and seconds per table.
+    """Fill all tables of a database.
+
+    Return the number of rows and the duration in seconds for each table.
 
     Args:
         url: the URL of the database, with the credentials of an administrator.
@@ -131,8 +133,8 @@ def _fill_table(sql: cursor, table: str, values: dict[str, object]) -> None:
 _IDENTITY = (
     "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attidentity IN ('a', 'd')"
 )
-# Lists the indexes that are dropped while a table is filled. Primary keys are not dropped, because
-# foreign keys need primary keys.
+# Selects the indexes of a table that are dropped while the table is filled. Indexes that foreign
+# keys need, such as primary keys, are not dropped.
 _INDEXES = """
 SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
     n.conname, pg_get_constraintdef(n.oid)

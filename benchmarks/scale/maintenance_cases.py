@@ -1,4 +1,4 @@
-"""Creates due work for each kind of maintenance.
+"""Creates due work for each kind of maintenance, so that benchmarks can measure the maintenance.
 
 The amount of due work is the same for every size of the database.
 """
@@ -56,7 +56,8 @@ INSERT INTO consent_entries (list_id, user_id, how, ip, occurred_at)
 SELECT id, 1, 'form', '10.2.3.4', now() - interval '100 days'
 FROM n, (SELECT min(id) AS id FROM lists) AS list
 """,
-    # Move the bookmark at which this maintenance resumes, so that a run checks only 50,000 people.
+    # Move the bookmark at which ``maintenance.strangers`` resumes, so that one run checks only
+    # 50,000 people.
     "maintenance.strangers": """
 UPDATE maintenance SET bookmark = (SELECT id FROM users ORDER BY id DESC OFFSET 50000 LIMIT 1)
 WHERE name = 'maintenance.strangers'

@@ -25,8 +25,7 @@ from workers.context import WorkerContext
 from workers.serving import plan_serving
 
 METRICS_TOKEN = "metrics-of-a-benchmark"
-# Raise the quotas, because the first owner has more members and other resources than any plan
-# allows.
+# Raise the quotas, because the first owner has more members and other records than any plan allows.
 _BOUNDS = ",".join(f"{quota}=900000000000" for quota in PlanQuota)
 _ENVIRONMENT = {"PRESSROOM_QUOTA_PAID": _BOUNDS, "PRESSROOM_METRICS_TOKEN": METRICS_TOKEN}
 
@@ -45,7 +44,7 @@ class SizedStack:
 
 @contextmanager
 def open_services(keep: str | None) -> Iterator[tuple[Services, Path]]:
-    """Start the services that all stacks share, and yield them with the folder of their data.
+    """Start the services that all stacks share, and yield the services and their data folder.
 
     Args:
         keep: a folder that is not deleted after the ``with`` block, or ``None`` for a temporary
@@ -77,8 +76,8 @@ def run_stack(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
     Periodic maintenance is postponed, so that no maintenance runs during the measurement.
     """
     _postpone_maintenance(stack)
-    # Cancel the jobs that an interrupted run left, because workers would run these jobs before the
-    # measured work.
+    # Cancel the jobs that an interrupted benchmark left in the database, because workers would run
+    # these jobs before the measured work.
     stack.query(
         "UPDATE jobs SET status = 'cancelled', finished_at = now(), lease_expires_at = NULL"
         " WHERE status IN ('queued', 'running') AND run_at < now()"
@@ -154,7 +153,7 @@ def _postpone_maintenance(stack: Stack) -> None:
 
 
 def _settings(stack: Stack) -> Settings:
-    """Return the settings for the workers of the stack, including the URLs of the sandbox."""
+    """Return the settings in the stack's environment variables, including the sandbox's URLs."""
     named: dict[str, Any] = {
         key.removeprefix("PRESSROOM_").lower(): value
         for key, value in stack.environment.items()

@@ -5,8 +5,9 @@ compute the ids of another table's rows from their numbers, without reading the 
 filled rows are 700 days old at the time `anchor`.
 """
 
-# SQL functions for the statements, which exist only in the database session, in the schema
-# `pg_temp`. Postgres inlines these SQL functions into the statements.
+# SQL functions that the statements for people, lists and subscriptions call. The SQL functions
+# exist only in the database session, because their schema is `pg_temp`. Postgres inlines these SQL
+# functions into the statements.
 FUNCTIONS = """
 CREATE FUNCTION pg_temp.dice(n bigint, salt int, sides bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$

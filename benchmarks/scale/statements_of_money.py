@@ -1,8 +1,9 @@
 """SQL statements that fill the tables of orders and ledger entries.
 
-The filled ledger passes the check of ``pressroom credits verify``. In each account, the first
-ledger entry and every hundredth later entry are topups of paid orders. All other ledger entries are
-charges. The balance after a ledger entry can therefore be computed from the number of the entry.
+The filled ledger passes the check of ``pressroom credits verify``. In each account, the ledger
+entries 1, 101, 201 and so on are topups of paid orders, and all other entries are charges. The
+balance after a ledger entry can be computed from the entry's number, because topups and charges
+follow a fixed pattern.
 """
 
 # SQL functions that the statements for ledger entries call. The aggregate `chained` calls the
@@ -30,8 +31,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$
 """
 
-# Maps each filled column of a ledger entry to the SQL expression for its value. All other columns
-# of a ledger entry are NULL.
+# Maps each filled column of a ledger entry to the SQL expression for its value. Columns of a ledger
+# entry that the mapping doesn't contain are NULL.
 ENTRY = {
     "user_id": "pg_temp.person_id(account)",
     "seq": "place",

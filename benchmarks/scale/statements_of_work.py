@@ -5,7 +5,7 @@ is kept for later runs.
 """
 
 STATEMENTS = {
-    # Every thousandth job waits because its mail server is unreachable.
+    # Every thousandth job is waiting because the job's mail server is unreachable.
     "jobs": """
 INSERT INTO jobs (kind, queue, user_id, on_behalf_of, subject_id, status, attempt, run_at,
     send_after, sends, request_id, created_at, started_at, finished_at)
@@ -137,8 +137,7 @@ SELECT 'access', 1 + n % {grants}, n, sha256(('token' || n)::bytea), ARRAY['cred
     '{anchor}'::timestamptz + interval '60 days'
 FROM generate_series(1, {tokens}) AS n
 """,
-    # Set the bookmark of the maintenance that shortens IP addresses behind all rows that are
-    # already shortened.
+    # Set the bookmark of `maintenance.shorten_ips` to the last row whose IP address is shortened.
     "maintenance": """
 INSERT INTO maintenance (name, every_seconds, bookmark)
 SELECT 'maintenance.shorten_ips', 3600, max(id) FROM subscription_events

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import gcd
 
-# The distance between the numbers of the people in two consecutive subscriptions, which makes the
-# order of people look random.
+# Two consecutive subscriptions belong to people whose numbers differ by this stride, so that the
+# order of people looks random.
 _STRIDE = 7_368_787
 
 
@@ -22,15 +22,15 @@ class Volume:
     seed: int = 7
 
     def numbers(self) -> dict[str, int]:
-        """Return the numbers for the placeholders in the SQL statements, mostly numbers of rows."""
+        """Return the numbers that replace the placeholders in the SQL statements."""
         people = self._scale(1_500_000)
         subscriptions = self._scale(2_000_000)
         owners = self._scale(1_000)
         imports = self._scale(20_000)
         entries = self._scale(2_000_000)
         largest_account = self._scale(200_000)
-        # The stride must share no divisor with the number of people, so that every person is
-        # reached and no person is on a list twice.
+        # The stride and the number of people must have no common divisor, so that no person is on a
+        # list twice.
         assert gcd(_STRIDE, people) == 1
         return {
             "seed": self.seed,

@@ -58,12 +58,13 @@ def show_new_app(console: RecentStarterConsole) -> Response:
 
 @router.post(ADD_APP_PATH, dependencies=[LOGIN])
 def add_app(console: RecentStarterConsoleForm) -> Response:
-    """Add an authenticator app if the typed code matches the app's secret."""
+    """Add an authenticator app to the account if the typed code matches the app's secret."""
     secret = console.form.get("secret", "")
     offer = console.form.get("offer", "")
     if not totp.is_offered(console.state.resources.keyring, console.member.cookie, secret, offer):
-        # The submitted form belongs to an ended session, for example if the user logged in again in
-        # the meantime. Redirect to the form with a new secret for the authenticator app.
+        # The submitted form was created in a session that has ended, for example because the user
+        # logged in again. Redirect to the form's page, which generates a new secret for the
+        # authenticator app.
         return redirect_to_path(console.state, ADD_APP_PATH)
     code = "".join(console.form.get("code", "").split())
     try:

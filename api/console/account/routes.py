@@ -1,4 +1,4 @@
-"""Pages on which a user changes the password and e-mail address, and sees sessions and events."""
+"""Pages for a user's password, e-mail address, sessions and security events."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,8 +77,8 @@ _EVENT_LABELS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You did something as an operator",
 }
-# Maps the name of a count in a security event, such as ``sessions``, to the text for a count above
-# one.
+# Maps the name of a number in the details of a security event to the text that describes a number
+# above one.
 _COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",
@@ -180,9 +180,9 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post(page_paths.PASSWORD_PATH, dependencies=[LOGIN])
 async def change_password(console: RecentConsoleForm) -> Response:
-    """Set a user's new password, after the current password was verified.
+    """Verify the user's current password, and set a new password.
 
-    The change of the password ends all other sessions of the user.
+    Changing the password ends all sessions of the user except the current session.
     """
     form = console.form
     email, name = await RECORDS.run(_read_address_and_name, console)
@@ -278,9 +278,9 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
     except DomainError as error:
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
-        # A record of a person with the new e-mail address was created after the confirmation page
-        # was shown. Redirect to the confirmation page, which asks the user whether the record of
-        # the new address may be erased.
+        # A person record with the new e-mail address was created after the confirmation page was
+        # shown. Redirect to the confirmation page, which asks whether the record with the user's
+        # new e-mail address may be erased.
         path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(console.state, path)
     response = console.redirect_with_notice(
@@ -294,7 +294,7 @@ async def _prove_current_password(console: ConsoleRequest, email: str) -> Attemp
     """Verify the current password that the user typed in a form.
 
     A wrong password in the form counts as a failed login. Raises ``password.wrong`` for a wrong
-    password, and ``login.paused`` after too many failed logins.
+    password. Raises ``login.paused`` after too many failed logins.
     """
     password = console.form.get("current", "")
     attempt, _ = await verify_password(console.request, console.state, email, password)

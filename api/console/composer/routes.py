@@ -1,4 +1,4 @@
-"""The composer's page, which writes summaries, tags and other texts for a post and finds photos."""
+"""The composer's page, on which a user requests texts for a post and searches photos."""
 
 import asyncio
 import hashlib
@@ -37,10 +37,10 @@ PART_LABELS = {
     **{field.value: field.value.capitalize() for field in MetadataField},
     TWEETS: "Tweets",
 }
-# The suffix in the names of the hidden form fields that describe who wrote each text, for example a
-# model.
+# The name suffix of the hidden form fields that state which writer, such as a language model, wrote
+# each text.
 WRITER_SUFFIX = "_by"
-# Identifies the console in the idempotency keys of composer calls.
+# The part of the idempotency keys of composer calls that identifies the console.
 _ROUTE = "console"
 PHOTOS_ON_PAGE = 12
 MAX_PHOTO_PAGE = 1_000
@@ -60,7 +60,7 @@ _NO_SEARCH_TEXT = TypedForm(
 
 @dataclass(frozen=True)
 class PhotoFinds:
-    """A page of photos that match a photo search."""
+    """A page of the results of a photo search."""
 
     search: PhotoSearch
     photos: list[FoundPhoto]
@@ -77,7 +77,7 @@ class _Outcome:
     Attributes:
         fields: maps the names of form fields to their new values.
         invalid_form: the form with error messages, or ``None`` if the user's input was valid.
-        finds: the results of a photo search, or ``None`` if the button didn't search.
+        finds: the results of a photo search, or ``None`` if no photos were searched.
     """
 
     fields: Mapping[str, str]
@@ -93,7 +93,7 @@ def show_composer(console: Console) -> Response:
 
 @router.post("")
 async def compose_post(request: Request, console: ConsoleForm) -> Response:
-    """Write texts for a post or search photos, depending on the pressed button."""
+    """Write texts for a post or search photos, depending on which button was pressed."""
     calls = ComposerCaller(request, console.state, console.caller)
     inputs = console.form
     is_writing = "write" in inputs
@@ -164,7 +164,7 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
 
 
 async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Outcome:
-    """Search photos, or return the URL of a photo if the user pressed the button of a photo."""
+    """Search photos, or return the URL of the photo that the user chose."""
     state = calls.state
     try:
         if endpoint := inputs.get("use"):
@@ -177,8 +177,8 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
             search = _read_last_search(state, inputs, page)
         else:
             search_text = " ".join(inputs.get("words", "").split())[:MAX_SEARCH_CHARACTERS]
-            # Pressing Enter in another form field also submits the form, which must not repeat the
-            # last photo search.
+            # Pressing Enter in any field submits the whole form, so don't repeat a photo search
+            # whose search text hasn't changed.
             is_repeated = "enter" in inputs and search_text == inputs.get("found_words")
             search = None
             if search_text and not is_repeated:
@@ -189,8 +189,8 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
     except DomainError as error:
         return _Outcome({}, error=error)
     fields = {
-        # Hidden form fields contain the last photo search, so that the next response can show the
-        # same photos.
+        # Hidden form fields contain the user's last photo search, so that the next response can
+        # show the found photos.
         "found_words": search.query,
         "found_provider": str(search.provider),
         "found_page": str(search.page),
@@ -226,7 +226,7 @@ def _read_last_search(state: State, inputs: Mapping[str, str], page: str) -> Pho
 
 
 async def _read_cached_finds(state: State, inputs: Mapping[str, str]) -> PhotoFinds | None:
-    """Return the photos of the last search, or ``None`` if the photos aren't cached.
+    """Return the photos that the user's last search found, or ``None`` if the photos aren't cached.
 
     Reading photos from the cache causes no call to the photo provider.
     """
@@ -309,8 +309,8 @@ class CreditLine:
     credit: PhotoCredit
 
     def __html__(self) -> str:
-        # The template doesn't escape the HTML of a credit line, so this method escapes the texts of
-        # the photo provider.
+        # The template doesn't escape the HTML of a photo's credit line, so this method escapes the
+        # texts from the photo provider.
         credit = self.credit
         title = f"“{credit.title}”" if credit.title else "Photo"
         author = _build_link(credit.author, credit.author_url)

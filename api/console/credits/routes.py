@@ -47,22 +47,22 @@ ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50
 ORDERS_ON_PAGE = 30
 # The maximum time that a response waits until the payment provider has created the payment page. If
-# the payment page isn't ready in time, the browser is redirected to the page about the order, which
-# shows the progress.
+# creating the payment page takes longer than this maximum, the browser is redirected to the page
+# about the order.
 WAIT_SECONDS = 15.0
 
 # The name of the form field for the balance below which the event ``credits.low`` is sent.
 THRESHOLD_FIELD = "below_credit"
-# The names of the fields that filter ledger entries, in the form and in the URL of the page.
+# The names of the form fields and URL parameters that filter ledger entries.
 ACTION_FIELD = "action"
 FIRST_DAY_FIELD = "from"
 LAST_DAY_FIELD = "to"
-# The names of the fields in the form that orders credits.
+# The names of the fields in the form with which an owner orders credits.
 CREDITS_FIELD = "credit_amount"
 AMOUNT_FIELD = "amount"
 CURRENCY_FIELD = "currency"
 CHANNEL_FIELD = "channel"
-# Maps error codes to form fields, for errors that don't name the field that the user must correct.
+# Maps the codes of errors that don't name a form field to the field that the user must correct.
 PLACES = {TOPUP_CURRENCY.code: CURRENCY_FIELD, TOPUP_CHANNEL.code: CHANNEL_FIELD}
 ACTION_LABELS = {
     CreditAction.TOPUP: "Bought",
@@ -123,7 +123,7 @@ class EntryView:
     """An entry of the credit ledger, formatted for a page.
 
     Attributes:
-        words: a label for the kind of change, such as "Bought".
+        words: a label for the kind of ledger entry, such as "Bought".
         source: the reason for the change of the balance, as recorded by the app or operator that
             made the change. The source is empty for a ledger entry that belongs to an order,
             because the page links to the order.
@@ -148,8 +148,8 @@ class EntryView:
         return cls(
             words=ACTION_LABELS[CreditAction(entry["action"])],
             source=source if entry["order_id"] is None else "",
-            # If the balance was too low for a deduction, the amount became a debt and the balance
-            # didn't change.
+            # If the balance was too low for a deduction, the deducted amount became a debt and the
+            # balance didn't change.
             change=change if delta else f"0 (debt of {format_credits(amount)})",
             balance_after=format_credits(Decimal(entry["balance_after"])),
             order_id=entry["order_id"],
@@ -218,7 +218,7 @@ def _render_credits(
         form=form,
         low=threshold_form or TypedForm({THRESHOLD_FIELD: threshold}),
         balance=format_credits(Decimal(account["balance_credit"])),
-        # The owner's next purchase of credits first pays the debt.
+        # When an owner with a debt buys credits, the purchase first pays the debt.
         debt=format_credits(debt) if debt else None,
         entries=[EntryView.of(entry) for _, entry in page.rows],
         actions=[
@@ -346,12 +346,12 @@ class OrderView:
 
     @property
     def reason(self) -> str | None:
-        """Return the reason why the order failed, or ``None`` if the order didn't fail."""
+        """Return the reason why the order failed, or ``None`` if the order hasn't failed."""
         return None if self.order.error is None else str(self.order.error["message"])
 
     @property
     def is_live(self) -> bool:
-        """Return whether the order still waits for the payment."""
+        """Return whether the order is waiting for the payment."""
         return self.status in {OrderStatus.CREATED, OrderStatus.PENDING}
 
     @property

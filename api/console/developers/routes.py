@@ -74,7 +74,8 @@ def show_access(console: Console, uow: Transaction) -> Response:
 
 
 def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
-    # ``KEY_SCOPE_EXPLANATIONS`` lacks only an explanation of the scope that an operator must grant.
+    # ``KEY_SCOPE_EXPLANATIONS`` explains all scopes except the scope for rosters, which only an
+    # operator can grant.
     operator_scope = "Get the rosters of lists that are sent by mail"
     return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
 
@@ -94,7 +95,7 @@ def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> R
 
 
 def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
-    """Return a grant with which the user gives an app access, or raise ``grant.not_found``."""
+    """Return a grant that gives an app access to the account, or raise ``grant.not_found``."""
     for grant in grants.list_grants(uow, console.user_id).rows:
         if grant.id == grant_id:
             return grant
@@ -109,7 +110,10 @@ class KeyView:
 
     @property
     def label(self) -> str:
-        """Return the API key's name and last characters, because names aren't unique."""
+        """Return a label with the API key's name and last characters.
+
+        The last characters distinguish API keys that have the same name.
+        """
         return f"{self.key.name} (…{self.key.last_four})"
 
     @property

@@ -46,7 +46,7 @@ _SUBJECTS_BY_HEADING = {
     "Credits": (SubjectKind.ORDER, SubjectKind.CREDIT_ACCOUNT),
     "Keys and apps": (SubjectKind.KEY, SubjectKind.GRANT),
 }
-# Maps each kind of record that a feed event can be about to the console path of the record's page.
+# Maps each kind of record that feed events describe to the console path of the record's page.
 _PATHS_BY_SUBJECT = {
     SubjectKind.IMPORT: "imports",
     SubjectKind.EXPORT: "exports",
@@ -75,7 +75,7 @@ class EventView:
 
     Attributes:
         at: the time of the newest event that the line describes.
-        about: the name of the record that the events are about, or an empty text if the record was
+        about: the name of the record that the events describe, or an empty text if the record was
             erased.
         path: the path of the console's page about the record, or ``None`` if the record has no
             page.
@@ -95,7 +95,7 @@ def list_newest_events(
 ) -> list[EventView]:
     """Return the newest feed events of the caller, with consecutive equal events merged.
 
-    ``only``: the event types to return, or an empty collection for all types.
+    ``only``: the types of the events to return, or an empty collection for all types.
     """
     types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
     entries = reading.list_newest_events(uow.session, caller.user_id, types=types, limit=limit)

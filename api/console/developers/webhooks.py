@@ -40,14 +40,14 @@ router = build_router(PATH)
 
 DELIVERIES_ON_PAGE = 20
 MAX_ANSWER_CHARACTERS = 200
-# A page about a delivery refreshes itself if the next attempt is due within this time.
+# A page about a delivery refreshes itself if the next delivery attempt is due within this time.
 _SOON_DELAY = timedelta(minutes=1)
 _STATE_LABELS = {
     EndpointState.ACTIVE: "active",
     EndpointState.PAUSED: "paused",
     EndpointState.ENDED: "ended",
 }
-# Maps error codes to form fields, for errors that don't name the field that the user must correct.
+# Maps the codes of errors that don't name a form field to the field that the user must correct.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
 TYPE_PREFIX = "type."
 _STATE_CHOICES = (
@@ -56,8 +56,7 @@ _STATE_CHOICES = (
 )
 
 
-# The names of the fields for the time since which events are sent again, in the form and in the
-# page's URL.
+# The names of the form fields and URL parameters for the time since which events are resent.
 DAY_FIELD = "day"
 TIME_FIELD = "time"
 
@@ -123,12 +122,12 @@ class DeliveryView:
 
     @property
     def is_soon(self) -> bool:
-        """Return whether the next attempt of the delivery is due within a minute."""
+        """Return whether the next delivery attempt is due within a minute."""
         return self.is_pending and self.delivery.due_at < clock.now() + _SOON_DELAY
 
     @property
     def answer(self) -> str:
-        """Return the endpoint's last HTTP status, or the reason why no response arrived."""
+        """Return the endpoint's latest HTTP status, or the reason why no response arrived."""
         delivery = self.delivery
         if delivery.status_code is None:
             return delivery.error or ("–" if delivery.last_attempt_at is None else "none")
@@ -218,7 +217,7 @@ def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
 def resend_event(
     console: ConsoleForm, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
 ) -> Response:
-    """Send an event to a webhook endpoint again, even if the event was delivered already."""
+    """Resend an event to a webhook endpoint, even if the event was delivered successfully."""
     deliveries.resend_delivery(uow, console.caller, endpoint_id, delivery_id)
     return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The event is sent again.")
 
@@ -289,9 +288,9 @@ def delete_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
 
 @router.get("/{endpoint_id}/replay")
 def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
-    """Show the form that sends all events since a chosen time to a webhook endpoint again.
+    """Show the form that resends all events since a chosen time to a webhook endpoint.
 
-    If the query of the URL contains a time, the page shows how many events would be sent again.
+    If the query of the URL contains a time, the page shows how many events would be resent.
     """
     view = _find_view(console, endpoint_id)
     event_count = None
@@ -332,7 +331,7 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
 
 
 def _read_moment(inputs: Mapping[str, str]) -> datetime:
-    """Return the time in the form since which events are sent again, or raise ``body.invalid``."""
+    """Return the submitted time since which events are resent, or raise ``body.invalid``."""
     try:
         day = date.fromisoformat(inputs.get(DAY_FIELD, "").strip())
     except ValueError:

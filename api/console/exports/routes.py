@@ -49,7 +49,7 @@ router = build_router(CONSOLE_PATH)
 PATH = f"{CONSOLE_PATH}/exports"
 EXPORTS_ON_PAGE = 50
 EXPORT_KINDS = tuple(exports.EXPORT_JOBS.values())
-# Maps error codes to form fields, for errors that don't name the field that the user must correct.
+# Maps the codes of errors that don't name a form field to the field that the user must correct.
 PLACES = {
     SEGMENT_NOT_FOUND.code: "segment_id",
     SEGMENT_FIELD_RETIRED.code: "segment_id",
@@ -73,8 +73,8 @@ class ExportView:
     """An export of members, formatted for a page.
 
     Attributes:
-        job: the unfinished job of the export, or the most recent job if all jobs have ended.
-            ``job`` is ``None`` if the export has a file.
+        job: the unfinished job of the export, or the export's most recent job if all its jobs have
+            ended. ``job`` is ``None`` if the export has a file.
     """
 
     export: MemberExport
@@ -146,7 +146,7 @@ def start_export(console: RecentConsoleForm, list_id: ListId) -> Response:
     form = console.form
     statuses = [status.value for status in SubscriptionStatus if _STATUS_PREFIX + status in form]
     values = {
-        # The console exports no rosters, because rosters are for apps that send mail to a list.
+        # The console doesn't export rosters, because rosters are for apps that send mail to a list.
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,

@@ -1,4 +1,4 @@
-"""Pages for the images of an owner, with links and HTML to copy into other sites."""
+"""Pages for an owner's images, with links and HTML that the owner can copy into a web site."""
 
 import html
 from dataclasses import dataclass, replace
@@ -54,12 +54,12 @@ WAIT_SECONDS = 15.0
 # The names of the rendition that is 320 pixels wide, and of the rendition for mails.
 _SMALL_LABEL = "320"
 _MAIL_LABEL = "mail"
-# Pages show no thumbnail files above this size, because a page with many large images loads slowly.
+# Thumbnail files above this size aren't shown, because a page with many large images loads slowly.
 _MAX_THUMBNAIL_BYTES = 200_000
-# The numbers of columns and rows of coloured tiles that a page shows in place of a thumbnail file
-# that is too large.
+# A grid of coloured tiles with these numbers of columns and rows replaces a thumbnail file that is
+# too large.
 _TILE_COUNTS = (4, 3)
-# Maps the lifetime of a signed link in seconds, which is a value in the form, to a label.
+# Maps each lifetime that a user can choose for a signed link, in seconds, to a label.
 LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}
 
 
@@ -121,12 +121,12 @@ class ImageView:
 
     @property
     def alt(self) -> str:
-        """Return the image's alternative text, or the image's name without such a text."""
+        """Return the image's alternative text, or the image's name if the text is empty."""
         return self.record.alt_text or self.name
 
     @property
     def small(self) -> FileView | None:
-        """Return the smallest file of the image, or ``None`` if the file is too large."""
+        """Return the image file for a thumbnail, or ``None`` if the file would be too large."""
         file = next((each for each in self.files if each.label == _SMALL_LABEL), self.files[0])
         return file if file.size <= _MAX_THUMBNAIL_BYTES else None
 
@@ -192,8 +192,8 @@ async def _accept_upload(
 ) -> AcceptedJob:
     """Store the uploaded image, and enqueue its conversion.
 
-    The caller keeps no reference to the bytes of the image, so that the process can free the memory
-    while the request waits for the conversion.
+    The caller must not hold a reference to the image's bytes, so that the memory is freed while the
+    request waits for the conversion.
     """
     form = await read_multipart_form(request)
     inputs.update({name: value.decode(errors="replace") for name, value in form.fields})
@@ -260,7 +260,8 @@ def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Respon
 def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Response:
     """Show the form that creates a signed link to an image.
 
-    If the user must log in again first, the login page redirects the browser back to the form.
+    If the user must log in again to see the form, the login page redirects the browser back to the
+    form.
     """
     return _render_link_page(console, hash_id, form, None)
 

@@ -66,7 +66,7 @@ router = build_router(PREFIX)
 
 IMPORTS_ON_PAGE = 50
 FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
-# Maps error codes to form fields, for errors that don't name the field that the user must correct.
+# Maps the codes of errors that don't name a form field to the field that the user must correct.
 PLACES = {
     errors.IMPORT_FILE_MISSING.code: "file",
     errors.IMPORT_SEVERAL_FILES.code: "file",
@@ -166,7 +166,7 @@ async def upload_import(request: Request, console: Console) -> Response:
 
 
 def _read_upload_choices(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
-    """Return the list's id and the dry run's options from a form, or raise ``body.invalid``."""
+    """Return the submitted list id and options of the dry run, or raise ``body.invalid``."""
     try:
         list_id = lists.parse_list_id(form.get("list_id", ""))
     except DomainError:
@@ -237,7 +237,7 @@ def build_reading_form(view: ImportView) -> TypedForm:
 
 
 def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[ImportOptions, bool]:
-    """Return the submitted import options, and whether the options differ from the last dry run.
+    """Return the submitted import options, and whether they differ from the last dry run's options.
 
     Raises ``body.invalid``.
     """
@@ -310,7 +310,7 @@ async def stream_import(request: Request, console: Console, import_id: PathId) -
 def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
     """Cancel a running import, or the running undo of an import.
 
-    Rows that were written before the cancellation are kept.
+    Cancelling an import keeps the rows that were written before the cancellation.
     """
     view = read_view(console, import_id)
     job = view.undo if view.is_undoing else view.job
@@ -322,14 +322,14 @@ def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
 
 @router.post("/{import_id}/retry")
 def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
-    """Resume an import that failed because of an internal error, with the remaining rows."""
+    """Import the remaining rows of an import that failed because of an internal error."""
     records.retry_import(uow, console.caller, import_id)
     return console.redirect_with_notice(f"{PREFIX}/{import_id}", "The import goes on.")
 
 
 @router.get("/{import_id}/not-added")
 def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId) -> Response:
-    """Redirect to a new signed URL of the file that contains the rows that were not added."""
+    """Redirect to a new signed URL of the file with the rows that the import didn't add."""
     if records.get_import(uow, console.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
     return redirect_to(build_import_errors_url(console.state, import_id))
@@ -339,8 +339,8 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
     """Show a preview of the changes that the undo of an import would make.
 
-    The page links to later imports and bulk actions that changed the same members, because such
-    changes prevent the undo for these members.
+    The undo doesn't fully restore members who were changed after the import. The page links to the
+    imports and bulk actions that have changed imported members since the import.
     """
     with console.unit_of_work() as uow:
         preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))

@@ -1,6 +1,7 @@
-"""Lists the consent values of an imported file, and reads the statuses that an owner assigns.
+"""Lists the consent values of an imported file, and reads the statuses assigned to them.
 
-A consent value is the content of a cell that states consent, opting out, confirmation or a status.
+A consent value is the text of a cell that names a status or states whether a person consented,
+confirmed or opted out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -83,7 +84,7 @@ def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[St
 def _iterate_values(
     task: MemberImport, result: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, int, str]]:
-    """Yield column, value, number of rows and recognised meaning for each consent value."""
+    """Yield the column, text, number of rows and recognised meaning of each consent value."""
     listed = set()
     for column in result.get("columns", ()):
         for each in column.get("values", ()):
@@ -96,8 +97,8 @@ def _iterate_values(
             listed.add(fold_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
     for value in task.status_values or {}:
-        # List a consent value that the file doesn't contain, so that the owner can remove the
-        # assigned status.
+        # List consent values with an assigned status even if the file doesn't contain them, so that
+        # the owner can remove the status.
         if task.dry_run and fold_value(value) not in listed:
             yield "", value, 0, _UNKNOWN
 
@@ -105,9 +106,10 @@ def _iterate_values(
 def read_status_choices(
     task: MemberImport, values: Sequence[StatusValue], form: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """Return the statuses that the owner assigned to consent values, or ``None`` if there are none.
+    """Return the statuses that the owner assigned to consent values.
 
-    A consent value without a select box keeps its assigned status. Raises ``body.invalid``.
+    If the owner assigned no status to any consent value, the result is ``None``. The assigned
+    status of a consent value without a select box doesn't change. Raises ``body.invalid``.
     """
     assigned_statuses = dict(task.status_values or {})
     for each in values:

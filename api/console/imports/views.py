@@ -1,4 +1,4 @@
-"""Prepares the data of an import's page, and reads the roles that an owner assigns to columns.
+"""Prepares the data on the page of an import, and reads the roles assigned to columns.
 
 The role of a column is the attribute of members that the column contains, such as the name.
 """
@@ -42,7 +42,7 @@ AS_RECOGNISED = ""
 FIELD_TYPES = dict(
     zip(field_columns.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True)
 )
-# Values of a column's select box that create a member field of a certain type, with their labels.
+# Labels for the options of a column's select box that create a member field of a certain type.
 _TYPED_FIELDS = {
     f"{NEW_FIELD}:{type_}": f"Create a field: {words}" for type_, words in FIELD_TYPES.items()
 }
@@ -57,7 +57,7 @@ _FORMAT_LABELS = {
     DecimalMark.POINT: "Numbers with a decimal point",
     DecimalMark.COMMA: "Numbers with a decimal comma",
 }
-# Values that may be chosen for several columns of the same file.
+# The values of select boxes that an owner may choose for more than one column of a file.
 _REPEATABLE_ROLES = (
     *(IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", *ConsentSubject),
     *("first_name", "middle_name", "last_name"),
@@ -103,12 +103,15 @@ class ColumnChoice:
 
     Attributes:
         examples: the contents of sample cells in the column.
-        becomes: the role that the dry run recognised, or several roles separated by commas.
-        creates: the type of the member field that the import creates for the column, or ``None``.
-        written: a label for the format of the column's dates or numbers, or ``None``.
+        becomes: the role that the dry run recognised for the column, or several roles separated by
+            commas.
+        creates: the type of the member field that the import creates for the column, or ``None`` if
+            the import creates no field.
+        written: a label for the format of the dates or numbers in the column, or ``None`` if the
+            format is unknown.
         chosen: the choice in the column's select box, such as a role or ``ignore``.
-        ignored_opt_outs: the number of opt-outs in the column if the import ignores the column, or
-            ``None``.
+        ignored_opt_outs: the number of opt-outs in a column that the import ignores, or ``None``
+            for other columns.
     """
 
     index: int
@@ -130,7 +133,7 @@ class ColumnChoice:
 
     @property
     def recognised(self) -> str | None:
-        """Return the label of the column's recognised role, or ``None`` without such a role."""
+        """Return the label of the recognised role, or ``None`` if no role was recognised."""
         if self.creates is not None:
             return None
         if self.becomes == IGNORED:
@@ -141,10 +144,10 @@ class ColumnChoice:
 def build_column_choices(
     task: MemberImport, columns: Sequence[Mapping[str, Any]], fields: Sequence[MemberField]
 ) -> list[ColumnChoice]:
-    """Return each column of a dry run with the choice in the column's select box.
+    """Return the columns that a dry run found, each with the choice in its select box.
 
-    If an ambiguous column stops a dry run, the owner must choose a role only for that column,
-    because Pressroom recognises the other columns by name afterwards.
+    If a dry run stopped at an ambiguous column, the owner must choose a role only for the ambiguous
+    column. The next dry run recognises unambiguous columns by name.
 
     Args:
         columns: the columns in the result of the dry run, including sample cells.
@@ -194,8 +197,9 @@ def list_roles(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
 def read_column_choices(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:
     """Return the submitted choice for each column of an imported file.
 
-    A column whose select box isn't in the form keeps its previous choice. Raises ``body.invalid``
-    if two columns have the same role, unless the role may occur more than once.
+    If the form doesn't contain a column's select box, the choice from the last dry run is returned
+    for the column. Raises ``body.invalid`` if two columns have the same role, unless the role may
+    occur more than once.
     """
     values = [form.get(each.box, each.chosen) for each in choices]
     seen: set[str] = set()
@@ -245,18 +249,20 @@ def _describe_role(role: str) -> str:
 
 @dataclass(frozen=True)
 class ImportView:
-    """The data of an import's page. The import's status and counts were read at the same time.
+    """The data shown on the page of an import.
+
+    A single query reads the import's status and counts, so that the values are consistent.
 
     Attributes:
         job: the job that runs the import, or ``None`` if the import has ended.
-        undo: the most recent job that undoes the import, or ``None``.
+        undo: the most recent job that undoes the import, or ``None`` if no undo was started.
         choices: the columns and their roles after a dry run, or empty for an import that isn't a
             dry run.
         status_values: the consent values that a dry run found.
         preview: the members that the import would create from the first rows of the file.
         problems: the invalid cells of the file, grouped by column and violated rule.
-        readings: sample rows, decoded with each possible encoding, if the file's encoding is
-            uncertain.
+        readings: sample rows, decoded with each possible encoding. ``readings`` is empty if the
+            encoding of the file is certain.
         fields: the member fields that the owner has defined.
     """
 
@@ -295,7 +301,7 @@ class ImportView:
 
     @property
     def has_rejects(self) -> bool:
-        """Return whether the import has a file that lists rows which were not added completely."""
+        """Return whether a file lists the rows that the import didn't add completely."""
         has_rows = self.not_added > 0 or self.task.left_out > 0
         return has_rows and self.task.files_removed_at is None
 
@@ -308,7 +314,7 @@ class ImportView:
 
     @property
     def date_order_matters(self) -> bool:
-        """Return whether the owner must choose or has chosen the order of day and month."""
+        """Return whether the page asks for the order of day and month in dates."""
         is_asked = self.task.error is not None and self.task.error["code"] == (
             IMPORT_DATE_ORDER_NEEDED.code
         )
@@ -379,9 +385,10 @@ class ImportView:
 
 
 def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
-    """Return the page data of an import that belongs to the caller, or raise ``import.not_found``.
+    """Return the data for the page of the caller's import, or raise ``import.not_found``.
 
-    The page data contains sample rows of the file, unless the samples have been deleted.
+    The data for the page of an import contains sample rows of the file, unless the samples have
+    been deleted.
     """
     resources = console.state.resources
     with console.unit_of_work() as uow:
@@ -389,9 +396,9 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
         title = lists.read_titles(uow, [task.list_id])[task.list_id]
         job = records.find_job(uow, task) if task.status == "running" else None
         undo = records.find_undo_job(uow, task)
-        # Read the import again after its job, because the job ends in the same transaction as its
-        # last changes to the import. If the job has ended, the second read of the import returns
-        # all changes.
+        # Read the import once more after its job, so that an ended job's last changes to the import
+        # are included. The job of an import ends in the transaction that contains the job's last
+        # changes to the import.
         uow.session.refresh(task)
         own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
     view = ImportView(task, title, job, undo, fields=own_fields)

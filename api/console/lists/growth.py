@@ -1,8 +1,8 @@
 """Calculates a chart that shows the growth of a list.
 
-For each span of days, the chart shows the number of joins, the number of departures, and the
+For each period of days, the chart shows how many people joined the list, how many left, and the
 difference. A template draws the chart of a list's growth as SVG. The labels of the chart are HTML
-next to the SVG, because the page stretches the SVG and would distort text.
+next to the SVG, because the page stretches the SVG and would distort text in the SVG.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from services.subscriptions.daily_figures import MemberFigures
 WIDTH = 1_000
 HEIGHT = 300
 _MAX_BARS = 62
-# The share of the width of each span that stays empty, as a gap between bars.
+# The share of each bar's space that stays empty, as a gap between bars.
 _GAP_SHARE = 0.25
 
 
 @dataclass(frozen=True)
 class GrowthSpan:
-    """The number of people who joined or left a list in a span of days."""
+    """The numbers of people who joined and left a list in a period of one or several days."""
 
     first: date
     last: date
@@ -59,13 +59,13 @@ class GrowthPlot:
     """The data from which a template draws the chart of a list's growth.
 
     Attributes:
-        total: the joins and departures during all days of the chart.
+        total: the numbers of joins and departures during all days of the chart.
         zero: the vertical position of the zero line in the chart.
-        most_joined: the number of joins at the upper edge of the chart, which is the maximum per
-            span.
-        most_left: the number of departures at the lower edge of the chart, which is the maximum per
-            span.
-        line: the points of a line that shows, for each span, the joins minus the departures.
+        most_joined: the largest number of joins that a bar shows, which is the value at the upper
+            edge of the chart.
+        most_left: the largest number of departures that a bar shows, which is the value at the
+            lower edge of the chart.
+        line: the points of a line that shows the joins minus the departures in each period.
     """
 
     total: GrowthSpan
@@ -88,14 +88,14 @@ class GrowthPlot:
 
 
 def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
-    """Return a list's growth chart for ``days``, which are in chronological order."""
+    """Return a list's growth chart for ``days``, which must be in chronological order."""
     # Each bar covers a single day, or one or several weeks if there would be too many daily bars.
     size = 1 if len(days) <= _MAX_BARS else 7 * -(-len(days) // (7 * _MAX_BARS))
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
     most_joined = max(each.joined for each in spans)
     most_left = max(each.left for each in spans)
-    # The bars for joins and departures have the same scale. Without any joins and departures, the
-    # zero line is in the middle of the chart.
+    # The bars for joins and departures have the same scale. If nobody joined or left, the zero line
+    # is in the middle of the chart.
     unit = HEIGHT / (most_joined + most_left or 1)
     zero = round(most_joined * unit, 1) if most_joined or most_left else HEIGHT / 2
     step = WIDTH / len(spans)

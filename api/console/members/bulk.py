@@ -1,4 +1,4 @@
-"""Pages that start, follow and undo bulk actions on members."""
+"""Pages on which an owner starts, watches and undoes bulk actions on members."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,7 +86,8 @@ class _BulkActionView:
 
     Attributes:
         words: a description of the bulk action, such as "Switch mail off".
-        undo_until: the time until which the bulk action can be undone, or ``None``.
+        undo_until: the time until which the bulk action can be undone, or ``None`` if the undo
+            isn't possible.
     """
 
     bulk: BulkAction
@@ -208,7 +209,7 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
 
 @router.post("/{bulk_id}/undo")
 def undo_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
-    """Start the undo of a bulk action, or resume the undo if it failed."""
+    """Start the undo of a bulk action, or resume an undo that failed."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         _get_bulk_action(uow, console, mailing_list.id, bulk_id)
@@ -219,7 +220,7 @@ def undo_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> 
 
 @router.post("/{bulk_id}/cancel")
 def cancel_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
-    """Cancel a bulk action, but keep the changes that were made before."""
+    """Cancel a bulk action, but keep the changes that the action has made."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         job = actions.find_job(uow, _get_bulk_action(uow, console, mailing_list.id, bulk_id))
@@ -246,9 +247,9 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
     for bulk in bulks:
         undo_job = uow.session.get(Job, bulk.undo_job_id) if bulk.undo_job_id else None
         if undo_job is not None:
-            # Read the bulk action again after its job, because the job ends in the same transaction
-            # as its last changes to the bulk action. If the job has ended, the second read of the
-            # bulk action returns all changes.
+            # Read the bulk action once more after its job, so that an ended job's last changes to
+            # the bulk action are included. The job of a bulk action ends in the transaction that
+            # contains the job's last changes to the bulk action.
             uow.session.refresh(bulk)
         words = describe_bulk_action(bulk, names)
         views.append(

@@ -26,7 +26,7 @@ TYPE_LABELS = {
     FieldType.BOOLEAN: "Yes or no",
     FieldType.CHOICE: "One of some choices",
 }
-# Maps error codes to form fields, for errors that don't name the field that the user must correct.
+# Maps the codes of errors that don't name a form field to the field that the user must correct.
 _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 
@@ -65,7 +65,10 @@ def show_field(console: Console, uow: Transaction, field_id: PathId) -> Response
 
 @router.post("/{field_id}")
 def change_field(console: ConsoleForm, field_id: PathId) -> Response:
-    """Change a field. If the field's type changes, convert the values of all members."""
+    """Change a field.
+
+    If the type of the member field changes, convert the field's values of all members.
+    """
     with console.unit_of_work() as uow:
         # Look up the member field first, so that the response for another owner's field is 404,
         # even if the form is invalid.
@@ -82,7 +85,10 @@ def change_field(console: ConsoleForm, field_id: PathId) -> Response:
 
 @router.post("/{field_id}/retire")
 def retire_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Response:
-    """Hide a field. Members keep their values of a hidden field, but no page shows the values."""
+    """Hide a field.
+
+    Members keep their values of a hidden member field, but no page shows the values.
+    """
     label = fields.get_field(uow, console.user_id, field_id).label
     fields.retire_field(uow, console.user_id, field_id)
     return console.redirect_with_notice(FIELDS_PATH, f"The field “{label}” is retired.")

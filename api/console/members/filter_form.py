@@ -1,10 +1,10 @@
 """Converts a member filter between JSON and the rows of an HTML form.
 
-In the form, a filter is a group of parts. Each part of the filter is a row with a field, an
-operator and a value, or another group of parts. The name of a form input contains the position of
-its part in the filter. For example, the input ``match.0`` states how the outermost group combines
-its parts. The inputs ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and ``value.0.2`` belong to the
-third part of the outermost group.
+The form shows a filter as a group of parts. Each part of a filter is either a row with a field, an
+operator and a value, or a nested group of parts. The name of a form input contains the position of
+the filter part to which the input belongs. For example, the input ``match.0`` states how the
+outermost group combines its parts. The inputs ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and
+``value.0.2`` belong to the third part of the outermost group.
 
 The buttons that add or remove parts of the filter submit the whole form, so that the form needs no
 script.
@@ -208,9 +208,9 @@ class Group:
         The JSON filter doesn't contain rows without a value.
 
         Args:
-            path: the path at which the whole filter's JSON contains the group.
-            rows: the dictionary to which this method adds all rows of the group, by their path in
-                the JSON.
+            path: the path of the group in the JSON of the whole filter.
+            rows: the dictionary to which this method adds all rows of the group, keyed by each
+                row's path in the JSON filter.
         """
         parts = [part for part in self.parts if _has_condition(part)]
         if not parts:
@@ -269,7 +269,7 @@ class FilterDraft:
         return parse_filter(self.text) if self.text.strip() else None
 
     def add_error(self, error: DomainError) -> bool:
-        """Add an error to the row that caused the error, and return whether such a row exists."""
+        """Show an error in the row that caused the error. Return whether a row caused the error."""
         rows: dict[str, Row] = {}
         if self.group is None or not error.problems:
             return False
@@ -283,7 +283,10 @@ class FilterDraft:
         return False
 
     def add_missing_value_errors(self) -> bool:
-        """Add an error to each row whose value is missing, and return whether such a row exists."""
+        """Show an error in each row whose value is missing.
+
+        Return whether the value of any row is missing.
+        """
         open_rows = [row for row in self.group.rows() if row.is_open] if self.group else []
         for row in open_rows:
             row.error = "Give a value, or remove the condition."
@@ -302,7 +305,7 @@ def parse_filter(text: str) -> dict[str, Any]:
 
 
 def read_draft(form: Mapping[str, str]) -> FilterDraft:
-    """Return the filter in a submitted form, including the change that the pressed button makes."""
+    """Return the filter in a submitted form, after applying the action of the pressed button."""
     button = form.get("do", "")
     text = form.get("filter", "")
     if f"match.{_ROOT_PLACE}" not in form or form.get("use") == "json":
@@ -344,7 +347,7 @@ def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) 
 
 
 def _apply_button(root: Group, button: str, form: Mapping[str, str]) -> None:
-    """Add or remove the part of the filter that the pressed button names.
+    """Add or remove a part of the filter, depending on which button was pressed.
 
     ``button``: the value of the pressed button, which contains an action and the position of a
     filter part.
@@ -446,7 +449,7 @@ def _build_row(name: str, operator: str, value: object, choices: Mapping[str, Ch
 
 
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
-    """Return the attributes of members that a row of the filter form can test, by name."""
+    """Return the member attributes that rows of the filter form can test, keyed by name."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
     rows = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows
@@ -485,7 +488,7 @@ def _build_choice(
 def describe_conditions(
     group: Group, choices: Mapping[str, Choice]
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield a description of each part of a filter, and the filter without this part."""
+    """Yield a description of each part of a filter, and the filter without the described part."""
     parts = [part for part in group.parts if _has_condition(part)]
     for part in parts:
         other_parts = [each for each in parts if each is not part]

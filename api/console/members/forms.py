@@ -1,6 +1,7 @@
-"""Reads the criteria for a page of members from the query parameters of the page's URL.
+"""Reads the query parameters of a URL that select the members on a page.
 
-The URL contains the whole selection of members, so that an owner can bookmark or share the page.
+The URL of a page contains all criteria that select members, so that an owner can bookmark or share
+the page.
 """
 
 from collections.abc import Mapping
@@ -22,18 +23,18 @@ from services.subscriptions.filters.member_filter import MemberFilter
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The query parameters that select the members or the columns of a page.
+# The query parameters that select the rows or the columns of a table of members.
 _INPUT_NAMES = ("q", "status", "type", "tag", "since", "segment", "filter", "columns")
 # The maximum number of member fields that an owner can add to the table of members as columns.
 MAX_COLUMNS = 3
 MAX_INPUT_CHARACTERS = 4_000
-# The default filter, which applies if the owner has selected nothing. The default filter matches
-# all active members.
+# The default filter for pages of members, which matches all active members.
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
-# Maps error codes to form fields, for errors that don't name the field that the user must correct.
+# Maps the codes of errors that don't name a form field to the field that the user must correct.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
-# The time limit for counting members before a page is sent, so that the page loads quickly. If the
-# time limit is too short for an exact count, the page links to a page with an exact count.
+# The time limit for counting members before a page is sent, so that the page loads quickly. If
+# counting exceeds the time limit, the page shows an estimate and a link that requests an exact
+# count.
 MAX_FIRST_COUNT_TIME = timedelta(milliseconds=30)
 # The value of the query parameter ``count`` that requests an exact count of the matching members.
 EXACT_COUNT = "exactly"
@@ -46,7 +47,8 @@ class MemberSelection:
     """The criteria that select the members on a page.
 
     Attributes:
-        typed: the URL's query parameters that aren't empty, by name.
+        typed: maps the names of query parameters in the URL to values. Empty parameters are
+            missing.
         draft: the member filter that the owner is editing.
     """
 
@@ -55,7 +57,7 @@ class MemberSelection:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the selection has no criterion except the status of members."""
+        """Return whether members are selected by no criterion except their status."""
         return not self.typed.keys() - {"status", "columns"}
 
     @property
@@ -64,7 +66,7 @@ class MemberSelection:
 
     @property
     def has_filters(self) -> bool:
-        """Return whether the selection has a criterion other than a search text."""
+        """Return whether members are selected by a criterion other than a search text."""
         return bool(self.typed.keys() - {"q", "columns"})
 
     @property
@@ -76,7 +78,7 @@ class MemberSelection:
         return parse_id(self.typed.get("segment", ""))
 
     def build_filter(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
-        """Return a JSON filter that combines all criteria, or ``None`` without criteria.
+        """Return a JSON filter that combines all criteria for members, or ``None`` without any.
 
         Raises ``filter.invalid`` if the typed filter isn't valid JSON. Raises ``segment.not_found``
         for an unknown segment.
@@ -129,7 +131,7 @@ class MemberCount:
 
     Attributes:
         recount: the query string of a link that requests an exact count, or ``None`` if the page
-            needs no such link.
+            shows no link.
     """
 
     count: int
@@ -151,7 +153,8 @@ def count_selection(
     """Count the members that match a filter, within a time limit.
 
     Args:
-        count: ``EXACT_COUNT`` if the user requested an exact count, which has a longer time limit.
+        count: ``EXACT_COUNT`` if the user requested an exact count, which has a longer time limit
+            than an estimate.
         query: the query parameters of the page's URL, without the parameter ``count``.
     """
     max_time = member_counts.MAX_EXACT_TIME if count == EXACT_COUNT else MAX_FIRST_COUNT_TIME

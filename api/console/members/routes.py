@@ -73,7 +73,7 @@ MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
 ENTRIES_ON_PAGE = 20
 LISTS_TO_CHOOSE = 100
-# Maps error codes to form fields, for errors that don't name the field that the user must correct.
+# Maps the codes of errors that don't name a form field to the field that the user must correct.
 MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
 _FIELD_PREFIX = "fields."
 # Maps the type of a member field to the ``type`` of the HTML input.
@@ -119,8 +119,8 @@ def _render_members(
     try:
         with console.unit_of_work() as uow:
             if (draft_json := draft.to_json()) is not None:
-                # Validate the edited filter separately, because an error then contains the path of
-                # the invalid form row.
+                # Validate the edited filter without the other criteria, so that an error contains
+                # the path of the invalid form row.
                 member_filter.read_filter(uow, mailing_list, draft_json)
             filter_json = selection.build_filter(uow, mailing_list)
         page, total = _search_members(console, mailing_list, selection, filter_json, page_request)
@@ -158,7 +158,7 @@ def _build_chips(
     choices: Mapping[str, Choice],
     segment_names: Mapping[str, str],
 ) -> list[tuple[str, str]]:
-    """Return a description of each criterion, with a URL query that lacks the criterion."""
+    """Return a label for each criterion that selects members, and a URL query that lacks it."""
     typed = selection.typed
     labels = {
         "q": f"Address or name contains {typed.get('q')}",
@@ -193,7 +193,8 @@ def _search_members(
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
     """Return a page of members, and the total number of matching members if known.
 
-    Raises ``filter.invalid``, ``filter.too_slow`` or ``cursor.invalid``.
+    Raises ``filter.invalid`` if the filter is invalid. Raises ``filter.too_slow`` if the search
+    exceeds its time limit. Raises ``cursor.invalid`` if the cursor is invalid.
     """
     status = selection.typed.get("status", Status.ACTIVE)
     if selection.is_plain and status in [*Status]:
@@ -251,7 +252,7 @@ class _Member:
     """A member of a list, read from the database.
 
     Attributes:
-        subscription: the row in the table of subscriptions.
+        subscription: the member's row in the table of subscriptions.
         record: the representation of the member in the API.
     """
 
@@ -336,8 +337,8 @@ def read_changes(
 ) -> MemberChanges:
     """Return the submitted attributes that differ from the stored attributes of the member.
 
-    Raises ``field.value`` for an invalid value of a member field, and ``body.invalid`` for other
-    invalid attributes.
+    Raises ``field.value`` if the value of a member field is invalid. Raises ``body.invalid`` if a
+    standard attribute, such as the name, is invalid.
     """
     values: dict[str, Any] = {
         "name": read_text(form, "name"),
@@ -345,8 +346,8 @@ def read_changes(
         "tags": [each for part in form.get("tags", "").split(",") if (each := part.strip())],
     }
     changed = {name: value for name, value in values.items() if value != getattr(record, name)}
-    # A changed expiry day is stored as midnight in UTC. If the expiry day is unchanged, the stored
-    # time of day is kept.
+    # If the user changed the day on which the member's tier expires, the tier expires at midnight
+    # in UTC. If the user didn't change the expiry day of the tier, the stored time of day is kept.
     day = form.get("paid_expiry", "").strip()
     if day != _format_date(record.paid_expiry):
         changed["paid_expiry"] = f"{day}T00:00:00Z" if day else None
@@ -417,7 +418,7 @@ def _run_member_action(
     user_id: int,
     action: Callable[[UnitOfWork, MailingList], tuple[int, str]],
 ) -> Response:
-    """Run an action on a member, and show an error on the member's page.
+    """Run an action on a member, and show errors of the action on the member's page.
 
     ``action``: a function that runs the action, and returns a notice and the id of the list whose
     member page shows the notice.
@@ -452,7 +453,7 @@ def remove_member(
 def _build_field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:
     """Return the template values for a form input with the value of a member field.
 
-    If the owner has removed a choice of the field, members who have the choice can keep the choice.
+    Members who have a choice that the owner removed from the field can keep the choice.
     """
     name = f"{_FIELD_PREFIX}{field.key}"
     value = form.typed.get(name, "")

@@ -41,7 +41,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
 TAGS_ON_PAGE = 50
-# Maps error codes to form fields, for errors that don't name the field that the user must correct.
+# Maps the codes of errors that don't name a form field to the field that the user must correct.
 _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
 _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 
@@ -74,7 +74,10 @@ def show_new_segment(console: Console, list_id: ListId, selection: Selection) ->
 
 @router.post("/segments/new")
 async def create_segment(console: ConsoleForm, list_id: ListId) -> Response:
-    """Create a segment, or show the form again if a button changed the filter."""
+    """Create a segment.
+
+    If the user pressed a button that edits the filter, show the form with the edited filter.
+    """
     if "do" in console.form:
         return await SEARCHES_BY_CALLER.run(
             console.user_id, partial(_render_edited_draft, console, list_id)
@@ -101,7 +104,7 @@ def _render_segment(console: ConsoleRequest, list_id: int, segment_id: int, coun
             parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
         except DomainError as error:
             # The segment's filter has become invalid, because the owner has retired a member field
-            # or removed a choice. The page of the segment shows the error.
+            # or removed a choice.
             form = replace(form.add_error(error, SELECTION_PLACES), status=HTTPStatus.OK)
             return _render_segment_form(console, list_id, form, draft, segment_id)
     member_count = count_selection(console.state.resources, mailing_list, parsed_filter, count, {})
@@ -112,7 +115,10 @@ def _render_segment(console: ConsoleRequest, list_id: int, segment_id: int, coun
 
 @router.post("/segments/{segment_id}")
 async def change_segment(console: ConsoleForm, list_id: ListId, segment_id: PathId) -> Response:
-    """Change a segment, or show the form again if a button changed the filter."""
+    """Change a segment.
+
+    If the user pressed a button that edits the filter, show the form with the edited filter.
+    """
     if "do" in console.form:
         work = partial(_render_edited_draft, console, list_id, segment_id)
         return await SEARCHES_BY_CALLER.run(console.user_id, work)
@@ -160,7 +166,7 @@ def delete_segment(
 def _render_edited_draft(
     console: ConsoleRequest, list_id: int, segment_id: int | None = None
 ) -> Response:
-    """Show a segment's form after a button changed the filter, and count the matching members."""
+    """Show a segment's form with the edited filter, and count the members that match the filter."""
     form = TypedForm(console.form)
     draft = read_draft(console.form)
     member_count = None
@@ -175,8 +181,8 @@ def _render_edited_draft(
         return _render_error(console, list_id, error, draft, segment_id, status=HTTPStatus.OK)
     if filter_json is not None:
         member_count = count_selection(console.state.resources, mailing_list, parsed_filter, "", {})
-        # Don't link to a page with an exact count, because that page would lose the changes of the
-        # filter.
+        # While the filter has unsaved changes, don't show the link to the exact count, because
+        # following the link discards them.
         member_count = replace(member_count, recount=None)
     return _render_segment_form(
         console, list_id, form, draft, segment_id, member_count=member_count

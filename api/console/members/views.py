@@ -55,8 +55,8 @@ _CONSENT_LABELS = {
     "import": "Came in a file",
     "transfer": "Was moved from another list of yours",
 }
-# The labels for the sources that claim that a member consented. A source without a label is the
-# name of the product from which the owner exported the imported file.
+# The labels for the sources of a claim that a member consented. If a claim's source has no label,
+# the source is the name of the newsletter software that exported the imported file.
 _CLAIM_LABELS = {"owner": "as you say", "file": "says the file"}
 
 

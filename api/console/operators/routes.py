@@ -1,7 +1,7 @@
 """The console's pages for operators, about overdue work, users, orders, jobs and maintenance.
 
-A user who isn't an operator gets status 404 from the pages for operators. The routes check that the
-user is an operator before all other checks, so that no form of another user is read.
+A user who isn't an operator gets status 404 from the pages for operators. Before reading a
+submitted form, the routes for operators check that the user is an operator.
 """
 
 from typing import Annotated
@@ -52,8 +52,8 @@ USERS_ON_PAGE = 50
 EVENTS_ON_PAGE = 20
 ORDERS_ON_PAGE = 50
 JOBS_ON_PAGE = 40
-# The maximum number of jobs that one query scans for matching jobs. The next page of jobs continues
-# the scan of jobs.
+# The maximum number of jobs that one query checks against the page's filter. If one query checks
+# the maximum number of jobs, the next page continues at the first unchecked job.
 MAX_SCANNED_JOBS = 100_000
 
 # The statuses of orders for which an operator or the payer must act.

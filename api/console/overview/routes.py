@@ -1,4 +1,4 @@
-"""The overview page of the console, and the search page for pages, lists and members."""
+"""The overview page of the console, and the page that searches pages, lists and members."""
 
 import json
 from decimal import Decimal

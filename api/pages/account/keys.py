@@ -11,8 +11,8 @@ from storage.unit_of_work import UnitOfWork
 # The maximum number of API keys on the page, because each key has a checkbox and a form may have at
 # most 100 fields.
 MAX_KEYS_ON_PAGE = 50
-# Maps each kind of access to the name prefix of its checkboxes, and to the name of the form field
-# with all ids on the page.
+# Maps each kind of access, such as passkeys, to the prefix of its checkbox names and to the form
+# field with all displayed ids.
 _BOXES = {
     "ended_keys": ("end.", "shown"),
     "ended_passkeys": ("end_passkey.", "shown_passkeys"),
@@ -21,7 +21,7 @@ _BOXES = {
 
 
 def list_newest_keys(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
-    """Return the user's newest API keys that fit on the page, and the number of remaining keys."""
+    """Return the user's newest API keys that fit on the page, and how many keys don't fit."""
     keys = api_keys.list_active_keys(uow, user_id)
     return keys[:MAX_KEYS_ON_PAGE], len(keys[MAX_KEYS_ON_PAGE:])
 

@@ -1,8 +1,8 @@
-"""Pages for registration, password resets and undoing a change of address, without a session.
+"""Pages without a login for registration, password resets and undoing a change of address.
 
 Each page of this module either mails a link, or is opened by a mailed link. Opening a mailed link
-changes nothing, because mail scanners open links. Only submitting the form behind the link changes
-the account.
+changes nothing, because mail scanners open links. The account changes only when the user submits
+the form on the linked page.
 """
 
 import secrets
@@ -63,11 +63,11 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 Sent = Annotated[str | None, Query()]
 Token = Annotated[str, Query()]
 
-# The template values of a page, such as the heading.
+# The values that a page's template inserts, such as the heading.
 _PageTexts = dict[str, Any]
 # A function that returns the e-mail address to which a token was mailed.
 _ReadToken = Callable[[UnitOfWork, str], str]
-# A function that sets a user's password, and returns the user to log in.
+# A function that sets a user's password, and returns the user who is then logged in.
 _SetPassword = Callable[..., User]
 
 _REGISTER: _PageTexts = {
@@ -106,9 +106,9 @@ def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Res
 async def request_registration(request: Request, state: StateOf, form: FormOf) -> Response:
     """Send a mail with a registration link to the submitted address.
 
-    If the submitted address has an account, the mail says so and contains no registration link. The
-    response is the same for every submitted address, so that nobody learns whether an address has
-    an account.
+    If an account with the submitted address exists, the mail mentions the account and contains no
+    registration link. The response is the same for every submitted address, so that nobody learns
+    whether an address has an account.
     """
     return await _request_mail(request, state, form, MailKind.REGISTER, _REGISTER)
 
@@ -150,7 +150,7 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 async def reset_password(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Set a new password with a mailed reset token, and log the user in.
+    """Set a new password if the mailed reset token is valid, and log the user in.
 
     A password reset is possible even after too many failed logins, because the mailed token
     identifies the user.
@@ -278,7 +278,8 @@ async def _submit_choice(
 ) -> Response:
     """Set the submitted password and log the user in, or show the form with an error.
 
-    ``factor``: the submitted second factor, which ``set_password`` checks, or ``None``.
+    ``factor``: the submitted second factor, which ``set_password`` checks, or ``None`` if no factor
+    was submitted.
     """
     require_form_csrf(request, state, form)
     secret = form.get("token") or token

@@ -1,6 +1,6 @@
 """Pages for logging in and out.
 
-Programs don't use the login pages, but API keys or tokens.
+Programs authenticate with API keys or tokens and don't use the login pages.
 """
 
 from functools import partial

@@ -1,7 +1,7 @@
 """The page on which a user grants an app access to the account (OAuth consent).
 
-The consent page requires a login in the browser, and accepts no API key or token. If the page
-accepted API keys and tokens, an app could grant itself more rights than its key or token has.
+The consent page requires a login in the browser. The consent page rejects API keys and tokens,
+because an app could use its key or token to grant itself more rights.
 """
 
 from urllib.parse import urlsplit
@@ -47,8 +47,9 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         state,
         member.cookie,
         "consent.html",
-        # The form may redirect to every host, because the app's site may redirect to other hosts.
-        # Browsers check all redirects that follow a form against the Content-Security-Policy.
+        # Allow the form to redirect to every host, because the app's site may redirect the browser
+        # to a different host. After a form is submitted, browsers check each redirect against the
+        # page's Content-Security-Policy.
         form_targets=f"{target.scheme}:",
         client_name=authorization.client_name,
         address=accounts.get_user(uow, member.user_id).email,
@@ -60,10 +61,10 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 
 @router.post(AUTHORIZE_PATH)
 def decide_consent(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    """Grant or deny the access that an app requests.
+    """Grant or deny an app's request for access to the user's account.
 
-    The app's request for access is part of the URL, which the browser can change, so the request is
-    validated again.
+    The app's request for access is validated again, because the request is part of the URL, which
+    the user can change.
     """
     member = require_member(find_form_session(request, state, form))
     authorization = _read_authorization(request, state, uow)

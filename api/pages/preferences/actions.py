@@ -15,9 +15,9 @@ LIFT_OPT_OUT: dict[str, Callable[..., None]] = {
     "undo": unsubscribe.undo_leave,
     "resume_mail": partial(unsubscribe.set_email, enabled=True),
 }
-# The reasons for unsubscribing that a reader can choose. Readers can't type a reason, because an
-# owner can't read the texts of 100,000 readers. The database stores the names of the reasons for
-# unsubscribing, so the names must not change.
+# The reasons for unsubscribing that a reader can choose. Readers can't type a reason for
+# unsubscribing, because an owner can't read the texts of 100,000 readers. The database stores the
+# names of the reasons for unsubscribing, so the names must not change.
 REASONS = {
     "too_many": marked("It comes too often."),
     "other_topics": marked("It is not, or no more, about what interests me."),
@@ -28,7 +28,7 @@ REASONS = {
 
 
 def build_unknown_action_error() -> DomainError:
-    """Return the error for a form whose button value is unknown."""
+    """Return the error for a submitted form that contains an unknown button value."""
     rule = f"one of {', '.join((*OPT_OUTS, *LIFT_OPT_OUT))}"
     return requests.BODY_INVALID(place="body.action", rule=rule)
 

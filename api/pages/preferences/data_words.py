@@ -90,7 +90,7 @@ _WAYS = {
     "transfer": marked("another list"),
     "owner": marked("the owner"),
 }
-# The attributes whose values ``_WAYS`` translates.
+# The names of the attributes that state where data about the reader came from, such as ``source``.
 _NAMES_OF_WAYS = ("source", "via", "how", "claimed_by")
 _YES_AND_NO = {True: marked("Yes"), False: marked("No")}
 

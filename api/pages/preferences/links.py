@@ -1,10 +1,10 @@
-"""Pages that mail a link to a reader's preferences, and that begin or end a visit.
+"""Pages that mail a reader the link to the preferences, and that start or end a session.
 
-Every mail to the members of a list contains a trace id, which identifies the recipient. A trace id
-can't open the recipient's preferences, because people forward mails. With a trace id, a reader can
-only request a mail that contains the link to the preferences. Opening the mailed link changes
-nothing, because mail scanners open links. Pressing the button on the linked page begins the visit
-to the preferences.
+A session lets a reader see and change the preferences. Every mail to the members of a list contains
+a trace id, which identifies the recipient. A trace id can't open the recipient's preferences,
+because people forward mails. With a trace id, a reader can only request a mail that contains the
+link to the preferences. Opening the mailed link changes nothing, because mail scanners open links.
+The session on the preferences page starts when the reader presses the button on the linked page.
 """
 
 from typing import Annotated
@@ -65,7 +65,7 @@ async def request_link(
     list_name: Annotated[str, Query(alias="list")] = "",
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Mail the link to a reader's preferences to the reader.
+    """Mail a reader the link to the reader's preferences.
 
     The response and its duration are the same for every address, so that nobody learns which
     addresses are on the list.
@@ -91,7 +91,7 @@ async def request_link(
 
 
 def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
-    """Return the list and the e-mail address of a trace id, or raise ``trace.invalid``."""
+    """Return the list and e-mail address that a trace id identifies, or raise ``trace.invalid``."""
     trace = traces.read_trace_id(uow.settings.keyring, trace_id)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.find_user(uow, trace.user_id)
@@ -133,7 +133,7 @@ def begin_visit(
     form: FormOf,
     token: Annotated[str, Query()] = "",
 ) -> Response:
-    # Without a CSRF check, a form on another site could begin a visit to somebody else's
+    # Without a CSRF check, a form on another site could start a session for somebody else's
     # preferences in the reader's browser.
     require_form_csrf(request, state, form)
     response = redirect_to_preferences(state)

@@ -1,7 +1,7 @@
 """Pages on which a reader sees and changes the subscriptions to an owner's lists.
 
-A reader opens the preferences with a mailed link. The mailed link begins a visit to the
-preferences, which a cookie identifies.
+A reader opens the preferences with a mailed link. The mailed link leads to a session on the
+preferences page, which a cookie identifies.
 """
 
 from dataclasses import replace
@@ -50,8 +50,8 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = find_visit(uow, request, state)
     subscriptions = own_lists.read_lists(uow, visit)
-    # Prefer the e-mail address of a subscription, because a list may still have the previous
-    # address of the account.
+    # Show the address that a list has stored, because the address may differ from the account's
+    # current address.
     email = next(
         (each.subscription.email for each in subscriptions if each.subscription.email),
         visit.person.email,
@@ -61,7 +61,7 @@ def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Resp
 
 @router.post(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
 async def change_list(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Unsubscribe the reader from a list, stop the list's mail, or undo such an opt-out."""
+    """Unsubscribe the reader from a list, stop the list's mail, or lift the reader's opt-out."""
     require_visit_form(request, state, form)
     action = form.get("action", "")
     list_id = lists.parse_list_id(form.get("list", "")) or 0
@@ -136,7 +136,8 @@ def _render_answers(
 ) -> Response:
     """Render a form with the reader's answers to the questions of a list.
 
-    The form contains the stored answers, or the submitted answers and an error.
+    The form contains the stored answers, or after an error the submitted answers and the error
+    message.
     """
     language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:
@@ -154,8 +155,8 @@ def _render_answers(
     errors = describe_field_errors(language, public.by_key, error)
     _, *inputs = build_inputs(language, public.by_key.values(), values, errors)
     for number, each in enumerate(inputs):
-        # Show no checkbox for a yes-or-no question, because a checkbox can't represent a missing
-        # answer.
+        # Don't show a yes-or-no question as a checkbox, because a checkbox can't represent a
+        # missing answer.
         if each.kind == FieldType.BOOLEAN:
             inputs[number] = replace(each, kind="yes_no")
     return render_visit_page(

@@ -1,4 +1,4 @@
-"""Finds a reader's visit to the preferences by a cookie, and renders the pages of the visit."""
+"""Finds the session of a reader on the preferences page, and renders the session's pages."""
 
 from typing import Any
 
@@ -23,15 +23,15 @@ def read_visit_secret(request: Request, state: State) -> str | None:
 
 
 def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
-    """Return the visit to the preferences that the browser's cookie identifies.
+    """Return the session on the preferences page that the browser's cookie identifies.
 
-    Raises ``visit.over`` if the visit has ended or never began.
+    Raises ``visit.over`` if the session has ended or never started.
     """
     return visits.read_visit(uow, read_visit_secret(request, state))
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
-    """Return the secret of the visit from the browser's cookie, or ``None`` without a cookie.
+    """Return the session's secret from the browser's cookie, or ``None`` without a cookie.
 
     Raises ``auth.csrf`` if the form's CSRF token is invalid, for example because another site sent
     the form.
@@ -61,7 +61,7 @@ def redirect_to_preferences(state: State) -> Response:
 
 
 def render_last_page(request: Request, state: State, *, is_erased: bool) -> Response:
-    """Render the page after a visit to the preferences, and delete the visit's cookie."""
+    """Render the last page of a session on the preferences page, and delete the cookie."""
     response = render_page(
         "visit_ended.html", language=get_reader_language(request), is_erased=is_erased
     )

@@ -1,8 +1,9 @@
 """Pages on which a person reports a list for abuse.
 
-Every mail of a list links to the first report page. The list's sign-up page links to the second
-report page. Opening a report page changes nothing, because mail scanners open links. Only pressing
-the button on a report page reports the list.
+Every mail of a list links to a report page that identifies the recipient. The list's sign-up page
+links to a report page for visitors without a mailed link. Opening a report page changes nothing,
+because mail scanners open links. A list is reported only when a person presses the button on a
+report page.
 """
 
 from typing import Annotated

@@ -73,10 +73,10 @@ def show_subscription(
 async def change_subscription(
     request: Request, state: StateOf, submission: FormOrJsonBodyOf
 ) -> Response:
-    """Unsubscribe the mail's recipient, or lift an opt-out, depending on the pressed button.
+    """Unsubscribe the mail's recipient or lift an opt-out, depending on which button was pressed.
 
-    A mail client can also stop the list's mail with a one-click request (RFC 8058). The response to
-    a one-click request is plain text, because RFC 8058 forbids a redirect.
+    With a one-click request (RFC 8058), a mail client can stop the list's mail without showing the
+    page. The response to a one-click request is plain text, because RFC 8058 forbids a redirect.
     """
     trace = require_trace(state, submission)
     if submission.is_one_click:
