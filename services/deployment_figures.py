@@ -63,8 +63,7 @@ class MaintenanceFigures:
     """Metrics about the maintenance jobs in the whole deployment.
 
     Attributes:
-        late_seconds: maps each kind of maintenance to the seconds since its next run became
-            overdue, or to 0.
+        late_seconds: maps each kind of maintenance to the delay of its next run in seconds.
         failed: the kinds of maintenance whose last run failed.
     """
 

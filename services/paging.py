@@ -22,7 +22,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
-# The maximum size of all items in a response. The size of the whole response is limited to 4 MB.
+# The maximum total size of the items in a response. The size of the whole response is limited to 4
+# MB.
 MAX_ITEMS_BYTES = 3_990_000
 # The maximum number of rows that are read and held in memory at the same time. A typical page needs
 # one batch of ``_MAX_BATCH_ROWS`` rows.
@@ -80,7 +81,7 @@ def order_newest_first(
 ) -> Q:
     """Return the query for all rows of an owner, in descending order of their ids.
 
-    The query forces Postgres to use the index on the owner and the id. On its own, Postgres might
+    The query forces Postgres to use the index on the owner and the id. By default, Postgres might
     choose the index of the primary key, because it assumes that an owner's rows are spread evenly
     over the table. Through the index of the primary key, Postgres could read ten million newer rows
     of other owners before it finds the owner's rows.

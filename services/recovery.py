@@ -156,8 +156,8 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
     ``registration.prove_earlier_address``.
     """
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
-    # If a list has created a record for the former address after the change, erase the record,
-    # because it would block the undo.
+    # If a list has created a record for the former address after the address change, erase the
+    # record, because it would block the undo.
     erase_occupying_record(uow, person, email)
     registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
     # Remove second factors that an intruder may have added, because a password reset would require
@@ -181,9 +181,10 @@ def change_password(
 ) -> None:
     """Change the caller's password.
 
-    Revoke all sessions except the current session, and the access in ``ending``. ``expected`` is
-    the hash of the old password, which the caller has just entered. Raises ``api_key.not_found``,
-    ``second_factor.not_found`` and every error of ``registration.change_password``.
+    Revoke the access that ``ending`` contains, and all sessions except the current session.
+    ``expected`` is the hash of the old password, which the caller has just entered. Raises
+    ``api_key.not_found``, ``second_factor.not_found`` and every error of
+    ``registration.change_password``.
     """
     registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:

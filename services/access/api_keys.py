@@ -167,8 +167,8 @@ def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> i
     """Revoke an API key and all keys that were created with it, directly or indirectly.
 
     Return 1 if this call revoked the API key, or 0 if the key was already revoked. Raises
-    ``api_key.not_found`` if no API key has the id. Raises ``api_key.not_found`` if ``user_id`` is
-    given and the API key belongs to a different user.
+    ``api_key.not_found`` if no API key has the id ``key_id``. Raises ``api_key.not_found`` if
+    ``user_id`` is given and the API key belongs to a different user.
     """
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):

@@ -104,9 +104,9 @@ def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int 
 def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
     """Lock a user's quota, and return how much of it remains, or ``None`` for an unlimited quota.
 
-    For the storage quota, ``lock_quota`` returns the remaining number of bytes. The result is
-    negative if the user exceeds the limit, for example after a change of plan. The quota stays
-    locked until the transaction ends.
+    For the storage quota, ``lock_quota`` returns the remaining number of bytes. ``lock_quota``
+    returns a negative number if the user already exceeds the limit, for example after a change of
+    plan. The quota stays locked until the transaction ends.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
@@ -163,7 +163,7 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
 
 
 def count_row_bytes(stored_filter: object = None) -> int:
-    """Return how many bytes of the storage quota a database row with this filter consumes.
+    """Return how many bytes of the storage quota a row with the filter ``stored_filter`` consumes.
 
     The database function ``row_bytes`` must return the same number as ``count_row_bytes``.
     """

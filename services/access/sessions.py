@@ -24,8 +24,8 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# A person can create a credential only within this time after the last login. Someone who steals
-# the cookie of an old session can't create an API key, which would outlive the session.
+# The time after a login within which a person can create a credential. The login must be recent, so
+# that someone who steals an old session can't create an API key that outlives the session.
 RECENT_LOGIN = timedelta(minutes=15)
 SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)
@@ -189,8 +189,8 @@ def revoke_session(uow: UnitOfWork, session_id: int, *, user_id: int | None = No
     """Revoke a session.
 
     Return 1 if this call revoked the session, or 0 if the session was already revoked. Raises
-    ``session.not_found`` if no session has the id. Raises ``session.not_found`` if ``user_id`` is
-    given and the session belongs to a different user.
+    ``session.not_found`` if no session has the id ``session_id``. Raises ``session.not_found`` if
+    ``user_id`` is given and the session belongs to a different user.
     """
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):

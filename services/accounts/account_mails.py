@@ -193,7 +193,10 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
 def _choose_template(
     request: AccountMail, person: User | None, *, has_account: bool
 ) -> tuple[str | None, _Link | None]:
-    """Return the mail's template name, or ``None`` to send no mail, and the mail's link, if any."""
+    """Return the template and the link of a mail.
+
+    The template is ``None`` if no mail should be sent.
+    """
     kind = MailKind(request.kind)
     template: str | None = kind.value
     link: _Link | None = None
@@ -214,8 +217,8 @@ def _choose_template(
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
             # The mail with which a person confirms a new address doesn't reveal whether the address
-            # has an account. Only the page to which the mail links reveals whether the new address
-            # has an account.
+            # has an account. Only the page to which a confirmation mail links reveals whether the
+            # new address has an account.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

@@ -74,7 +74,7 @@ SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
 
 @dataclass(frozen=True)
 class Browser:
-    """The name and the token of a browser. ``create_browser_token`` creates the token."""
+    """The name of a browser, and the token that ``create_browser_token`` created for it."""
 
     name: str | None
     token: str | None
@@ -130,8 +130,8 @@ def begin_attempt(
 ) -> Attempt:
     """Count a login attempt, even for an unknown e-mail address.
 
-    Raises ``login.paused`` while logins are paused. Commit the transaction of ``begin_attempt``
-    before verifying the password.
+    Raises ``login.paused`` during a pause after failed login attempts. Commit the transaction of
+    ``begin_attempt`` before verifying the password.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     counts = _choose_counts(uow.settings.keyring, email, client, nonce)
@@ -157,10 +157,10 @@ def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
 def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None) -> Attempt:
     """Count an attempt to enter a code as the second factor.
 
-    Raises ``login.paused`` while logins are paused. Code attempts from all unknown browsers share
-    one counter with long pauses, because an attacker could guess six digits with many clients. A
-    stranger can't lock the owner out with code attempts, because entering a code requires the right
-    password. Code attempts from a known browser have a separate counter.
+    Raises ``login.paused`` during a pause after failed login attempts. Code attempts from all
+    unknown browsers share one counter with long pauses, because an attacker could guess six digits
+    with many clients. A stranger can't lock the owner out with code attempts, because entering a
+    code requires the right password. Code attempts from a known browser have a separate counter.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     kind = "code" if nonce is None else "code-browser"
@@ -222,7 +222,7 @@ def clear_attempts_of_address(uow: UnitOfWork, *, email: str, client: str | None
 def _identify(
     uow: UnitOfWork, email: str, browser_token: str | None
 ) -> tuple[str, User | None, str | None]:
-    """Return the normalised e-mail address, its person, and the nonce of a known browser.
+    """Return the normalised e-mail address, its owner, and the nonce in the browser token.
 
     An invalid address is returned in lower case, because login attempts with an invalid address
     must be counted.
@@ -259,11 +259,11 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
     """Count an account in the login counter of the client's network.
 
-    Raises ``login.paused`` while logins are paused. The row with the digest ``client_subject``
-    counts the attempts per e-mail address and client, and refers to the row of the network's
-    counter. A successful login deletes only the row of the e-mail address and client, and subtracts
-    one from the network's count. An attacker can't reset the network's count by logging in to their
-    own account.
+    Raises ``login.paused`` during a pause after failed login attempts. The row with the digest
+    ``client_subject`` counts the attempts per e-mail address and client, and refers to the row of
+    the network's counter. A successful login deletes only the row of the e-mail address and client,
+    and subtracts one from the network's count. An attacker can't reset the network's count by
+    logging in to their own account.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:
@@ -278,7 +278,7 @@ def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: st
 def _count_attempt(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
     """Add an attempt to a login counter, and return the new number of attempts.
 
-    Raises ``login.paused`` while logins are paused.
+    Raises ``login.paused`` during a pause after failed login attempts.
     """
     now = clock.now()
     table = LoginAttempts

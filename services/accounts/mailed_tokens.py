@@ -3,7 +3,7 @@
 A person who presents a mailed token proves that they can read the mail for an address. A mailed
 token consists of 256 random bits. A mailed token is created just before its mail is sent, so that
 the database needs to store only the token's HMAC. Opening a mailed link changes nothing until the
-person confirms on the page, because mail scanners follow links.
+person confirms the action on the page, because mail scanners follow links.
 """
 
 import secrets

@@ -96,7 +96,7 @@ def choose_bounds(
 def choose_reminder_bounds(
     settings: Settings, source: bytes | None, *, email: str, list_id: int
 ) -> Sequence[MailBound]:
-    """Return the rate limits for a reminder to a person.
+    """Return the rate limits for a mail that reminds a person to confirm a subscription.
 
     A person receives at most one reminder per mailbox and day.
     """

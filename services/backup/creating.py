@@ -35,9 +35,9 @@ _MAX_LIST_KEYS = 10_000
 # The number of threads is limited because each thread may hold an object of 8 MiB in memory.
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
-# A copy of an object is usable only if the object was at least this old when it was copied. The
-# copy of a very new object may be outdated, because the clocks of the object storage and the backup
-# storage may differ.
+# A copy of an object is usable only if the object was at least ``_MIN_AGE_AT_COPY`` old when it was
+# copied. The copy of a very new object may be outdated, because the clocks of the object storage
+# and the backup storage may differ.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
 # The interval at which the maintenance job checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)
@@ -107,8 +107,8 @@ def _list_objects(
 ) -> Iterator[tuple[str, bool]]:
     """Yield the key of each object in the bucket, and whether the backup storage has a usable copy.
 
-    The bucket and the backup storage list objects in the order of their keys, so neither list must
-    fit into memory.
+    The bucket and the backup storage list objects in the order of their keys, so the two lists can
+    be compared without loading them into memory.
     """
     copies = require_key_order(place.list_objects(COPIES))
     copy = next(copies, None)
@@ -143,7 +143,7 @@ def list_keys(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
 
 
 def restore_objects(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
-    """Restore the objects of a backup that the bucket lacks, and return their number.
+    """Restore a backup's objects, skip existing objects, and return the number of restored objects.
 
     Raises ``backup.damaged`` if an object in the backup can't be read.
     """
@@ -170,7 +170,7 @@ def _list_name(backup_id: str, number: int) -> str:
 def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
     """Yield the stored objects.
 
-    Raises ``RuntimeError`` if their keys are not in ascending order.
+    Raises ``RuntimeError`` if the keys are not in ascending order.
     """
     last_key = ""
     for stored in stored_objects:

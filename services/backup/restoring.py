@@ -68,8 +68,8 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
     objects = creating.restore_objects(resources.objects, place, manifest)
     revision = fill_database(settings, place, manifest)
     with resources.unit_of_work() as uow:
-        # Raise the positions of future feed events before replaying the journal, because the replay
-        # may add events to the feed.
+        # Before the replay adds events to the feed, ensure that new events come after the cursors
+        # that API clients hold.
         reading.raise_feed_places(uow)
     return RestoreResult(
         objects, revision, journal.replay_journal(resources, place, manifest.began_at)

@@ -88,7 +88,8 @@ class CheckpointBook:
     def write_last_verified_change(self, change_id: int | None) -> None:
         """Store the id of the newest verified change of an order's status.
 
-        If ``change_id`` is ``None``, the next verifications read all orders.
+        If ``change_id`` is ``None``, verifications read all orders until a new checkpoint is
+        stored.
         """
         with self._resources.unit_of_work() as uow:
             uow.session.execute(delete(PaymentOrderCheckpoint))

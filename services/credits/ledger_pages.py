@@ -134,10 +134,10 @@ SELECT low FROM halves WHERE low = high
 
 
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """Return the number of the last ledger entry before ``day`` plus ``days`` days, or 0.
+    """Return the number of the last ledger entry before ``day`` plus ``days`` days.
 
-    The result is 0 if no such entry exists. If ``day`` is ``None``, return the number of the newest
-    ledger entry.
+    Return 0 if the account has no ledger entry before this time. If ``day`` is ``None``, return the
+    number of the newest ledger entry.
     """
     if day is None:
         rows = database.rows(_LAST_ENTRY, user_id=user_id)

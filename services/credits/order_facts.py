@@ -19,8 +19,8 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# The statuses from which an order can change to ``REVIEW``, because no user has received its
-# credits.
+# The statuses from which an order can change to ``REVIEW``. In these statuses, no user has received
+# the order's credits.
 REVIEWABLE = (
     OrderStatus.PENDING,
     OrderStatus.EXPIRED,
@@ -34,8 +34,8 @@ CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     """Update the facts of an order with evidence that a payment provider has sent.
 
-    Evidence is ignored if its amount, currency, checkout or payment differs from the order. If the
-    ignored evidence reports a payment, an operator must review the order.
+    Evidence is ignored if its amount, currency, checkout or payment differs from the order. If
+    evidence that doesn't match an order reports a payment, an operator must review the order.
     """
     pairs = (
         ("order", order.id, evidence.order_id),
@@ -140,7 +140,7 @@ def is_credited(order: PaymentOrder) -> bool:
 
 
 def credits_due_back(order: PaymentOrder) -> Decimal:
-    """Return how many credits must be withdrawn because of refunds or disputes, rounded up.
+    """Return how many credits of an order must be withdrawn after refunds or disputes, rounded up.
 
     An amount in an open dispute counts as refunded, because the provider withholds the money during
     a dispute.

@@ -142,7 +142,7 @@ def _fetch_evidence(
         log.warning("orders.provider_away", channel=order.channel, reason=str(error))
         return None
     except DomainError as error:
-        # Don't retry now, because the provider would send the same response.
+        # Don't query the provider again now, because it would send the same response.
         log.warning("order.not_checked", order_id=order.id, code=error.code)
         evidence = Evidence(order_id=order.id, session_id=order.session_id)
     if has_expired and not evidence.paid:

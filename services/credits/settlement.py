@@ -32,7 +32,8 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _MIN_CHECK_INTERVAL = timedelta(seconds=30)
-# The poller checks a pending order at these ages, because the payer may be waiting.
+# The ages of a pending order at which the poller checks the order, because the payer may be
+# waiting.
 _EARLY_CHECKS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=20))
 # The time for which the poller waits for the webhook about an expired payment page before the
 # poller closes the page.

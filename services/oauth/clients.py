@@ -137,7 +137,7 @@ def find_client(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
 
 
 def is_valid_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
-    """Return whether a client has sent the right client secret.
+    """Return whether the secret that an OAuth client has sent is right.
 
     If ``client`` is ``None``, the check takes as long as with a client, so that its duration
     doesn't reveal whether a client exists.

@@ -160,7 +160,8 @@ class TokenOrigin:
     """The grant, the authorization code and the scopes from which new tokens are created.
 
     Attributes:
-        family: the id of the authorization code for which the first tokens were issued.
+        family: the id of the authorization code in exchange for which the first tokens of the
+            family were issued.
         scopes: the scopes of the new refresh token. The new access token may have fewer scopes than
             the new refresh token.
     """

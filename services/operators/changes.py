@@ -1,7 +1,7 @@
 """Makes the changes that an operator can request on the operators' pages.
 
-Each change by an operator records a security event in the operator's account. The event in the
-operator's account shows who made the change, when, and from which IP address. Security events of
+Each change by an operator records a security event in the operator's account. A security event in
+the operator's account shows who made a change, when, and from which IP address. Security events of
 the affected account show what the operator changed.
 """
 

@@ -182,7 +182,7 @@ class ErasureReach:
 
 
 def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
-    """Return the facts about the erasure of a person who is on a list of the owner ``owner_id``."""
+    """Return the facts that a person on a list of ``owner_id`` must know before an erasure."""
     elsewhere = (
         exists()
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))

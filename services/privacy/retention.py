@@ -52,7 +52,7 @@ class Rule:
         period: the retention period, which is either a setting or a fixed time.
         moment: the column with the time when the retention period begins, or ``None`` if overdue
             rows can't be counted.
-        only: additional SQL conditions, which limit the rows that the rule covers.
+        only: SQL conditions that limit the rows that the rule covers.
         oldest_by: the sort order that begins with the oldest rows, if ``moment`` has no index.
         oldest_from: SQL conditions that limit the rows that ``oldest_by`` sorts.
         is_purged: whether the hourly purge deletes the rows. If ``is_purged`` is false, another

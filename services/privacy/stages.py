@@ -23,8 +23,8 @@ from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
-# The maximum numbers of events and rows in a batch, so that a batch is erased in a fraction of a
-# second. Tests set smaller batch sizes.
+# The maximum numbers of events and rows in a batch. Erasing a batch takes a fraction of a second.
+# Tests set smaller batch sizes.
 MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
 # The number of lists per batch is small, because a batch blocks bulk actions on all of its lists.
@@ -58,7 +58,8 @@ def _create_event_stage(of_person: str) -> Stage:
     The IP address is blanked in all selected events, including events about changes that the person
     made to other people's subscriptions. The details of an event are blanked only if the event is
     about the person's own subscription. ``of_person`` is the SQL condition that selects the
-    person's events. An index must contain these events in the order of their ids.
+    person's events. An index must contain the events that ``of_person`` selects, in the order of
+    their ids.
     """
     statement = text(f"""
     WITH batch AS (
@@ -109,9 +110,9 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     locks.lock_lists_shared(uow, *list_ids)
     on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
     records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
-    # Delete the stored changes, so that an undo can't restore the person's name. The stored changes
-    # are deleted before the subscriptions are changed, because an undo locks the rows in this
-    # sequence.
+    # Delete the stored changes of the person's subscriptions, so that an undo can't restore the
+    # person's name. The stored changes are deleted before the subscriptions are changed, because an
+    # undo locks the rows in this sequence.
     ids = [record.id for record in records]
     for model in (models.ImportChange, models.BulkChange):
         uow.session.execute(delete(model).where(model.subscription_id.in_(ids)))

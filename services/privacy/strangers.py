@@ -41,8 +41,7 @@ _MAX_BATCH_PEOPLE = 5_000
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING
-# The SQL condition that an event shows more than that someone requested an unconfirmed
-# subscription.
+# The SQL condition that an event isn't only about an unconfirmed subscription request.
 _IS_MORE_THAN_REQUEST = or_(
     SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
 )
@@ -112,7 +111,7 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
 
 
 def _purge_next_people(resources: Resources, age: timedelta) -> int:
-    """Delete the strangers among the next half a million people after the bookmark."""
+    """Delete the strangers among the next half a million people in the table ``users``."""
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:

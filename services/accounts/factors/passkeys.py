@@ -94,7 +94,7 @@ def build_request_options(
 
     Args:
         form_cookie: the form cookie of the browser. The WebAuthn challenge is valid only in the
-            browser with this cookie.
+            browser that sends ``form_cookie``.
         known: the passkeys that the browser may use. If ``known`` is ``None``, the person logs in
             without a password, so any passkey with user verification is allowed.
     """
@@ -157,7 +157,7 @@ def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answe
 def verify_passkey(
     uow: UnitOfWork, *, form_cookie: str, answer: str, user_id: int | None
 ) -> Passkey:
-    """Verify the signature in a browser's WebAuthn response, and return the passkey that signed.
+    """Verify the signature in a browser's WebAuthn response, and return the signing passkey.
 
     If ``user_id`` is ``None``, the passkey replaces the password, so the device must have verified
     its owner. Raises ``passkey.invalid`` if the signature can't be verified.

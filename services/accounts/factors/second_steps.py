@@ -26,7 +26,7 @@ class SubmittedFactor:
 
     Attributes:
         form_cookie: the form cookie of the browser. The challenge for a passkey is valid only in
-            the browser with this cookie.
+            the browser that sends ``form_cookie``.
         code: a code from the authenticator app, or a recovery code.
         passkey: the browser's WebAuthn response, which contains a signature of the passkey.
     """

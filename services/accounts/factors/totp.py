@@ -111,7 +111,7 @@ def remove_secret(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
-    """Reencrypt the secrets that an old encryption key encrypts, and return how many there were."""
+    """Reencrypt app secrets that are encrypted with an old key, and return how many there were."""
     stale = select(TotpSecret).where(TotpSecret.wrapped_by != wrapper.current)
     rows = uow.session.scalars(stale.with_for_update()).all()
     for row in rows:
