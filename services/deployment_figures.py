@@ -12,11 +12,12 @@ from models import OrderStatus
 from services.credits.verify import VERIFY_LEDGER
 from storage.database import Database, Statement
 
-# The maximum number of jobs that are counted per queue, and of orders per status.
+# The maximum number of jobs that are counted per queue, and the maximum number of orders that are
+# counted per status.
 MAX_COUNTED = 1_000
 _MAX_ENDPOINTS = 10_000
-# The statuses of orders that wait for the payer, the provider or an operator. Orders that don't
-# wait are not counted, because their number only grows.
+# The statuses of orders that wait for the payer, the provider or an operator. Finished orders are
+# not counted, because their number only grows.
 _WAITING_STATUSES = (
     OrderStatus.CREATED,
     OrderStatus.PENDING,
@@ -31,9 +32,9 @@ class JobFigures:
     """Metrics about the jobs in the whole deployment.
 
     Attributes:
-        unfinished: maps a queue and a job status to the number of unfinished jobs.
-        due: maps a queue and a job kind to the number of due jobs. In each queue, at most
-            ``MAX_COUNTED`` sent jobs and ``MAX_COUNTED`` unsent jobs are counted.
+        unfinished: maps each pair of a queue and a job status to the number of unfinished jobs.
+        due: maps each pair of a queue and a job kind to the number of due jobs. In each queue, at
+            most ``MAX_COUNTED`` sent jobs and ``MAX_COUNTED`` unsent jobs are counted.
         oldest: maps a queue to the number of seconds since its oldest due job became due.
     """
 
@@ -62,7 +63,7 @@ class MaintenanceFigures:
     """Metrics about the maintenance jobs in the whole deployment.
 
     Attributes:
-        late_seconds: maps a kind of maintenance to the seconds since its next run became due.
+        late_seconds: maps each kind of maintenance to the delay of its next run in seconds.
         failed: the kinds of maintenance whose last run failed.
     """
 
@@ -89,7 +90,7 @@ class DeploymentFigures:
     Attributes:
         orders: maps an order status to the number of orders that wait in this status.
         ledger_faults: the number of faults that the latest daily verification of the ledger found,
-            or ``None`` if none has run.
+            or ``None`` if no verification has run.
     """
 
     connections: ConnectionFigures
@@ -163,9 +164,9 @@ _UNFINISHED = Statement(
     " UNION ALL"
     " SELECT queue, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY queue"
 )
-# The oldest due job of a queue is either among the jobs that were sent first or among the jobs to
-# send next. A job between two turns doesn't count as the oldest job, although it became due before
-# its first turn.
+# The oldest due job of a queue is among the first sent jobs or the first unsent jobs, in the order
+# of ``send_after``. A job that waits for its next turn is excluded, because its due time is the
+# time of its first turn.
 _DUE = Statement("""
     SELECT looked.queue, kind, count(*), CAST(coalesce(extract(epoch FROM now()
         - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)
@@ -198,8 +199,8 @@ _WEBHOOKS = Statement("""
         WHERE state = 'active' ORDER BY id LIMIT :most
     ) AS endpoints
     """)
-# Selects all rows instead of only the kinds that this release knows, because another release may
-# have added a kind of maintenance.
+# Selects every kind of maintenance, because a different release of Pressroom may have added kinds
+# that this release doesn't know.
 _MAINTENANCE = Statement("""
     SELECT name, CAST(greatest(extract(epoch FROM now() - due_at), 0) AS float),
         last_error IS NOT NULL, CAST(last_result->>'done' AS bigint)

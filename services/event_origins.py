@@ -1,7 +1,7 @@
 """Stores the origin of the current request or command, which every security event contains.
 
 The origin is a context variable and not a parameter, because almost every change of an account
-needs the origin only to record an event. Credentials are checked in another thread, which has a
+needs the origin only to record an event. Credentials are checked in a separate thread, which has a
 copy of the request's context. The thread that checks a credential adds it to the shared ``Origin``
 object, so that the request sees the credential.
 """
@@ -27,7 +27,7 @@ class Credential:
     """The credential with which a person or program sent a request or ran a command.
 
     Attributes:
-        user_id: the id of the credential's owner, or ``None`` for the operator.
+        user_id: the id of the credential's owner, or ``None`` for a credential of the operator.
     """
 
     kind: CredentialKind

@@ -22,7 +22,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
-# The maximum size of all items in a response, whose total size is limited to 4 MB.
+# The maximum total size of the items in a response. The size of the whole response is limited to 4
+# MB.
 MAX_ITEMS_BYTES = 3_990_000
 # The maximum number of rows that are read and held in memory at the same time. A typical page needs
 # one batch of ``_MAX_BATCH_ROWS`` rows.
@@ -35,8 +36,8 @@ _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
 class PageRequest:
     """The position and the maximum size of a page that a client requests.
 
-    The page begins after the row of the ``cursor``, or without a cursor after the first ``offset``
-    rows.
+    The page begins after the row that ``cursor`` identifies. Without a cursor, the page begins
+    after the first ``offset`` rows.
     """
 
     limit: int
@@ -50,8 +51,9 @@ class PageOfRows(Generic[T]):
 
     Attributes:
         next_cursor: the cursor of the next page, or ``None`` on the last page.
-        cursor_of: a function that returns the cursor of the page that begins after a row.
-            ``fill_page`` calls ``cursor_of`` if the response has no room for all rows of the page.
+        cursor_of: a function that converts a row to the cursor of the page that begins after this
+            row. ``fill_page`` calls ``cursor_of`` if the response has no room for all rows of the
+            page.
     """
 
     rows: list[T]
@@ -79,8 +81,8 @@ def order_newest_first(
 ) -> Q:
     """Return the query for all rows of an owner, in descending order of their ids.
 
-    The query forces Postgres to use the index on the owner and the id. Postgres might choose the
-    index of the primary key by itself, because it assumes that an owner's rows are spread evenly
+    The query forces Postgres to use the index on the owner and the id. By default, Postgres might
+    choose the index of the primary key, because it assumes that an owner's rows are spread evenly
     over the table. Through the index of the primary key, Postgres could read ten million newer rows
     of other owners before it finds the owner's rows.
 
@@ -90,7 +92,8 @@ def order_newest_first(
 
     Args:
         owner: the column that must equal ``value``.
-        before: an id, or a parameter for an id. Only rows with ids below ``before`` are selected.
+        before: the exclusive upper bound for the ids of the selected rows, as a number or an SQL
+            parameter.
         is_read_backwards: whether the index contains the ids in ascending order, so that Postgres
             must read the index backwards.
     """
@@ -118,8 +121,9 @@ def select_owner_page(
 def select_page_by_id(query: Q, column: InstrumentedAttribute[int], page_request: PageRequest) -> Q:
     """Return the query for one page of a small result, in descending order of the ids.
 
-    The query returns one row more than fits on the page. The result must be small, because Postgres
-    finds and sorts all rows that meet the conditions of ``query``.
+    The query returns one row more than fits on the page, which shows whether a next page exists.
+    The result must be small, because Postgres finds and sorts all rows that meet the conditions of
+    ``query``.
     """
     if page_request.cursor is None:
         query = query.offset(page_request.offset)
@@ -136,8 +140,8 @@ def select_page_by_moment(
 ) -> Q:
     """Return the query for one page of rows, sorted by time because their ids don't rise with time.
 
-    The query returns one row more than fits on the page. Rows with the same time are sorted by id.
-    Raises ``cursor.invalid``.
+    The query returns one row more than fits on the page, which shows whether a next page exists.
+    Rows with the same time are sorted by id. Raises ``cursor.invalid``.
     """
     if page_request.cursor is None:
         query = query.offset(page_request.offset)
@@ -151,7 +155,7 @@ def select_page_by_moment(
 
 
 def build_moment_cursor(moment: datetime, row_id: int) -> str:
-    """Return the cursor after a row for ``select_page_by_moment``, from the row's time and id."""
+    """Return the cursor with which ``select_page_by_moment`` selects the rows after a row."""
     return f"{(moment - _EPOCH) // timedelta(microseconds=1)}-{row_id}"
 
 
@@ -200,7 +204,7 @@ def cut_page(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> Pa
     """Return a page of the first ``limit`` rows.
 
     If ``rows`` contains more than ``limit`` rows, a next page exists. The function ``cursor_of``
-    returns the cursor of the page that begins after a row.
+    converts a row to the cursor of the page that begins after this row.
     """
     page_rows = list(rows[:limit])
     next_cursor = cursor_of(page_rows[-1]) if len(rows) > limit else None

@@ -2,12 +2,12 @@
 
 Recovering an account gives the owner access again, and revokes the access of an intruder.
 
-Before a person changes the address of an account, a list may have created a record for the new
+When a person changes the address of an account, a list may already have a record for the new
 address. The record that a list has created for the new address can't be merged into the account.
-The list's record for the new address is erased if the person agrees and has proven the old and the
-new address. The opt-outs of the erased record are moved to the account, and the memberships of the
-record end. A record that has anything that only accounts have, such as an API key, counts as
-another account and is kept.
+The list's record for the new address is erased if the person agrees and has proven to own the old
+and the new address. The opt-outs of the erased record are moved to the account, and the memberships
+of the record end. A record with data that only accounts have, such as an API key, counts as a
+separate account and is kept.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class KeptAccess:
 
 @dataclass(frozen=True)
 class EndedAccess:
-    """The credentials and webhook endpoints that a person revokes with a change of password."""
+    """The credentials and webhook endpoints that a person revokes while changing the password."""
 
     grants: bool
     key_ids: frozenset[int]
@@ -67,7 +67,7 @@ class EndedAccess:
 def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
     """Return the new e-mail address that a mailed link confirms for the account of the user.
 
-    Raises ``account.address_taken`` if another account has the address, and every error of
+    Raises ``account.address_taken`` if another account has the new address. Raises every error of
     ``registration.read_new_address_link``.
     """
     email = registration.read_new_address_link(uow, secret, user_id)
@@ -90,7 +90,7 @@ def change_address(
 
     Raises ``account.address_taken``, ``list.busy``, and every error of
     ``registration.prove_address``. Raises ``account.address_has_record`` if a list has a record for
-    the new address that must not be erased.
+    the new address but ``erases`` is false.
     """
     person, email = registration.prove_address(uow, secret, caller)
     erase_occupying_record(uow, person, email, erases=erases)
@@ -110,7 +110,7 @@ def erase_occupying_record(
     Call ``erase_occupying_record`` only after locking the person who owns the account. Raises
     ``account.address_taken`` if the record belongs to another account. Raises
     ``account.address_has_record`` if a record exists but ``erases`` is false. Raises ``list.busy``
-    if the record stays locked.
+    if another transaction keeps the record locked.
     """
     # Wait only briefly for the record's lock, because an import that has locked the record may wait
     # for the locked person.
@@ -130,10 +130,11 @@ def erase_occupying_record(
 def reset_password(
     uow: UnitOfWork, secret: str, *, password_hash: str, factor: SubmittedFactor, keep: KeptAccess
 ) -> User:
-    """Set a new password with a mailed link, and revoke all access except the access in ``keep``.
+    """Set a new password with a mailed link, and revoke all access that ``keep`` doesn't contain.
 
-    Sessions, grants, API keys, passkeys and webhook endpoints are revoked. Raises every error of
-    ``registration.read_reset_link`` and ``second_steps.require_second_factor``.
+    The password reset revokes sessions, OAuth grants, API keys, passkeys and webhook endpoints.
+    Raises every error of ``registration.read_reset_link`` and
+    ``second_steps.require_second_factor``.
     """
     person = registration.reset_password(uow, secret, password_hash=password_hash)
     second_steps.require_second_factor(uow, person, factor)
@@ -151,12 +152,12 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
 
     Return the secret of a mailed token with which the person sets a new password. ``password_hash``
     must be the hash of a random password that nobody knows. Raises ``account.address_taken`` if
-    another account has the former address, and every error of
+    another account has the former address. Raises every error of
     ``registration.prove_earlier_address``.
     """
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
-    # Erase a record that a list has created for the former address after the change, because the
-    # record would block the undo.
+    # If a list has created a record for the former address after the address change, erase the
+    # record, because it would block the undo.
     erase_occupying_record(uow, person, email)
     registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
     # Remove second factors that an intruder may have added, because a password reset would require
@@ -178,8 +179,9 @@ def change_password(
     password_hash: str,
     ending: EndedAccess,
 ) -> None:
-    """Change a caller's password, and revoke all other sessions and the access in ``ending``.
+    """Change the caller's password.
 
+    Revoke the access that ``ending`` contains, and all sessions except the current session.
     ``expected`` is the hash of the old password, which the caller has just entered. Raises
     ``api_key.not_found``, ``second_factor.not_found`` and every error of
     ``registration.change_password``.
@@ -188,8 +190,8 @@ def change_password(
     if ending.grants:
         grants.revoke_grants(uow, caller.user_id)
     for key_id in ending.key_ids:
-        # Keep the webhook endpoints of a revoked key, because the person selects the endpoints to
-        # revoke separately.
+        # Keep the webhook endpoints of a revoked API key, because the person selects the endpoints
+        # to revoke separately.
         revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=True)
     own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids)
     webhook_endpoints.end_endpoints(uow, caller.user_id, ending.endpoint_ids)

@@ -27,8 +27,8 @@ REMOVE_OBJECTS = register_maintenance(
     every=timedelta(seconds=5),
     run=lambda resources, _: process_due_removals(resources),
 )
-# The maintenance task that creates backups. No object is removed during a backup, because objects
-# are copied after the database dump that refers to them.
+# The name of the maintenance task that creates backups. No object is removed during a backup,
+# because objects are copied after the database dump that refers to them.
 BLOCKING_TASK = "backup.create"
 # The time for which a batch of removals is assigned to a worker. A failed removal is retried when
 # its assignment to a worker has ended.
@@ -95,7 +95,8 @@ def process_due_removals(resources: Resources) -> int:
 def _remove_batch(resources: Resources, batch: Collection[ObjectRemoval]) -> dict[str, str]:
     """Remove the objects and folders in a batch of scheduled removals.
 
-    If the storage refuses to remove an object, the result maps the object's key to the reason.
+    If the object storage refuses to remove an object, the result maps the object's key to the
+    reason for the refusal.
     """
     reasons: dict[str, str] = {}
     try:

@@ -65,8 +65,8 @@ class EventType(StrEnum):
 
 
 # Maps each type of security event that is announced in the event feed to its feed event. Each value
-# contains the type of the feed event, the detail with the subject's id, and the detail with the
-# number of subjects.
+# contains the type of the feed event, and the names of the details with the id and the number of
+# API keys or grants.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
@@ -104,14 +104,15 @@ def record_event(
     """Record a security event of a user's account, with the origin of the current request.
 
     Args:
-        credential: the credential that caused the event, by default the credential of the request.
+        credential: the credential that caused the event, or ``None`` for the credential of the
+            current request.
         detail: ids and numbers with a total size of at most 2,000 bytes. The details of an event
             must not contain names, addresses or texts from people.
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential
-    # Omit the credential of another user, because the browser may still be logged in as another
-    # person.
+    # Omit a credential that belongs to a different user, because the browser may still be logged in
+    # as that user.
     if credential is not None and credential.user_id not in (None, user_id):
         credential = None
     agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]

@@ -1,8 +1,8 @@
 """Creates, authenticates and revokes API keys.
 
 The database stores only the HMACs of API keys, so a copy of the database gives nobody access to an
-account. Revoking an API key also revokes all keys that were created with it, so that a thief can't
-keep access.
+account. Revoking an API key also revokes all keys that were created with this key, so that a thief
+can't keep access to the account.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,8 +25,8 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# The time of a key's last use is updated at most once per minute, because frequent updates of one
-# row are slow.
+# The time of an API key's last use is updated at most once per minute, because frequent updates of
+# one row are slow.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 MAX_KEY_NAME_CHARACTERS = 200
 _MAX_CACHED_CALLERS = 10_000
@@ -45,13 +45,14 @@ def create_key(
 ) -> tuple[ApiKey, str]:
     """Create an API key, and return the key and its secret.
 
-    The database doesn't store the secret of an API key. Raises ``api_key.name`` for an empty or
-    overlong name, and ``api_key.expiry`` for an expiry in the past.
+    The database doesn't store the secret of an API key. Raises ``api_key.name`` if the name is
+    empty or too long. Raises ``api_key.expiry`` if ``expires_at`` is in the past.
 
     Args:
         scopes: the scopes of the new key, or ``None`` for an unrestricted key.
-        maker_id: the id of the existing key that creates the new key, if any. The new API key
-            expires no later than the existing key that creates it.
+        maker_id: the id of the API key that authenticated the request, or ``None`` if the request
+            used no API key. A key that is created with an existing API key expires no later than
+            the existing key.
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
@@ -78,10 +79,11 @@ def create_key(
 
 
 class UsedKeys:
-    """Tracks the API keys that this process has used recently, and caches their callers.
+    """Tracks which API keys clients have used recently, and caches the caller of each key.
 
-    ``UsedKeys`` collects the ids of used keys until ``write_uses`` stores the time of their last
-    use. The uses of the last second are lost if the process is killed.
+    ``UsedKeys`` collects the ids of used API keys until ``write_uses`` stores in the database when
+    each key was last used. If the process is killed, the uses of API keys within the last second
+    are not stored.
     """
 
     def __init__(self) -> None:
@@ -119,8 +121,9 @@ def authenticate_key(
     """Return the caller that an API key authenticates. Raises ``auth.invalid_credentials``.
 
     Args:
-        recent: whether the function may return a cached caller, whose key may have been revoked. A
-            request that accepts a cached caller must check the API key in its SQL statement.
+        recent: whether ``authenticate_key`` may return a cached caller, even though the caller's
+            API key may have been revoked. A request that accepts a cached caller must check in its
+            SQL statement whether the API key is still valid.
     """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
@@ -161,16 +164,17 @@ def list_active_keys(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
 
 
 def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
-    """Revoke an API key and all keys that descend from it.
+    """Revoke an API key and all keys that were created with it, directly or indirectly.
 
-    Return 1, or 0 if the key was already revoked. Raises ``api_key.not_found`` for an unknown key.
-    With a ``user_id``, raises ``api_key.not_found`` for a key of another user.
+    Return 1 if this call revoked the API key, or 0 if the key was already revoked. Raises
+    ``api_key.not_found`` if no API key has the id ``key_id``. Raises ``api_key.not_found`` if
+    ``user_id`` is given and the API key belongs to a different user.
     """
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
         raise errors.API_KEY_NOT_FOUND()
-    # Lock the person before revoking a key, so that the key can't create another key at the same
-    # time.
+    # Lock the person before revoking an API key, so that a simultaneous request with this key can't
+    # create a new key.
     sessions.lock_person(uow, key.user_id)
     is_descendant = (ApiKey.id.in_(select_key_family(key_id)), ApiKey.id != key_id)
     revoked_descendants = record_moment_once(uow, ApiKey.revoked_at, *is_descendant)
@@ -181,7 +185,7 @@ def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> i
 
 
 def select_key_family(key_id: int) -> Select[tuple[int]]:
-    """Build the query for the ids of an API key and of all keys that descend from this key."""
+    """Build the query for the ids of an API key and all keys that were created with it."""
     keys = select(ApiKey.id).where(ApiKey.id == key_id).cte(recursive=True)
     keys = keys.union_all(select(ApiKey.id).join(keys, ApiKey.maker_id == keys.c.id))
     return select(keys.c.id)
@@ -207,7 +211,7 @@ def is_active_key(uow: UnitOfWork, key_id: int) -> bool:
 def active_key_conditions(
     now: datetime | BindParameter[datetime],
 ) -> tuple[ColumnElement[bool], ...]:
-    """Return the SQL conditions that an API key is neither revoked nor expired."""
+    """Return the SQL conditions for an API key that is neither revoked nor expired."""
     is_unexpired = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now)
     return ApiKey.revoked_at.is_(None), is_unexpired
 

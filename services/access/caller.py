@@ -1,4 +1,4 @@
-"""The caller of a request, which is a user with the scopes of a credential."""
+"""Describes the user who sent a request, and checks the scopes of the user's credential."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ class Caller:
     Exactly one of the attributes ``key_id``, ``session_id`` and ``grant_id`` is set.
 
     Attributes:
-        unrestricted: whether the credential is a session or an unrestricted API key. Only
-            unrestricted credentials can create or revoke credentials.
+        unrestricted: whether the credential is a session or an unrestricted API key. Only an
+            unrestricted credential can create or revoke other credentials.
     """
 
     user_id: int
@@ -36,6 +36,6 @@ class Caller:
 
 
 def require_scope(caller: Caller, scope: Scope) -> None:
-    """Raise ``auth.insufficient_scope`` if the caller lacks a scope."""
+    """Raise ``auth.insufficient_scope`` if the caller's credential doesn't have the scope."""
     if scope not in caller.scopes:
         raise AUTH_INSUFFICIENT_SCOPE(scope=scope, needed_scope=scope)

@@ -1,13 +1,13 @@
 """Enforces the quotas of the plans, which limit the resources of list owners.
 
-Quotas limit only requests that list owners send. Quotas never block unsubscribing, changes of a
-reader's own subscription, or commands of the operator. An owner who exceeds a quota, for example
-after a change of plan, keeps all data but can't add more.
+Quotas limit only requests that list owners send. Quotas never block unsubscribing, changes that
+readers make to their own subscriptions, or commands of the operator. A list owner who exceeds a
+quota, for example after a change of plan, keeps all data but can't add more data.
 
-A request that consumes a quota first locks the quota of the list owner, and then measures how much
-of it the owner uses. Because of the lock, simultaneous requests of one owner run in sequence and
-can't exceed the quota together. A request must lock the quota before writing any counted row,
-because otherwise two requests could deadlock.
+A request that consumes a quota first locks the list owner's quota, and then measures how much of
+the quota the owner has consumed. Because of the lock, simultaneous requests of one owner run in
+sequence and can't exceed the quota together. A request must lock the quota before writing rows that
+count against the quota, because otherwise two requests could deadlock.
 """
 
 import json
@@ -41,14 +41,16 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_PER_MB = 2**20
-# The bytes that the storage quota counts for each stored row, without the row's filter.
+# The number of bytes that each stored row consumes of the storage quota, in addition to the bytes
+# of the row's filter.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
-# actions. For all other kinds of jobs, only the queue limits the number of jobs per owner.
+# actions. Jobs of kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.
 LIMITED_JOB_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
 # The queues that contain the jobs of ``LIMITED_JOB_KINDS``.
 _LIMITED_QUEUES = (Queue.BULK, Queue.EXPORT)
-# The time for which a running job counts against the quota after its lease has expired.
+# The time for which a running job counts against the quota ``UNFINISHED_JOBS`` after the job's
+# lease has expired.
 _LOST_AFTER = timedelta(seconds=30)
 # The number of transactions that can reserve a share of one user's quota at the same time.
 MAX_SHARES = 8
@@ -64,7 +66,7 @@ _LOCK_FREE_SHARE = text(
 
 @dataclass(frozen=True)
 class QuotaUse:
-    """A user's use of a quota, and the limit of the quota.
+    """The amount of a quota that a user has consumed, and the limit of the quota.
 
     The attribute ``limit`` is ``None`` for an unlimited quota.
     """
@@ -74,7 +76,7 @@ class QuotaUse:
 
 
 def list_uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
-    """Return a user's use of every quota, in the unit of each quota."""
+    """Return how much of each quota a user has consumed, for example the megabytes of storage."""
     counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in PlanQuota)
     row = uow.session.execute(select(*counts)).one()
     return {
@@ -89,9 +91,9 @@ def plan_limit(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
 
 
 def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
-    """Lock a user's quota, and raise ``quota.exceeded`` if less than the amount ``more`` remains.
+    """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` remains of it.
 
-    For the storage quota, the amount ``more`` is in bytes. The quota stays locked until the
+    For the storage quota, ``more`` is a number of bytes. The quota stays locked until the
     transaction ends.
     """
     remaining = lock_quota(uow, user_id, quota)
@@ -100,11 +102,11 @@ def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int 
 
 
 def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
-    """Lock a user's quota, and return the remaining amount, or ``None`` for an unlimited quota.
+    """Lock a user's quota, and return how much of it remains, or ``None`` for an unlimited quota.
 
-    For the storage quota, the remaining amount is in bytes. The remaining amount is negative if new
-    readers or a change of plan have put the user above the limit. The quota stays locked until the
-    transaction ends.
+    For the storage quota, ``lock_quota`` returns the remaining number of bytes. ``lock_quota``
+    returns a negative number if the user already exceeds the limit, for example after a change of
+    plan. The quota stays locked until the transaction ends.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
@@ -114,19 +116,20 @@ def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
 
 
 def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_size: int) -> bool:
-    """Return whether ``share_size`` of a user's quota could be reserved for the transaction.
+    """Reserve ``share_size`` of a user's quota, and return whether the reservation succeeded.
 
     ``MAX_SHARES`` is the maximum number of transactions that can reserve a share of a quota at the
-    same time. The remaining quota must have room for ``MAX_SHARES`` shares. ``lock_quota_share``
-    returns false if the remaining quota is too small, or if all shares are reserved. If
-    ``lock_quota_share`` returns false, the transaction must use ``lock_quota`` to lock the whole
-    quota. All calls of ``lock_quota_share`` must pass the same ``share_size``. Raises
-    ``TransientError`` if another transaction has used the remaining quota during the call.
+    same time. A share can be reserved only if the remaining quota has room for ``MAX_SHARES``
+    shares. ``lock_quota_share`` returns false if the remaining quota is too small, or if other
+    transactions have reserved all shares. If ``lock_quota_share`` returns false, the transaction
+    must use ``lock_quota`` to lock the whole quota. All calls of ``lock_quota_share`` must pass the
+    same ``share_size``. Raises ``TransientError`` if another transaction consumes the remaining
+    quota during the call of ``lock_quota_share``.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
         return True
-    # The largest used amount for which the quota still has room for ``MAX_SHARES`` shares.
+    # The maximum consumption at which the quota has room for ``MAX_SHARES`` more shares.
     max_count = limit * _unit(quota) - share_size * MAX_SHARES
     values = {"quota": quota, "user_id": user_id, "shares": MAX_SHARES}
     if _count(uow, user_id, quota) > max_count or not uow.session.scalar(_LOCK_FREE_SHARE, values):
@@ -140,7 +143,7 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
 
 
 def build_exceeded_error(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> DomainError:
-    """Return the error ``quota.exceeded``, which contains the user's use and limit of the quota."""
+    """Return the error ``quota.exceeded``, with the consumed amount and the limit of the quota."""
     used = _in_units(quota, _count(uow, user_id, quota))
     limit = _find_limit(uow, user_id, quota)
     # ``limit`` is ``None`` if the operator has just given the user a plan with an unlimited quota.
@@ -160,7 +163,7 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
 
 
 def count_row_bytes(stored_filter: object = None) -> int:
-    """Return the size in bytes that the storage quota counts for a row that stores a filter.
+    """Return how many bytes of the storage quota a row with the filter ``stored_filter`` consumes.
 
     The database function ``row_bytes`` must return the same number as ``count_row_bytes``.
     """
@@ -185,7 +188,7 @@ def _unit(quota: PlanQuota) -> int:
 
 
 def _in_units(quota: PlanQuota, count: int) -> int:
-    """Convert a count to the unit of the quota, for example bytes to megabytes, and round it up."""
+    """Convert a count to the unit of a quota, for example bytes to megabytes, rounded up."""
     return -(-int(count) // _unit(quota))
 
 
@@ -201,8 +204,8 @@ def _aggregate_open_lists(aggregate: Any, user_id: int) -> Select[int]:
 
 def _count_unfinished_jobs(user_id: int) -> Select[int]:
     # Queued and running jobs are counted by two subqueries, because each status has a separate
-    # index. The condition on the lease skips index entries of finished jobs, which Postgres can't
-    # remove during a long transaction.
+    # index. A long transaction prevents Postgres from removing the index entries of finished jobs,
+    # so the condition on the lease skips these entries.
     is_queued = (Job.status == JobStatus.QUEUED,)
     is_running = (Job.status == JobStatus.RUNNING, Job.lease_expires_at > func.now() - _LOST_AFTER)
     counts = (

@@ -1,8 +1,8 @@
 """Creates, finds and revokes the sessions of people who are logged in with a browser.
 
 Each session has a cookie whose value has 256 random bits. The database stores only the HMAC of a
-session cookie, so a copy of the database gives nobody access. After a session has been revoked, the
-next request with its cookie is rejected.
+session cookie, so a copy of the database gives nobody access to an account. After a session has
+been revoked, the next request with its cookie is rejected.
 """
 
 import re
@@ -24,9 +24,8 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# The maximum age of a person's last login when the person creates a credential. The limit on the
-# age of the login prevents the thief of an old session from creating an API key, which would
-# outlive the session.
+# The time after a login within which a person can create a credential. The login must be recent, so
+# that someone who steals an old session can't create an API key that outlives the session.
 RECENT_LOGIN = timedelta(minutes=15)
 SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)
@@ -42,8 +41,8 @@ class OpenSession:
     """A valid session.
 
     Attributes:
-        lacks_factor: whether the person must add a second factor. A session that lacks a required
-            second factor can open only the pages for adding a factor.
+        lacks_factor: whether the person lacks a required second factor. A person who lacks a
+            required second factor can open only the pages for adding a second factor.
     """
 
     caller: Caller
@@ -58,7 +57,7 @@ def require_recent_login(uow: UnitOfWork, caller: Caller) -> None:
 
 
 def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
-    """Return whether the person logged in to the caller's session within ``RECENT_LOGIN``.
+    """Return whether the caller's last login was at most ``RECENT_LOGIN`` ago.
 
     ``has_recent_login`` returns true for API keys and OAuth grants, because programs can't log in.
     Raises ``auth.invalid_credentials`` for a revoked session.
@@ -88,8 +87,8 @@ def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
 
     The caller's credential is checked after the person is locked, because an account recovery may
     have just revoked the credential. A credential that an account recovery has revoked can't create
-    a new credential. Raises ``auth.login_again`` if the last login is too old, and
-    ``auth.invalid_credentials`` for a revoked credential.
+    a new credential. Raises ``auth.login_again`` if the caller's last login is too old. Raises
+    ``auth.invalid_credentials`` if the caller's credential is revoked.
     """
     lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
@@ -99,7 +98,7 @@ def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
 
 
 def has_second_factor(uow: UnitOfWork, user_id: int) -> bool:
-    """Return whether a person has a second factor, with which each login must be confirmed."""
+    """Return whether a person has a second factor, such as a passkey."""
     return uow.session.scalar(select(second_factor_exists()).where(User.id == user_id)) is True
 
 
@@ -118,8 +117,8 @@ def second_factor_missing(everyone_needs_factor: ColumnElement[bool]) -> ColumnE
 def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) -> str:
     """Create a browser session for a person, and return the value of the session's cookie.
 
-    The cookie value is always new, so that an attacker can't set a known session cookie before the
-    person logs in.
+    Each login creates a new cookie value, so that an attacker can't plant a known session cookie in
+    the person's browser.
     """
     value = secrets.token_urlsafe(32)
     session = UserSession(
@@ -162,7 +161,7 @@ def read_session(
 def authenticate_session(
     database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
 ) -> Caller:
-    """Return the caller who owns the session with this cookie value.
+    """Return the caller whose session a cookie value identifies.
 
     Raises ``auth.invalid_credentials`` for an unknown, expired or revoked session. Raises
     ``auth.second_factor`` if the person lacks a required second factor.
@@ -187,10 +186,11 @@ def list_sessions(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[Us
 
 
 def revoke_session(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
-    """Revoke a session. Return 1, or 0 if the session was already revoked.
+    """Revoke a session.
 
-    Raises ``session.not_found`` for an unknown session. With a ``user_id``, raises
-    ``session.not_found`` for a session of another user.
+    Return 1 if this call revoked the session, or 0 if the session was already revoked. Raises
+    ``session.not_found`` if no session has the id ``session_id``. Raises ``session.not_found`` if
+    ``user_id`` is given and the session belongs to a different user.
     """
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):
@@ -214,7 +214,7 @@ def revoke_sessions(uow: UnitOfWork, user_id: int, *, kept_session_id: int | Non
 
 
 def create_csrf_token(keyring: Keyring, value: str) -> str:
-    """Return the CSRF token for the forms of the browser that has this cookie value."""
+    """Return the CSRF token for forms in the browser whose session cookie is ``value``."""
     return keyring.signer(_PURPOSE).sign(_csrf_message(value))
 
 
@@ -223,8 +223,8 @@ def is_valid_csrf_token(keyring: Keyring, value: str, sent: str) -> bool:
 
 
 def _csrf_message(value: str) -> bytes:
-    # Cookie values contain no colon, so the message of a CSRF token never equals a cookie value
-    # whose digest is stored.
+    # Session cookies contain no colon, so the signed text of a CSRF token can't equal a session
+    # cookie.
     return b"csrf:" + value.encode()
 
 
@@ -252,8 +252,7 @@ def build_last_use_update(
 ) -> Statement:
     """Build the SQL statement that updates the time when sessions or API keys were last used.
 
-    The statement skips locked rows, because the request that has locked a row is already updating
-    the time of its last use.
+    The statement skips locked rows, because another request is already updating these rows.
     """
     unlocked_ids = (
         select(table.id).where(condition).with_for_update(skip_locked=True).scalar_subquery()

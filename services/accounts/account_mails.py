@@ -1,7 +1,7 @@
 """Sends the mails about accounts, each in a separate durable job.
 
 A request for a mail takes the same time for every address, because only the worker looks up the
-account. A stranger can't find out from the response to a mail request who has an account.
+account. The response to a mail request doesn't reveal whether an address has an account.
 """
 
 from datetime import timedelta
@@ -43,8 +43,8 @@ class MailKind(StrEnum):
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
-    # The mail with the link to a reader's preferences, which ``services.subscriptions.preferences``
-    # sends.
+    # The module ``services.subscriptions.preferences`` sends these mails, which contain a link to a
+    # reader's preferences.
     PREFERENCES = "preferences"
 
 
@@ -64,12 +64,12 @@ def request_mail(
     detail: str | None = None,
     source: bytes | None = None,
 ) -> None:
-    """Enqueue a mail, unless the address has received its maximum of mails of this kind.
+    """Enqueue a mail, unless the address has reached the hourly limit for mails of this kind.
 
     Args:
-        email: the normalised address of the recipient.
+        email: the normalised e-mail address of the recipient.
         user_id: the id of the logged-in user who requested the mail, if any.
-        detail: a text in the mail, which a stranger must not be able to choose.
+        detail: a text that the mail contains, and that a stranger must not be able to choose.
         source: the digest of the network from which the mail was requested.
     """
     if not is_mail_limit_reached(uow, kind, email):
@@ -77,16 +77,16 @@ def request_mail(
 
 
 def request_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) -> None:
-    """Enqueue a mail to a person's current address, unless the hourly maximum is reached."""
+    """Enqueue a mail to a person's current address, unless the hourly mail limit is reached."""
     request_mail(uow, kind, person.email, user_id=person.id, detail=detail)
 
 
 def is_mail_limit_reached(
     uow: UnitOfWork, kind: MailKind, email: str, *, detail: str | None = None
 ) -> bool:
-    """Return whether an address has received its hourly maximum of mails of this kind.
+    """Return whether an address has reached the hourly limit for mails of this kind.
 
-    With a ``detail``, only mails that contain this detail count against the maximum.
+    If ``detail`` is given, only mails that contain this text count against the limit.
     """
     recent_mails = select(func.count()).where(
         AccountMail.email == email,
@@ -107,7 +107,7 @@ def enqueue_mail(
     detail: str | None = None,
     source: bytes | None = None,
 ) -> None:
-    """Enqueue a mail that the person must receive, even if the mail limit is reached."""
+    """Enqueue a mail that must be sent even if the hourly mail limit of the address is reached."""
     mail = AccountMail(kind=kind, email=email, user_id=user_id, detail=detail, source_digest=source)
     uow.session.add(mail)
     uow.session.flush()
@@ -117,7 +117,7 @@ def enqueue_mail(
 def enqueue_mail_to(
     uow: UnitOfWork, kind: MailKind, person: User, detail: str | None = None
 ) -> None:
-    """Enqueue a mail to a person's current address, even if the mail limit is reached."""
+    """Enqueue a mail to a person's current address, ignoring the hourly mail limit."""
     enqueue_mail(uow, kind, person.email, user_id=person.id, detail=detail)
 
 
@@ -157,14 +157,14 @@ SEND_ACCOUNT_MAIL = register_mail_kind("account.mail", send_account_mail)
 
 
 def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[str, str]] | None:
-    """Return the mail's template name and the template's values, or ``None`` to send no mail."""
+    """Return the name and values of the mail's template, or ``None`` if no mail should be sent."""
     person = uow.session.scalar(select(User).where(User.email == request.email))
     has_account = person is not None and person.password_hash is not None
     template, link = _choose_template(request, person, has_account=has_account)
     if template is None:
         return None
-    # Mails to account owners don't count against the rate limits for their mailbox, because a
-    # stranger could use up these limits.
+    # Mails to an account owner don't count against the rate limits of the mailbox, because
+    # otherwise a stranger could exhaust these limits.
     email = None if has_account else request.email
     if request.kind in _STRANGER_KINDS and not admit_stranger_mail(uow, request, email):
         return None
@@ -193,7 +193,10 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
 def _choose_template(
     request: AccountMail, person: User | None, *, has_account: bool
 ) -> tuple[str | None, _Link | None]:
-    """Return the mail's template name, or ``None`` to send no mail, and the mail's link, if any."""
+    """Return the template and the link of a mail.
+
+    The template is ``None`` if no mail should be sent.
+    """
     kind = MailKind(request.kind)
     template: str | None = kind.value
     link: _Link | None = None
@@ -206,15 +209,16 @@ def _choose_template(
             template = "new_password"
             link = (Purpose.RESET_PASSWORD, page_paths.RESET_PATH, person.id)
         case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
-            # A reader without a password gets a registration link even for a password reset,
+            # A reader without a password who requests a password reset gets a registration link,
             # because opening the link proves that the reader owns the address.
             template = "register"
             link = (Purpose.REGISTER, page_paths.REGISTRATION_PATH, None)
         case MailKind.NEW_ADDRESS if person is not None and person.id == request.user_id:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
-            # The mail that confirms a new address is the same for every address. Only the page to
-            # which a mail about a new address links reveals whether the address has an account.
+            # The mail with which a person confirms a new address doesn't reveal whether the address
+            # has an account. Only the page to which a confirmation mail links reveals whether the
+            # new address has an account.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

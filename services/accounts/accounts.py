@@ -15,9 +15,9 @@ from services.security_events import EventType, record_operator_event
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# Tables in which lists create rows for readers, so their rows don't show that a person has an
-# account. A row in any table that isn't in ``_READER_TABLES`` means that a person has or had an
-# account.
+# Tables that also contain rows about readers without an account, so a row in these tables doesn't
+# prove that a person has an account. A row in any table that isn't in ``_READER_TABLES`` means that
+# a person has or had an account.
 _READER_TABLES = frozenset(
     {
         "account_mails",
@@ -36,7 +36,7 @@ def create_user(
 ) -> User:
     """Create a user.
 
-    Raises ``user.exists`` if the address is taken, and every error of
+    Raises ``user.exists`` if another user has the address. Raises every error of
     ``passwords.require_allowed_password``.
     """
     user = User(
@@ -59,16 +59,17 @@ def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
-    """Return the person with a normalised address.
+    """Return the person who has a normalised e-mail address.
 
     If no person has the address, create a person without a password.
     """
     while True:
-        # If several transactions insert the same address, only one inserts a row.
+        # If several transactions insert the same e-mail address, only one transaction creates a
+        # row.
         statement = insert(User).values(id=ids.random_id(), email=email)
         uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
         person = uow.session.scalar(select(User).where(User.email == email))
-        # The person's row is missing if the person was erased after the insertion.
+        # The person's row is missing if the person was erased after the row was inserted.
         if person is not None:
             return person
 
@@ -95,8 +96,8 @@ def record_address_change(
 ) -> None:
     """Store the address that a person had before a change of address.
 
-    With ``is_visible``, the new address is shown to the owners of the lists to which the person is
-    subscribed.
+    If ``is_visible`` is true, the owners of the lists to which the person is subscribed can see the
+    new address.
     """
     values = {"shown": person.email if is_visible else None, "left_at": func.now()}
     row = insert(FormerAddress).values(user_id=person.id, email=old_address, **values)

@@ -20,7 +20,8 @@ from core.languages.shown_lines import has_invisible, strip_invisible
 MAX_ADDRESS_BYTES = 254
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"
-# Domain labels with "--" don't match, so that the library validates Punycode and reserved labels.
+# The regular expression rejects domain labels with "--", so that the library email-validator checks
+# Punycode and reserved labels.
 _LABEL = r"[a-zA-Z0-9]++(?:-[a-zA-Z0-9]++)*+"
 _SPECIAL_USE = "|".join(re.escape(name) for name in SPECIAL_USE_DOMAIN_NAMES)
 # The regular expression accepts only addresses of up to 64 characters, which can't exceed a length
@@ -43,8 +44,8 @@ class InvalidAddress(NamedTuple):
 def mask_address(email: str) -> str:
     """Return the e-mail address with only the first character before the @ visible.
 
-    The owner recognises the masked address, but a stranger who reads a forwarded mail can't
-    reconstruct the address.
+    The owner of an address recognises its masked form, but a stranger who reads a forwarded mail
+    can't reconstruct the address.
     """
     local, _, domain = email.rpartition("@")
     return f"{local[:1]}…@{domain}"

@@ -7,13 +7,13 @@ attempts during a pause are not counted and don't extend the pause.
 
 Several counters prevent a stranger from locking the owner out of an account:
 
-- The counter per e-mail address and client causes long pauses, which affect only this client.
-- The counter per e-mail address causes short pauses, and limits an attacker with many clients.
-- A known browser, in which the person has logged in before, has its own counter. Attempts in a
-  known browser don't count for the e-mail address or the client.
+- A counter per e-mail address and client causes long pauses, which affect only one client.
+- A counter per e-mail address causes short pauses, and limits an attacker who has many clients.
+- A known browser, in which the person has logged in before, has a separate counter. Login attempts
+  in a known browser don't count in the counters of the e-mail address and the client.
 - Opening a mailed password reset link resets the counters of the e-mail address.
 
-An attacker who tries passwords at many accounts stays below the limits per e-mail address and
+An attacker who tries passwords for many accounts stays below the limits per e-mail address and
 client. A counter per network limits an attacker who tries many accounts, by counting the accounts
 with failed logins within an hour. An account counts only once in the counter of a network. A
 successful login subtracts the account from the network's counter. Logins with known browsers don't
@@ -45,11 +45,11 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "login"
-# A login counter restarts if its last attempt was longer ago than ``ATTEMPT_RETENTION``.
+# A login counter restarts if it has counted no attempt for the time ``ATTEMPT_RETENTION``.
 ATTEMPT_RETENTION = timedelta(days=1)
 SOURCE_WINDOW = timedelta(hours=1)
 _SOURCE_IPV4_PREFIX = 24
-# The end of the pause in a counter that has caused no pause yet, which is a date in the past.
+# The value of ``paused_until`` for a login counter that has not caused a pause.
 _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -57,8 +57,8 @@ _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 class LoginThrottle:
     """The rule that determines the pauses after failed login attempts.
 
-    The first ``free`` login attempts cause no pause. After the first ``free`` login attempts, each
-    attempt doubles the pause, from one second up to ``max_pause``.
+    The first ``free`` login attempts are possible without a pause. After ``free`` login attempts,
+    each attempt doubles the pause, from one second up to ``max_pause``.
     """
 
     free: int
@@ -74,7 +74,7 @@ SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
 
 @dataclass(frozen=True)
 class Browser:
-    """The name of the browser that logs in, and its token from ``create_browser_token``."""
+    """The name of a browser, and the token that ``create_browser_token`` created for it."""
 
     name: str | None
     token: str | None
@@ -85,10 +85,11 @@ class Attempt:
     """A login attempt that has been counted.
 
     Attributes:
-        counts: the digests that identify the counters of the login attempt, each with its throttle.
+        counts: the digests that identify the counters of the login attempt, each with the throttle
+            that applies to the counter.
         from_known_browser: whether the person has logged in with this browser before.
-        number: the number of successive login attempts for this e-mail address or this known
-            browser.
+        number: the number of successive login attempts that the counter of the e-mail address or
+            the known browser has counted.
     """
 
     counts: tuple[tuple[bytes, LoginThrottle], ...]
@@ -129,8 +130,8 @@ def begin_attempt(
 ) -> Attempt:
     """Count a login attempt, even for an unknown e-mail address.
 
-    Raises ``login.paused`` while logins are paused. Commit the transaction of ``begin_attempt``
-    before verifying the password.
+    Raises ``login.paused`` during a pause after failed login attempts. Commit the transaction of
+    ``begin_attempt`` before verifying the password.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     counts = _choose_counts(uow.settings.keyring, email, client, nonce)
@@ -144,7 +145,7 @@ def begin_attempt(
 def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
     """Record a security event for the account's owner about a wrong password or code.
 
-    Only the 1st, 2nd, 4th, 8th and so on of successive failures is recorded, so that many attempts
+    The 1st, 2nd, 4th, 8th and so on of successive failures are recorded, so that many attempts
     don't fill the table of events.
     """
     if attempt.password_hash is None or attempt.user_id is None:
@@ -156,10 +157,10 @@ def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
 def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None) -> Attempt:
     """Count an attempt to enter a code as the second factor.
 
-    Raises ``login.paused`` while logins are paused. Code attempts from all unknown browsers share
-    one counter with long pauses, because an attacker could guess six digits with many clients. A
-    stranger can't lock the owner out with code attempts, because entering a code requires the right
-    password. Code attempts from a known browser have a separate counter.
+    Raises ``login.paused`` during a pause after failed login attempts. Code attempts from all
+    unknown browsers share one counter with long pauses, because an attacker could guess six digits
+    with many clients. A stranger can't lock the owner out with code attempts, because entering a
+    code requires the right password. Code attempts from a known browser have a separate counter.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     kind = "code" if nonce is None else "code-browser"
@@ -175,7 +176,7 @@ def accept_password(
 ) -> User:
     """Return the person who entered the right password, and reset the counters of the attempt.
 
-    The person is notified by mail of a login with a new browser. If the person has a second factor,
+    A mail notifies the person of a login with a new browser. If the person has a second factor,
     ``notify_of_new_browser`` sends the mail about a new browser after the second login step. Raises
     ``password.wrong`` if the password has changed since it was verified.
     """
@@ -221,10 +222,10 @@ def clear_attempts_of_address(uow: UnitOfWork, *, email: str, client: str | None
 def _identify(
     uow: UnitOfWork, email: str, browser_token: str | None
 ) -> tuple[str, User | None, str | None]:
-    """Return the normalised e-mail address, its person, and the nonce of a known browser.
+    """Return the normalised e-mail address, its owner, and the nonce in the browser token.
 
-    An invalid address is returned in lower case, because login attempts with an invalid address are
-    counted as well.
+    An invalid address is returned in lower case, because login attempts with an invalid address
+    must be counted.
     """
     try:
         email = email_addresses.normalise_address(email)
@@ -258,10 +259,11 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
     """Count an account in the login counter of the client's network.
 
-    Raises ``login.paused`` while logins are paused. The row with the digest ``client_subject``
-    counts the attempts per e-mail address and client, and refers to the network's row. A successful
-    login deletes only the row of the e-mail address and client, and subtracts one from the
-    network's count. An attacker can't reset the network's count by logging in to their own account.
+    Raises ``login.paused`` during a pause after failed login attempts. The row with the digest
+    ``client_subject`` counts the attempts per e-mail address and client, and refers to the row of
+    the network's counter. A successful login deletes only the row of the e-mail address and client,
+    and subtracts one from the network's count. An attacker can't reset the network's count by
+    logging in to their own account.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:
@@ -276,7 +278,7 @@ def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: st
 def _count_attempt(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
     """Add an attempt to a login counter, and return the new number of attempts.
 
-    Raises ``login.paused`` while logins are paused.
+    Raises ``login.paused`` during a pause after failed login attempts.
     """
     now = clock.now()
     table = LoginAttempts

@@ -3,7 +3,7 @@
 A person who presents a mailed token proves that they can read the mail for an address. A mailed
 token consists of 256 random bits. A mailed token is created just before its mail is sent, so that
 the database needs to store only the token's HMAC. Opening a mailed link changes nothing until the
-person confirms on the page, because mail scanners follow links.
+person confirms the action on the page, because mail scanners follow links.
 """
 
 import secrets
@@ -56,12 +56,12 @@ def create_token(
     created_at: datetime | None = None,
     submitted: dict[str, Any] | None = None,
 ) -> str:
-    """Create a mailed token for a person, an address, or both, and return the secret in its link.
+    """Create a mailed token for a person, an address, or both, and return the token's secret.
 
     Args:
-        created_at: the time when the mail was requested, if the tokens must be ordered by this
+        created_at: the time to store as the creation time of the token, or ``None`` for the current
             time.
-        submitted: the fields of a form that the person confirms by opening the link.
+        submitted: the values of a submitted form, which the person confirms by opening the link.
     """
     secret = secrets.token_urlsafe(32)
     uow.session.add(
@@ -106,7 +106,7 @@ def use_token(uow: UnitOfWork, link: MailedLink, *, used: ErrorType = LINK_USED)
 
 
 def move_tokens_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
-    """Move a person's unused mailed tokens to another mailing list, and return their number."""
+    """Move a person's unused mailed tokens from one list to another, and return their number."""
     table = MailedLink
     unused = (table.user_id == user_id, table.list_id == list_id, table.used_at.is_(None))
     statement = update(table).where(*unused).values(list_id=to_list_id).returning(table.id)

@@ -36,8 +36,7 @@ class PasswordCheck:
 def require_allowed_password(password: str, *personal: str | None) -> None:
     """Raise ``password.length``, ``password.common`` or ``password.personal`` for a weak password.
 
-    ``personal`` contains the person's address and name, because the password must not be one of
-    these words.
+    ``personal`` contains the person's e-mail address and name, which the password must not equal.
     """
     if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
         raise PASSWORD_LENGTH(least=MIN_PASSWORD_CHARACTERS, most=MAX_PASSWORD_CHARACTERS)
@@ -59,8 +58,8 @@ def hash_password(password: str, *personal: str | None) -> str:
 def verify_password(stored_hash: str | None, password: str) -> PasswordCheck:
     """Verify a password against its stored hash.
 
-    If no hash is stored, verifying fails but takes the same time, so that the duration doesn't
-    reveal whether an account exists.
+    If no hash is stored, the verification fails but takes as long as usual, so that the duration
+    doesn't reveal whether an account exists.
     """
     if len(password) > MAX_PASSWORD_CHARACTERS:
         password = ""
@@ -87,8 +86,8 @@ def _fold_text(text: str) -> str:
 @lru_cache(maxsize=1)
 def _load_common_passwords() -> frozenset[str]:
     """Return the most frequent leaked passwords, from the library zxcvbn (MIT licence)."""
-    # Import the list of passwords here, because it takes a megabyte and most processes don't need
-    # it.
+    # Import the list of passwords here, because the list occupies a megabyte of memory and most
+    # processes don't need the list.
     from zxcvbn.frequency_lists import FREQUENCY_LISTS
 
     return frozenset(FREQUENCY_LISTS["passwords"][:COMMON_PASSWORD_COUNT])

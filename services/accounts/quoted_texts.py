@@ -1,8 +1,8 @@
 """Quotes a stranger's text in a mail, without the addresses and telephone numbers in the text.
 
 Mail programs turn addresses and telephone numbers in a text into links. A stranger can create a
-list with any title, and have a mail with the title sent to any address. If the title of a list were
-not filtered, a stranger could use it to advertise a web site or a telephone number.
+mailing list with any title, and have a mail that quotes the title sent to any address. If the title
+of a list were not filtered, a stranger could use it to advertise a web site or a telephone number.
 """
 
 import re
@@ -106,8 +106,8 @@ def _contains_address(text: str) -> bool:
 
 @cache
 def _load_suffixes() -> "PublicSuffixList":
-    # Import the list of public suffixes here, because loading takes time and most processes quote
-    # no texts.
+    # Import the list of public suffixes here, because loading the list takes time and most
+    # processes quote no texts.
     from publicsuffixlist import PublicSuffixList
 
     return PublicSuffixList(accept_unknown=False)

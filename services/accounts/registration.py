@@ -21,15 +21,15 @@ from services.security_events import EventType, record_event
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 MAX_USER_NAME_CHARACTERS = 200
-# The SQL condition that a mailed link can change the password or the address of an account.
+# The SQL condition for mailed links that can change the password or the address of an account.
 _CHANGES_ACCESS = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
 
 
 def read_registration_link(uow: UnitOfWork, secret: str) -> str:
-    """Return the e-mail address in a registration link, without marking the link as used.
+    """Return the e-mail address of a registration link, without marking the link as used.
 
-    Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` for
-    a used link, or if the address already has an account.
+    Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if
+    the link was used or the address already has an account.
     """
     link, email = _read_link(uow, Purpose.REGISTER, secret)
     person = accounts.find_user_by_email(uow, email)
@@ -57,10 +57,10 @@ def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: 
 
 
 def read_reset_link(uow: UnitOfWork, secret: str) -> str:
-    """Return the e-mail address in a password reset link, without marking the link as used.
+    """Return the e-mail address of a password reset link, without marking the link as used.
 
-    Raises ``account_link.used`` for a used link. Raises ``account_link.invalid`` for an unknown
-    link, or if the account's address has changed.
+    Raises ``account_link.used`` for a used link. Raises ``account_link.invalid`` if the link is
+    unknown, or if the account's address has changed since the link was mailed.
     """
     link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
     person = accounts.find_user_by_email(uow, email)
@@ -92,7 +92,7 @@ def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
 def change_password(
     uow: UnitOfWork, caller: Caller, *, expected: str | None, password_hash: str
 ) -> None:
-    """Set a person's new password, and revoke the person's sessions except the caller's session.
+    """Set the caller's new password, and revoke the caller's sessions except the current session.
 
     ``expected`` is the hash of the old password, which the caller has just entered. Raises
     ``password.changed`` if the stored hash differs from ``expected``. Raises ``auth.login_again``
@@ -152,8 +152,8 @@ def change_address(
 ) -> None:
     """Change an account's e-mail address, and mail an undo link to the old address.
 
-    All sessions of the person except the caller's session are revoked. With ``is_visible``, the new
-    address is shown to the owners of the lists to which the person is subscribed. Raises
+    All sessions of the person except the caller's session are revoked. If ``is_visible`` is true,
+    the owners of the lists to which the person is subscribed can see the new address. Raises
     ``account.address_taken`` if another person has the new address.
     """
     sessions.revoke_sessions(uow, person.id, kept_session_id=caller.session_id)
@@ -196,10 +196,10 @@ def revert_address(
 ) -> None:
     """Restore an account's former e-mail address, set a new password, and revoke all sessions.
 
-    Undo links of address changes after ``since`` are marked as used. Undo links of address changes
-    before ``since`` stay valid. If an intruder changes the address twice and undoes the second
-    change, the owner can still undo the first change. Raises ``account.address_taken`` if another
-    account has taken the former address.
+    The undo links for address changes after ``since`` are marked as used. The undo links for
+    address changes before ``since`` stay valid. If an intruder changes the address twice and undoes
+    the second change, the owner can still undo the first change. Raises ``account.address_taken``
+    if another account has taken the former address.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())

@@ -1,7 +1,7 @@
-"""Enforces rate limits for mails that strangers can have sent to any address.
+"""Enforces rate limits for mails that a stranger can request for any address.
 
-Unsolicited mails are counted per mailbox, domain, list, and network from which a mail was
-requested.
+Unsolicited mails are counted per recipient mailbox, recipient domain, mailing list, and requesting
+network.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ _PURPOSE = "mail-count"
 _IPV4_PREFIX = 24
 _WINDOW_BYTES = 8
 _MAX_REMINDERS = "1/day"
-# Counts a mail. The time window of a rate limit begins with the first counted mail. The statement
-# returns no row if the rate limit has been reached.
+# Counts a mail. The time window of a rate limit begins with the first counted mail. The SQL
+# statement returns no row if the rate limit has been reached.
 _COUNT_MAIL = text("""
     INSERT INTO mail_counts AS counted (digest, mails, ends_at)
     SELECT :digest, 1, now() + make_interval(secs => :window) WHERE :bound > 0
@@ -59,7 +59,7 @@ class _BoundReached(Exception):
 
 
 def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
-    """Return the digest of a client's network, or ``None`` without a client address.
+    """Return the digest of a client's network, or ``None`` if the IP address is unknown.
 
     Mails are counted under the digest of the network from which they were requested.
     """
@@ -70,14 +70,15 @@ def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
 def choose_bounds(
     settings: Settings, source: bytes | None, *, email: str | None, list_id: int | None = None
 ) -> Sequence[MailBound]:
-    """Return the rate limits for a mail, with the limits that concern the fewest people first.
+    """Return the rate limits for a mail, beginning with the limits that affect the fewest people.
 
-    A mail that exceeds the rate limit for its mailbox must not count against the rate limit for its
-    domain.
+    A mail that exceeds the rate limit of the recipient's mailbox must not count against the rate
+    limit of the recipient's domain.
 
     Args:
-        source: the digest of the requesting network, from ``source_digest``.
-        email: the recipient's address, or ``None`` for an account owner, who has separate limits.
+        source: the digest of the network from which the mail was requested, from ``source_digest``.
+        email: the recipient's address, or ``None`` if the recipient owns an account, because
+            separate rate limits protect account owners.
     """
     mailbox = None if email is None else email_addresses.derive_mailbox(email)
     limits_by_subject = (
@@ -95,7 +96,7 @@ def choose_bounds(
 def choose_reminder_bounds(
     settings: Settings, source: bytes | None, *, email: str, list_id: int
 ) -> Sequence[MailBound]:
-    """Return the rate limits for a reminder.
+    """Return the rate limits for a mail that reminds a person to confirm a subscription.
 
     A person receives at most one reminder per mailbox and day.
     """

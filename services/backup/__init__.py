@@ -1,8 +1,8 @@
 """Creates, verifies and restores encrypted backups of the database and the object storage.
 
 A backup first dumps the database and then copies the objects in the bucket of the object storage. A
-worker writes an object before the database row that refers to it. A backup contains every object to
-which its database dump refers, because no object is removed while the backup is created
+worker writes an object before the database row that refers to the object. A backup contains every
+object to which its database dump refers, because no object is removed while the backup is created
 (``services.removals``). Objects never change, so a backup doesn't copy an object that an earlier
 backup contains.
 

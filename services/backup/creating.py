@@ -29,15 +29,15 @@ from storage.resources import Resources
 # The folder of the backup storage that contains the objects of all backups.
 COPIES = "objects/"
 PIECE_BYTES = 4 * 1024 * 1024
-# The folder of the bucket into which the verification of a backup restores the objects.
+# The folder of the bucket into which the verification of a backup restores the backup's objects.
 TRIAL = "backup-trial/"
 _MAX_LIST_KEYS = 10_000
 # The number of threads is limited because each thread may hold an object of 8 MiB in memory.
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
-# The minimum age that an object must have when it is copied, so that the copy is usable. The copy
-# of a newer object may be outdated, because the clocks of the object storage and the backup storage
-# may differ.
+# A copy of an object is usable only if the object was at least ``_MIN_AGE_AT_COPY`` old when it was
+# copied. The copy of a very new object may be outdated, because the clocks of the object storage
+# and the backup storage may differ.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
 # The interval at which the maintenance job checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)
@@ -45,10 +45,10 @@ _CHECK_INTERVAL = timedelta(hours=1)
 
 @dataclass
 class CopyResult:
-    """The numbers of objects and files that a backup has stored.
+    """The numbers of objects and of list files in a new backup.
 
     Attributes:
-        lists: the number of backup files that list the keys of the objects.
+        lists: the number of backup files that list the keys of the backup's objects.
         objects: the number of objects in the backup.
         copied: the number of objects that this backup copied, because no earlier backup contained
             them.
@@ -107,8 +107,8 @@ def _list_objects(
 ) -> Iterator[tuple[str, bool]]:
     """Yield the key of each object in the bucket, and whether the backup storage has a usable copy.
 
-    Both storages list their objects in the order of their keys, so that the lists need not fit into
-    memory.
+    The bucket and the backup storage list objects in the order of their keys, so the two lists can
+    be compared without loading them into memory.
     """
     copies = require_key_order(place.list_objects(COPIES))
     copy = next(copies, None)
@@ -125,7 +125,7 @@ def _list_objects(
 
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
-    """Provide a thread pool that starts no further work after the ``with`` block has failed."""
+    """Provide a thread pool that cancels queued work when the ``with`` block ends."""
     threads = ThreadPoolExecutor(_MAX_THREADS)
     try:
         yield threads
@@ -143,7 +143,7 @@ def list_keys(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
 
 
 def restore_objects(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
-    """Copy a backup's missing objects into the bucket, and return the number of copied objects.
+    """Restore a backup's objects, skip existing objects, and return the number of restored objects.
 
     Raises ``backup.damaged`` if an object in the backup can't be read.
     """
@@ -168,7 +168,10 @@ def _list_name(backup_id: str, number: int) -> str:
 
 
 def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
-    """Yield the stored objects, and raise ``RuntimeError`` if their keys are not in order."""
+    """Yield the stored objects.
+
+    Raises ``RuntimeError`` if the keys are not in ascending order.
+    """
     last_key = ""
     for stored in stored_objects:
         if stored.key <= last_key:
@@ -201,8 +204,8 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
         journal.list_files(place, remaining[0].began_at, needed=False),
     ]
     for names in unneeded_files:
-        # Read all names of a batch before removing its files, because removing files could disturb
-        # the listing.
+        # Read the names of a batch of files before removing the files, because removals could
+        # disturb the listing of names.
         while batch := list(islice(names, _MAX_REMOVAL_FILES)):
             place.remove(*batch)
             result.files += len(batch)
@@ -210,7 +213,7 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
 
 
 def _list_unneeded_copies(place: SealedPlace, remaining: Iterable[Manifest]) -> Iterator[str]:
-    """Yield the names of the object copies that no remaining backup contains.
+    """Yield the names of object copies in the backup storage that no remaining backup needs.
 
     The lists of object keys are merged in the order of the keys, so that the lists need not fit
     into memory.
@@ -260,7 +263,7 @@ def create_backup(resources: Resources, place: SealedPlace, began_at: datetime) 
 
     ``began_at`` is the time when the run of ``CREATE_BACKUP`` started. Raises ``LeaseLost`` if
     another run of ``CREATE_BACKUP`` has started, because that run may have removed objects of the
-    new backup. A backup that ends with an error has no manifest and therefore doesn't exist.
+    new backup. A backup that ends with an error has no manifest, so Pressroom ignores the backup.
     """
     settings = resources.settings
     backup_id = manifests.create_backup_id(began_at)

@@ -1,11 +1,11 @@
-"""Writes and replays the journal of departures.
+"""Writes and replays the journal of departures, which are unsubscriptions and erasures.
 
-A departure is an unsubscription or an erasure that a restored backup doesn't contain. Every minute,
-a maintenance job moves the new departures from the database into a file of the journal. The journal
+A restored backup doesn't contain the departures that happened after the backup. Every minute, a
+maintenance job moves the new departures from the database into a file of the journal. The journal
 file is written before the database rows are deleted, so a killed process may write a departure
-twice. Restoring a backup replays the journal files that are newer than the backup, so that newer
-unsubscriptions and erasures take effect again. The journal doesn't record that a person who
-unsubscribed has subscribed again.
+twice. Restoring a backup replays the journal files that are newer than the backup, so that
+unsubscriptions and erasures after the backup take effect again. The journal doesn't record that a
+person who unsubscribed has subscribed again.
 """
 
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ _MAX_FILE_ROWS = 5_000
 # maintenance.
 _MAX_FILES = 20
 _MAX_BATCH_ROWS = 200
-# The maximum difference between the clocks of two database servers. After a failover, the times of
-# a backup and of a journal file may come from different database servers.
+# The maximum tolerated difference between the clocks of two database servers. After a failover, the
+# times of a backup and of a journal file may come from different database servers.
 _CLOCK_TOLERANCE = timedelta(minutes=1)
 
 
@@ -67,8 +67,8 @@ def write_journal(resources: Resources) -> int | None:
         with resources.unit_of_work() as uow:
             oldest = select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS)
             rows = uow.session.scalars(oldest).all()
-            # Read the database's clock after reading the departures, so that the name of the
-            # journal file is never older than its departures.
+            # Read the database's clock after reading the departures, so that the time in the file
+            # name is never earlier than a departure in the file.
             read_at = uow.session.scalars(select(func.clock_timestamp())).one()
         if not rows:
             break
@@ -96,8 +96,8 @@ def write_journal(resources: Resources) -> int | None:
 def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
     """Return the names of the journal files that restoring a backup must replay, oldest first.
 
-    ``began_at`` is the time when the restored backup began. With ``needed=False``, return the names
-    of the journal files that the restored backup doesn't need.
+    ``began_at`` is the time when the creation of the backup began. If ``needed`` is false, return
+    the names of the journal files that restoring this backup doesn't need.
     """
     first_name = _FOLDER + format_timestamp(began_at - _CLOCK_TOLERANCE)
     return (file.key for file in place.list_objects(_FOLDER) if (file.key >= first_name) is needed)
@@ -106,9 +106,9 @@ def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -
 def replay_journal(resources: Resources, place: SealedPlace, began_at: datetime) -> ReplayResult:
     """Apply the opt-outs and erasures in the journal to the restored database.
 
-    Replaying the journal twice has the same result as once. Call ``replay_journal`` before any
-    process of Pressroom uses the restored database. Raises ``backup.damaged`` if a journal file
-    can't be read, because its departures are unknown.
+    Replaying the journal a second time has no effect. Call ``replay_journal`` before any process of
+    Pressroom uses the restored database. Raises ``backup.damaged`` if a journal file can't be read,
+    because the restore would otherwise miss departures.
     """
     result = ReplayResult()
     for name in list_files(place, began_at):

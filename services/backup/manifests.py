@@ -1,6 +1,6 @@
 """Reads and writes the manifests of backups.
 
-A manifest describes the files of a backup and the keys that restoring it needs.
+A manifest describes the files of a backup, and the keys that are needed to restore the backup.
 """
 
 import dataclasses
@@ -30,11 +30,11 @@ class Manifest:
 
     Attributes:
         began_at: a time before the database dump began, according to the database's clock.
-            Restoring the backup must replay the journal from this time on.
+            Restoring the backup must replay the journal from ``began_at`` on.
         release: the release of Pressroom that created the backup.
         revision: the revision of the database schema in the dump.
         database_pieces: the number of files that contain the database dump.
-        object_lists: the number of files that list the keys of the objects.
+        object_lists: the number of files that list the keys of the backup's objects.
         copied: the number of objects that this backup copied, because no earlier backup contained
             them.
         secret_keys: maps the id of each secret key to the key's fingerprint. A backup contains the
@@ -76,7 +76,7 @@ def current_release() -> str:
 
 
 def fingerprint_keys(keyring: Keyring) -> dict[str, str]:
-    """Return a mapping from the id of each key to the key's fingerprint.
+    """Return a mapping from the id of each key in a keyring to the key's fingerprint.
 
     A key can't be derived from its fingerprint.
     """
@@ -95,14 +95,14 @@ def list_backup_ids(place: SealedPlace) -> list[str]:
 def read_manifests(place: SealedPlace) -> Iterator[Manifest]:
     """Yield the manifests of all complete backups, oldest first.
 
-    Raises ``backup.damaged`` for an unreadable manifest, and ``backup.key_missing`` for an unknown
-    encryption key.
+    Raises ``backup.damaged`` if a manifest can't be read. Raises ``backup.key_missing`` if the
+    encryption key of a manifest isn't configured.
     """
     return (read_manifest(place, backup_id) for backup_id in list_backup_ids(place))
 
 
 def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
-    """Return the manifest of a backup. The backup id ``newest`` means the newest backup.
+    """Return the manifest of a backup. The backup id ``newest`` selects the newest backup.
 
     Raises ``backup.not_found`` for an unknown id, and every error of ``read_manifest``.
     """
@@ -115,7 +115,7 @@ def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
 
 def read_manifest(place: SealedPlace, backup_id: str) -> Manifest:
     """Return the manifest of a backup. Raises every error of ``read_file``."""
-    # Ignore unknown fields of a manifest, which a newer release may have written.
+    # Ignore unknown fields, because a newer release of Pressroom may have written the manifest.
     return TypeAdapter(Manifest).validate_json(read_file(place, MANIFESTS + backup_id))
 
 

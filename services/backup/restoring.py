@@ -58,7 +58,7 @@ class RestoreResult:
 def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> RestoreResult:
     """Restore a backup, and apply the unsubscriptions and erasures that happened after the backup.
 
-    Raises ``backup.target_in_use`` if the database isn't empty, and every error of
+    Raises ``backup.target_in_use`` if the database isn't empty. Raises every error of
     ``require_compatible_backup`` and ``fill_database``.
     """
     settings = resources.settings
@@ -68,8 +68,8 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
     objects = creating.restore_objects(resources.objects, place, manifest)
     revision = fill_database(settings, place, manifest)
     with resources.unit_of_work() as uow:
-        # Raise the places of future feed events before replaying the journal, because the replay
-        # may add events to the feed.
+        # Before the replay adds events to the feed, ensure that new events come after the cursors
+        # that API clients hold.
         reading.raise_feed_places(uow)
     return RestoreResult(
         objects, revision, journal.replay_journal(resources, place, manifest.began_at)
@@ -77,7 +77,7 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
 
 
 def _is_in_use(settings: Settings) -> bool:
-    """Return whether the owner's or the application's database contains any tables.
+    """Return whether the database of the owner's role or of the application's role contains tables.
 
     The owner's role and the application's role may be configured with different databases by
     mistake. The databases of both roles are checked, because the journal must not be replayed into
@@ -198,8 +198,8 @@ def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
         if cursor.fetchone() != (True,):
             raise errors.BACKUP_VERIFIED_NOW()
-        # Release the advisory lock explicitly. A busy server may notice late that a session has
-        # ended, and would reject the next verification in the meantime.
+        # Release the advisory lock explicitly, because a busy server may release it late and reject
+        # the next verification in the meantime.
         at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
         url = owner.set(database=f"{owner.database}_backup_trial")
         name = sql.Identifier(url.database or "")

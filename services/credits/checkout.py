@@ -104,7 +104,7 @@ def create_channels(resources: Resources) -> PaymentChannels:
 
 
 def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease) -> None:
-    """Create the payment page of an order at the provider, and store the URL of the page."""
+    """Create an order's payment page at the payment provider, and store the URL of the page."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, lease.subject_id)
     if order.payment_url is not None:
@@ -134,8 +134,8 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
 def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Lock the job before its order, because abandoning a job does the same and a different
-        # sequence could cause a deadlock.
+        # Lock the job before its order, because code that abandons a job uses this sequence and a
+        # different sequence could cause deadlocks.
         complete_job(uow, lease, {"order_id": lease.subject_id})
         order = lock_order(uow, lease.subject_id)
         if opened is not None:
@@ -166,7 +166,8 @@ OPEN_CHECKOUT = register_kind(
         ),
         queue=Queue.MONEY,
         scope=Scope.CREDIT_READ,
-        # A failed job can't be retried, because its order has failed together with the job.
+        # A job that creates a payment page can't be retried, because its order fails together with
+        # the job.
         retryable=False,
         on_abandoned=_fail_order,
         # The job that creates a payment page gives up after 30 seconds, because the payer is

@@ -1,9 +1,9 @@
-"""Stores signed checkpoints of the ledger, which let a verification resume.
+"""Stores signed checkpoints, so that a verification of the ledger can skip verified entries.
 
-Checkpoints are signed with the secret keys of the deployment, so an attacker can't forge a
-checkpoint with write access to the database. A checkpoint is ignored if its signature is invalid or
-if its signing key is missing. Without a valid checkpoint, a verification reads all ledger entries
-of an account, so that no fault is overlooked.
+Checkpoints are signed with the secret keys of the deployment, so write access to the database isn't
+enough to forge a checkpoint. A checkpoint is ignored if its signature is invalid or if its signing
+key is missing. Without a valid checkpoint, a verification reads all ledger entries of an account,
+so that no fault is overlooked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ class Checkpoint:
 class CheckpointBook:
     """Reads and writes the checkpoints of the ledger.
 
-    Checkpoints are read through the database connection of the verification, which may lead to a
+    Checkpoints are read through the database connection of the verification, which may connect to a
     replica. Each write of checkpoints is a separate transaction on the primary database.
     """
 
@@ -59,10 +59,10 @@ class CheckpointBook:
         return user_ids
 
     def last_verified_change(self, connection: Connection) -> int | None:
-        """Return the id of the newest change of an order's status that has been verified.
+        """Return the id of the newest verified change of an order's status.
 
-        All changes of order statuses with smaller ids have been verified as well. Return ``None``
-        if no valid checkpoint exists.
+        All changes of order statuses with ids below the returned id have been verified. Return
+        ``None`` if no valid checkpoint for orders exists.
         """
         table = PaymentOrderCheckpoint.__table__.c
         rows = connection.execute(select(table.change_id, table.signature)).all()
@@ -88,7 +88,8 @@ class CheckpointBook:
     def write_last_verified_change(self, change_id: int | None) -> None:
         """Store the id of the newest verified change of an order's status.
 
-        If ``change_id`` is ``None``, the next verifications read all orders.
+        If ``change_id`` is ``None``, verifications read all orders until a new checkpoint is
+        stored.
         """
         with self._resources.unit_of_work() as uow:
             uow.session.execute(delete(PaymentOrderCheckpoint))

@@ -1,8 +1,8 @@
 """Creates and checks the claim tokens with which users claim orders that have no owner.
 
 A claim token has 256 bits, and is derived from the id of an order and a secret key. The database
-stores only the HMAC of a claim token. A repeated request can get the same claim token again,
-because the token is derived and not random.
+stores only the HMAC of a claim token. If a client repeats a request, the response contains the same
+claim token, because the token is derived and not random.
 """
 
 import base64
@@ -34,9 +34,8 @@ def token_hmac(keyring: Keyring, token: str) -> bytes:
 
 
 def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
-    """Derive an order's claim token, or return ``None`` if a secret key of the token is missing.
+    """Derive an order's claim token, or return ``None`` if a necessary secret key is missing.
 
-    The claim token is derived with one secret key, and the HMAC of the token with another.
     ``restore_token`` also tries the secret keys that a key rotation has replaced.
     """
     digests = keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode())

@@ -1,7 +1,7 @@
 """Charges credit accounts, and corrects the balances of credit accounts.
 
-``consume_credits`` charges an account on request of a client of the API. The module ``own_charges``
-charges accounts for Pressroom's own services, such as the composer.
+``consume_credits`` charges an account when an API client requests a charge. The module
+``own_charges`` charges accounts for Pressroom's own services, such as the composer.
 
 Every charge calls the database function ``credit_append``. ``credit_append`` locks the account,
 rejects a negative balance, and writes the ledger entry and the new balance. ``credit_append``
@@ -38,7 +38,7 @@ _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 @dataclass(frozen=True)
 class Charge:
-    """A charge that was subtracted from the balance of a credit account.
+    """A charge that has reduced the balance of a credit account.
 
     Attributes:
         entry: the JSON text of the ledger entry, in which all amounts have four decimals.
@@ -112,8 +112,8 @@ def grant_credits(database: Database, user_id: int, amount: Decimal, *, source_i
 def adjust_balance(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
     """Add ``delta`` to the balance of an account, and return the ledger entry as JSON text.
 
-    The parameter ``delta`` may be negative. Raises ``credits.amount`` for an invalid amount, and
-    ``credits.insufficient`` for a negative new balance.
+    The parameter ``delta`` may be negative. Raises ``credits.amount`` for an invalid amount. Raises
+    ``credits.insufficient`` if the new balance would be negative.
     """
     check_amount(delta.copy_abs())
     return _append(database, user_id, "adjust", delta, source_id)
@@ -182,7 +182,7 @@ def _min_json_bytes(value: object, *, stop_above: int) -> int:
         if isinstance(item, str):
             count += len(item)
         elif isinstance(item, dict | list):
-            # Each element of a JSON array or object takes at least one character, and a comma or a
+            # Each element of a JSON array or object takes at least one character plus a comma or a
             # bracket.
             count += 2 * len(item)
             if isinstance(item, dict):
@@ -195,7 +195,8 @@ def _serialize_number(value: object) -> orjson.Fragment:
     """Serialise a number from a client's JSON with the precision of a double.
 
     A double is precise enough, because most JSON parsers read numbers as doubles. The number is
-    written without an exponent, as the database stores it, so 1e300 has 301 digits.
+    written without an exponent, because the database stores numbers in this form. For example,
+    1e300 is written with 301 digits.
     """
     number = float(value) if isinstance(value, int | Decimal) else math.inf
     if not math.isfinite(number):

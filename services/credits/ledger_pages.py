@@ -56,9 +56,9 @@ def list_entries(
 ) -> PageOfRows[tuple[int, str]]:
     """Return a page with the number and the JSON text of each ledger entry, newest first.
 
-    An offset in the page request becomes an entry number, so an index finds old pages as fast as
-    new pages. Raises ``request.invalid`` for an offset together with a filter, and
-    ``cursor.invalid`` for an invalid cursor.
+    An offset in the page request is converted to an entry number, so an index finds old pages as
+    fast as new pages. Raises ``request.invalid`` if a filtered request has an offset. Raises
+    ``cursor.invalid`` if the cursor is invalid.
     """
     if ledger_filter.actions or ledger_filter.first is not None or ledger_filter.last is not None:
         return _list_filtered(database, user_id, page_request, ledger_filter)
@@ -134,9 +134,10 @@ SELECT low FROM halves WHERE low = high
 
 
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """Return the number of the last ledger entry before ``day`` plus ``days``, or 0 if none exists.
+    """Return the number of the last ledger entry before ``day`` plus ``days`` days.
 
-    If ``day`` is ``None``, return the number of the newest ledger entry.
+    Return 0 if the account has no ledger entry before this time. If ``day`` is ``None``, return the
+    number of the newest ledger entry.
     """
     if day is None:
         rows = database.rows(_LAST_ENTRY, user_id=user_id)

@@ -2,7 +2,7 @@
 
 The facts of an order say whether the order was paid, failed, expired or closed. The facts of an
 order include the largest sums of refunds, failed refunds and disputes that a provider has reported.
-A fact about an order is never withdrawn, and a reported sum never shrinks. The facts of an order
+A fact about an order is never withdrawn, and a stored sum never shrinks. The facts of an order
 don't depend on the sequence in which a provider's messages arrive. The status and the credits of an
 order depend only on the facts of the order.
 """
@@ -19,7 +19,8 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# The statuses in which an operator can review an order, because no user has received its credits.
+# The statuses from which an order can change to ``REVIEW``. In these statuses, no user has received
+# the order's credits.
 REVIEWABLE = (
     OrderStatus.PENDING,
     OrderStatus.EXPIRED,
@@ -31,10 +32,10 @@ CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 
 
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
-    """Add the evidence that a payment provider has sent to the facts of an order.
+    """Update the facts of an order with evidence that a payment provider has sent.
 
     Evidence is ignored if its amount, currency, checkout or payment differs from the order. If
-    evidence that differs from the order reports a payment, an operator must review the order.
+    evidence that doesn't match an order reports a payment, an operator must review the order.
     """
     pairs = (
         ("order", order.id, evidence.order_id),
@@ -55,8 +56,8 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
         return
     order.session_id = order.session_id or evidence.session_id
     order.payment_id = order.payment_id or evidence.payment_id
-    # Ignore a payment without an amount and a currency, because it can't be compared with the
-    # order.
+    # Ignore a payment without an amount or without a currency, because it can't be compared with
+    # the order.
     if evidence.paid and evidence.amount_minor is not None and evidence.currency is not None:
         order.paid_at = order.paid_at or clock.now()
     if evidence.paid and order.status == OrderStatus.FAILED and order.mismatch is None:
@@ -139,7 +140,7 @@ def is_credited(order: PaymentOrder) -> bool:
 
 
 def credits_due_back(order: PaymentOrder) -> Decimal:
-    """Return the credits, rounded up, that must be withdrawn because of refunds or disputes.
+    """Return how many credits of an order must be withdrawn after refunds or disputes, rounded up.
 
     An amount in an open dispute counts as refunded, because the provider withholds the money during
     a dispute.

@@ -18,7 +18,7 @@ _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderSt
 
 
 def get_order(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
-    """Return a user's order.
+    """Return an order that belongs to the user ``user_id``.
 
     Raises ``order.not_found`` for an unknown order or another user's order.
     """

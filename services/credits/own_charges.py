@@ -1,9 +1,10 @@
 """Charges accounts for Pressroom's own services, such as the composer.
 
-Pressroom's own services call a provider while the caller's request waits. The ledger entry of a
-charge is written before the provider is called. A charge is open until the outcome of the provider
-call is known. Each open charge has a row in the table ``open_charges``. Deleting the row of an open
-charge settles or reverses the charge, so that only one process can settle or reverse it.
+Pressroom's own services, such as the composer, call an external provider while the caller's HTTP
+request waits. The ledger entry of a charge is written before the provider is called. A charge is
+open until the outcome of the provider call is known. Each open charge has a row in the table
+``open_charges``. Deleting the row of an open charge settles or reverses the charge, so that only
+one process can settle or reverse it.
 
 A worker takes an open charge, calls the provider, and settles the charge after a successful
 response. A worker reverses its open charge if the provider call failed. At the end of a request,
@@ -38,8 +39,8 @@ REVERSE_OPEN = register_maintenance(
 )
 # The time after the end of a request within which the API process must reverse an open charge.
 _REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
-# The time within which a worker must settle or reverse a charge, which exceeds the duration of a
-# provider call.
+# The time within which a worker must settle or reverse a charge. This deadline must exceed the
+# maximum duration of a provider call.
 _WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 
@@ -89,7 +90,7 @@ def charge_call(
 
 
 def take_charge(database: Database, work: str, worker: str) -> int | None:
-    """Assign an open charge for ``work`` to a worker, and return the id of its ledger entry.
+    """Assign an open charge for ``work`` to a worker, and return the id of the ledger entry.
 
     Charges that another worker has taken are assigned last, because the other worker may still be
     running.

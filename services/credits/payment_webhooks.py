@@ -19,7 +19,7 @@ def receive_event(
 ) -> None:
     """Settle the order to which a payment provider's webhook refers, and commit the transaction.
 
-    Raises ``TransientError`` if the provider should send the webhook again, and every error of
+    Raises ``TransientError`` if the provider should send the webhook again. Raises every error of
     ``Payments.event``.
     """
     payments, event = channels.parse_event(body, signature)
@@ -70,12 +70,11 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
 def _complete_refunds(
     resources: Resources, payments: Payments, evidence: Evidence, order_id: int
 ) -> Evidence:
-    """Return the evidence, and fetch the sums of all refunds if a refund may have failed.
+    """Return the evidence, with the provider's current refund sums if a refund may have failed.
 
     The sum of refunds that a provider reports becomes smaller when a refund fails. A webhook that
-    arrives late may also report a sum of refunds that is smaller than the stored sum. If the
-    reported sum of refunds differs from the stored sum, fetch the list of all refunds from the
-    provider.
+    arrives late may report a sum of refunds that is smaller than the stored sum. If the reported
+    sum of refunds differs from the stored sum, fetch the list of all refunds from the provider.
     """
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)

@@ -110,7 +110,7 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
 
 
 def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[PaymentOrder]:
-    """Select some due orders, and postpone their next check so that no other poller takes them."""
+    """Select orders that are due for a check, and reserve them for this poller."""
     table = PaymentOrder
     due = select(table.id).where(table.next_check_at <= func.now(), table.channel == channel)
     due = due.order_by(table.next_check_at).limit(MAX_BATCH_ORDERS)
@@ -142,8 +142,7 @@ def _fetch_evidence(
         log.warning("orders.provider_away", channel=order.channel, reason=str(error))
         return None
     except DomainError as error:
-        # Leave the retry to the order's next regular check, because the provider would now send the
-        # same response.
+        # Don't query the provider again now, because it would send the same response.
         log.warning("order.not_checked", order_id=order.id, code=error.code)
         evidence = Evidence(order_id=order.id, session_id=order.session_id)
     if has_expired and not evidence.paid:

@@ -70,8 +70,8 @@ class CreditRate:
     def max_minor(self) -> int:
         """Return the largest allowed amount of an order, in the currency's minor unit.
 
-        The payment provider accepts ``max_minor``, and the credits for ``max_minor`` fit into a
-        balance.
+        The payment provider accepts ``max_minor``, and the credits that ``max_minor`` buys fit into
+        a balance.
         """
         limit = self.minor(MAX_AMOUNT)
         if self.credits(limit) > MAX_AMOUNT:

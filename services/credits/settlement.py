@@ -32,10 +32,11 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _MIN_CHECK_INTERVAL = timedelta(seconds=30)
-# The ages at which the poller checks a pending order, because its payer may be waiting.
+# The ages of a pending order at which the poller checks the order, because the payer may be
+# waiting.
 _EARLY_CHECKS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=20))
-# The time that the poller waits for the provider's webhook about an expired payment page before it
-# closes the page.
+# The time for which the poller waits for the webhook about an expired payment page before the
+# poller closes the page.
 _CLOSING_DELAY = timedelta(minutes=1)
 # The delays after an order's expiry at which the poller checks for a late payment. The slowest
 # payment methods take several days. After the last check of an expired order, only a webhook can
@@ -55,8 +56,7 @@ _EVENT_TYPES = {
 def settle_order(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
     """Add a provider's evidence to an order, and update the order's status and the ledger.
 
-    The changes of the order and the ledger become effective when the caller commits the
-    transaction.
+    The caller of ``settle_order`` must commit the transaction.
     """
     order = lock_order(uow, order_id)
     add_evidence(order, evidence)
@@ -95,7 +95,7 @@ def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
 
 
 def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> PaymentOrder:
-    """Apply an operator's decision about an order whose payment differed from the order.
+    """Apply an operator's decision about an order whose payment doesn't match the order.
 
     ``resolution`` either gives the user all credits of the order, or marks the order as refunded.
     Raises ``order.not_found``, or ``order.not_in_review`` if the order isn't in review.
@@ -111,7 +111,7 @@ def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> Pay
 
 
 def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | None:
-    """Return the id of the order to which a provider's evidence refers, or ``None``.
+    """Return the id of the order to which evidence refers, or ``None`` if no order matches.
 
     The order is found by the order id, the checkout id or the payment id in the evidence, in this
     sequence.
@@ -167,7 +167,7 @@ _TAKE = text("SELECT credit_take(:user_id, :amount, :source, :order_id, :rate, :
 
 
 def _update_ledger(uow: UnitOfWork, order: PaymentOrder) -> None:
-    """Add the ledger entries that an order requires and that are still missing."""
+    """Add the missing ledger entries of an order."""
     if not is_credited(order):
         return
     if not order.credited:

@@ -12,7 +12,7 @@ _THRESHOLD = Statement(
 
 
 def read_threshold(database: Database, user_id: int) -> str:
-    """Return a user's warning threshold, or the default threshold, with four decimals."""
+    """Return a user's warning threshold for low balances, or the default threshold."""
     [(below,)] = database.rows(_THRESHOLD, user_id=user_id)
     return str(below)
 
@@ -28,8 +28,8 @@ _SET_THRESHOLD = Statement(
 def set_threshold(database: Database, user_id: int, below: Decimal) -> int:
     """Set a user's warning threshold for low balances.
 
-    Return 1 if the threshold changed, and 0 otherwise. A threshold of 0 disables the warning about
-    a low balance. Raises ``credits.below`` for an invalid threshold.
+    Return 1 if the threshold changed, or 0 if the threshold stayed the same. A threshold of 0
+    disables the warning about a low balance. Raises ``credits.below`` for an invalid threshold.
     """
     if not is_storable(below) or below < 0:
         raise CREDITS_BELOW(most=MAX_AMOUNT)

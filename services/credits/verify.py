@@ -32,9 +32,9 @@ VERIFY_LEDGER = register_maintenance(
 # expressions select all users who have ledger entries, an account or a checkpoint. The recursive
 # expression ``holders`` finds all users who have ledger entries, by reading the index once per
 # user. The entries of an account are read in the order of an index, beginning after the checkpoint.
-# The parameter ``:distrusted`` contains the ids of the users whose checkpoints are ignored. With
-# ``:is_whole``, the statements read all ledger entries, but still compare the checkpoints with the
-# entries.
+# The parameter ``:distrusted`` contains the ids of the users whose checkpoints are ignored. If
+# ``:is_whole`` is true, the statements read all ledger entries, and compare the checkpoints with
+# these entries.
 _ACCOUNTS = """
 WITH RECURSIVE holders AS (
     SELECT min(user_id) AS user_id FROM credit_entries
@@ -121,9 +121,9 @@ FROM accounts AS a CROSS JOIN LATERAL (
 # Selects the orders whose status has changed since a checkpoint.
 NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
 
-# Selects the newest status change that a checkpoint may contain. A checkpoint may contain only
-# changes that are an hour older than the newest change, because slow transactions may still commit
-# changes with smaller ids. Every transaction of Pressroom ends within an hour.
+# Selects the newest change of an order's status that a checkpoint may cover. A checkpoint may cover
+# only changes that are at least an hour older than the newest change, because slow transactions may
+# still commit changes with smaller ids. Every transaction of Pressroom ends within an hour.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (
@@ -235,13 +235,13 @@ class LedgerReport:
 def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
     """Verify the ledger, and write new checkpoints for the accounts without faults.
 
-    Unless ``full`` is set, only entries after the checkpoints are read. The verified rules:
+    If ``full`` is false, only ledger entries after the checkpoints are read. The verified rules:
 
     - The balance of an account equals the sum of its entries, and the ``balance_after`` of the last
       entry.
     - The ledger entries of an account are numbered without gaps.
     - Each ledger entry continues the balance and the hash chain of the preceding entry.
-    - The debt of an account is the amount that refunds could not withdraw, less the repaid amount.
+    - The debt of an account is the amount that refunds could not withdraw, minus the repaid amount.
     - A paid order that has an owner has exactly one topup entry in the ledger. An order that is
       unpaid or has no owner has no topup entry.
     - The credits that were withdrawn for an order match the money that the payer received back.
@@ -258,7 +258,7 @@ def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
 
 
 def verify_daily(resources: Resources) -> int:
-    """Verify the entries after the checkpoints, log the faults, and return the number of faults."""
+    """Verify the ledger after its checkpoints, log the faults, and return the number of faults."""
     report = verify_ledger(resources, full=False)
     for fault in report.faults:
         place = {"user_id": fault.user_id, "seq": fault.seq, "order_id": fault.order_id}
@@ -309,7 +309,7 @@ class _Verification:
     def _verify_orders(self) -> None:
         after = self._book.last_verified_change(self._connection)
         faults_before = len(self._report.faults)
-        # A batch that is ``None`` means that all orders are verified.
+        # If a batch is ``None``, all orders are verified in one batch.
         batches: list[list[int] | None] = [None]
         if not self._is_whole and after is not None:
             self._new_orders.update(row.order_id for row in self._rows(NEW_ORDERS, after=after))

@@ -40,7 +40,7 @@ class OAuthRequest:
     """An HTTP request to the authorization server.
 
     Attributes:
-        parameters: the names and values of the parameters in the query or the form.
+        parameters: the names and values of the parameters in the query string or in the form.
         authorization: the value of the HTTP header ``Authorization``.
     """
 
@@ -132,7 +132,7 @@ class AuthlibRefreshToken(rfc6749.TokenMixin):
         self.origin = TokenOrigin(record.grant_id, record.family, record.scopes)
 
     def check_client(self, _client: AuthlibClient) -> bool:
-        # The token belongs to the client, because only the client's tokens were searched.
+        # The token always belongs to the client, because only the client's tokens were searched.
         return True
 
     def get_scope(self) -> str:

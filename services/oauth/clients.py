@@ -137,14 +137,15 @@ def find_client(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
 
 
 def is_valid_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
-    """Return whether a secret is the secret of the OAuth client.
+    """Return whether the secret that an OAuth client has sent is right.
 
-    If ``client`` is ``None``, the check takes the same time, so that its duration doesn't reveal
-    whether a client exists.
+    If ``client`` is ``None``, the check takes as long as with a client, so that its duration
+    doesn't reveal whether a client exists.
     """
     secret_hmac = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
     digests = keyring.signer(_PURPOSE).digests(sent.encode())
-    # Compare the secret with every digest, even after a match, so that the duration is constant.
+    # Compare the secret with every digest, even after a match, so that the comparison always takes
+    # the same time.
     matches = [hmac.compare_digest(secret_hmac, digest) for digest in digests]
     return any(matches)
 
@@ -158,7 +159,8 @@ def list_clients(uow: UnitOfWork, *, limit: int = 1000) -> list[OAuthClient]:
 def revoke_client(uow: UnitOfWork, client_id: str) -> int:
     """Revoke an OAuth client, so that its grants stop working.
 
-    Return 1, or 0 if the client was already revoked. Raises ``oauth_client.not_found``.
+    Return 1 if this call revoked the client, or 0 if the client was already revoked. Raises
+    ``oauth_client.not_found``.
     """
     if uow.session.get(OAuthClient, client_id) is None:
         raise errors.OAUTH_CLIENT_NOT_FOUND()

@@ -1,7 +1,8 @@
 """Stores OAuth grants, with which people give clients access, and the tokens of the grants.
 
 Requests about one grant run one after another, so that no token is issued after the grant has been
-revoked. A request that issues a code or a token, or revokes tokens, first locks the grant.
+revoked. A request that issues tokens, or revokes all tokens of an authorization code, first locks
+the grant.
 """
 
 from collections.abc import Collection, Mapping
@@ -105,7 +106,10 @@ def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
 def list_grants(
     uow: UnitOfWork, user_id: int, page_request: PageRequest = UNPAGED
 ) -> PageOfRows[GrantSummary]:
-    """Return a page of a person's active grants, newest first. Raises ``cursor.invalid``."""
+    """Return a page of a person's active grants, most recently updated first.
+
+    Raises ``cursor.invalid``.
+    """
     grant = OAuthGrant
     client = OAuthClient
     columns = (
@@ -132,8 +136,8 @@ def list_grants(
 def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
     """Revoke a user's grant, so that the tokens of the grant stop working.
 
-    Return 1, or 0 if the grant was already revoked. Raises ``grant.not_found`` for an unknown grant
-    or another user's grant.
+    Return 1 if this call revoked the grant, or 0 if the grant was already revoked. Raises
+    ``grant.not_found`` if the user has no grant with this id.
     """
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
@@ -156,7 +160,8 @@ class TokenOrigin:
     """The grant, the authorization code and the scopes from which new tokens are created.
 
     Attributes:
-        family: the id of the authorization code from which all tokens of the family descend.
+        family: the id of the authorization code in exchange for which the first tokens of the
+            family were issued.
         scopes: the scopes of the new refresh token. The new access token may have fewer scopes than
             the new refresh token.
     """
@@ -192,8 +197,8 @@ def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Cal
 def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]) -> None:
     """Store the HMACs of a new access token and a new refresh token.
 
-    Call ``store_tokens`` only after locking the grant. ``tokens`` is the response that the client
-    will receive.
+    Call ``store_tokens`` only after locking the grant. ``tokens`` is the token response that the
+    OAuth client will receive.
     """
     for kind, secret, scopes in (
         (TokenKind.ACCESS, tokens["access_token"], tokens["scope"].split()),
@@ -241,7 +246,7 @@ def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
 
 
 def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken | None:
-    """Return the token of a client, or ``None`` for an unknown token.
+    """Return the client's token with this secret, or ``None`` if the client has no such token.
 
     The returned token may be expired or revoked.
     """

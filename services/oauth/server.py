@@ -68,7 +68,8 @@ def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | 
     if code.used_at is not None:
         grants.revoke_family(uow, code.id)
         return None
-    # Compare with the database's clock, because this clock has also set the expiry of the code.
+    # Check the expiry with the database's clock, because this clock has also determined when the
+    # code expires.
     code.used_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
     return code if code.used_at is not None and code.used_at < code.expires_at else None
@@ -88,8 +89,8 @@ def build_client_error() -> InvalidClientError:
 def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
     """Return the client id, the client secret and the authentication method from a request.
 
-    Raises ``OAuth2Error`` if the credentials are missing, or if the header and the form both
-    contain credentials.
+    Raises ``OAuth2Error`` if the credentials are missing, or if the header ``Authorization`` and
+    the form both contain credentials.
     """
     client_id = request.form.get("client_id")
     secret = request.form.get("client_secret")
@@ -154,7 +155,8 @@ class _CodeGrant(AuthorizationCodeGrant):
 
     def save_authorization_code(self, code: str, request: AuthlibRequest) -> None:
         uow = self.server.uow
-        # ``AuthorizationRequest.decide`` has set the user and the scopes.
+        # ``AuthorizationRequest.decide`` has set ``request.user`` to the user's id and the granted
+        # scopes.
         user_id, scopes = request.user
         grant = grants.grant_scopes(
             uow, user_id=user_id, client=request.client.record, scopes=scopes
@@ -248,7 +250,7 @@ class OAuthServer(AuthorizationServer):
     def _error(self, error: OAuth2Error) -> OAuthResponse:
         return self.handle_response(*error())
 
-    # Authlib calls the methods from ``create_oauth2_request`` on.
+    # Authlib calls ``create_oauth2_request`` and the methods below it.
 
     def create_oauth2_request(self, request: OAuthRequest | AuthlibRequest) -> AuthlibRequest:
         if isinstance(request, AuthlibRequest):
@@ -327,7 +329,7 @@ class OAuthServer(AuthorizationServer):
 
 
 class AuthorizationRequest:
-    """A valid request in which a client asks for access, and which a person grants or denies."""
+    """A valid request of a client for access, which a person can grant or deny."""
 
     def __init__(self, server: OAuthServer, grant: Any) -> None:
         self._server = server
@@ -339,8 +341,8 @@ class AuthorizationRequest:
     def decide(self, caller: Caller, scopes: Collection[Scope]) -> OAuthResponse:
         """Grant the requested scopes that ``scopes`` contains, or deny the whole request.
 
-        The authorization request is denied if ``scopes`` contains none of the requested scopes. The
-        person is notified by mail of scopes that the client did not have before. Raises
+        The authorization request is denied if ``scopes`` contains none of the requested scopes. A
+        mail notifies the person of scopes that the client did not have before. Raises
         ``auth.login_again`` if the caller's last login is too old.
         """
         granted_scopes = [scope for scope in self.scopes if scope in scopes]

@@ -1,8 +1,8 @@
 """Makes the changes that an operator can request on the operators' pages.
 
-Each change by an operator records a security event of the operator's account. The event of the
-operator's account shows who made the change, when and from where. Security events of the affected
-account show what the operator changed.
+Each change by an operator records a security event in the operator's account. A security event in
+the operator's account shows who made a change, when, and from which IP address. Security events of
+the affected account show what the operator changed.
 """
 
 from enum import StrEnum
@@ -43,7 +43,7 @@ def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> 
 def resolve_order(
     uow: UnitOfWork, operator: Caller, order_id: int, resolution: Resolution
 ) -> PaymentOrder:
-    """Give the owner of an order in review the credits, or mark the order as refunded.
+    """Credit the owner of an order that is in review, or mark the order as refunded.
 
     Raises ``order.not_found``, or ``order.not_in_review`` if the order isn't in review.
     """
@@ -62,7 +62,11 @@ def retry_job(uow: UnitOfWork, operator: Caller, job_id: int) -> None:
 
 
 def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
-    """Cancel a job. Return 1, or 0 if the job has already finished. Raises ``job.not_found``."""
+    """Cancel a job.
+
+    Return 1 if this call cancelled the job, or 0 if the job has already finished. Raises
+    ``job.not_found``.
+    """
     cancelled = jobs.cancel_locked_job(uow, jobs.get_any_job(uow, job_id, lock=True))
     if cancelled:
         _record_operator_event(uow, operator, OperatorAct.JOB_CANCELLED, job_id=job_id)
@@ -72,7 +76,8 @@ def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
 def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
     """Request an immediate run of a kind of maintenance.
 
-    Raises ``maintenance.not_found`` for an unknown kind, or ``maintenance.running`` during a run.
+    Raises ``maintenance.not_found`` for an unknown kind of maintenance. Raises
+    ``maintenance.running`` if a run of this kind is in progress.
     """
     maintenance.request_run(uow, name)
     _record_operator_event(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
@@ -83,7 +88,7 @@ def review_texts(
 ) -> bool:
     """Mark the suspicious texts of a record as reviewed by the operator.
 
-    Return false if the texts have changed since the operator read their ``version``.
+    Return false if the texts no longer have the version that the operator read.
     """
     is_reviewed = text_reviews.mark_reviewed(uow, kind, record_id, version)
     if is_reviewed:

@@ -29,11 +29,11 @@ class ListedUser(NamedTuple):
 
 
 def list_newest_users(database: Database, *, owners: bool, email: str) -> list[ListedUser]:
-    """Return up to 1,000 users that match the filter, newest first.
+    """Return up to 1,000 users that match ``owners`` and ``email``, newest first.
 
     Args:
         owners: whether to return only users who own a list.
-        email: a case-insensitive part of the user's e-mail address.
+        email: a part of the user's e-mail address, which is compared case-insensitively.
     """
     rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_invisible(email))
     return [ListedUser(*row) for row in rows]

@@ -31,7 +31,7 @@ class MaintenanceRun:
 def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
     """Return the latest run of each kind of maintenance.
 
-    A run is due according to the database's clock, because the workers use the same clock.
+    The database's clock determines whether a run is due, because the workers use this clock.
     """
     now = uow.session.scalar(select(func.now()))
     assert now is not None

@@ -12,8 +12,8 @@ from services.subscriptions.list_reports import ReportedList
 from services.subscriptions.text_reviews import SuspiciousText
 from storage.resources import Resources
 
-# The minimum delay of maintenance that counts as late, because a worker usually runs due
-# maintenance earlier.
+# Maintenance counts as late if its delay is at least ``MIN_LATE_SECONDS``. A worker usually starts
+# due maintenance sooner than ``MIN_LATE_SECONDS``.
 MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20
@@ -40,8 +40,8 @@ class OverdueWork:
     """The work that waits for a worker or an operator.
 
     Attributes:
-        rows: maps the name of a retention rule to its number of overdue rows. The mapping ``rows``
-            omits retention rules without overdue rows.
+        rows: maps the name of each retention rule to the number of overdue rows that the rule
+            covers. The mapping ``rows`` omits retention rules without overdue rows.
         late_maintenance: maps each kind of maintenance that is late to its delay in seconds.
     """
 

@@ -35,8 +35,8 @@ from storage.unit_of_work import UnitOfWork
 
 # The maximum time for which an erasure waits while an import or a payment locks the person.
 MAX_WAIT_SECONDS = 60.0
-# The time between the two jobs of an erasure. Requests that read the person before the erasure have
-# ended when the second job starts.
+# The time between the first and the second job of an erasure. When the second erasure job starts,
+# all requests that read the person before the erasure have ended.
 _REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 
@@ -45,8 +45,8 @@ def begin_erasure(resources: Resources, email: str) -> int:
     """Mark a person as erased, and return the id of the job that erases the person's other rows.
 
     If an unfinished erasure of the address exists, return the id of its job. If the job of an
-    unfinished erasure has failed, retry the job. Raises ``user.not_found`` for an unknown address,
-    and ``user.owns_lists`` for a person who owns lists.
+    unfinished erasure has failed, retry the job. Raises ``user.not_found`` for an unknown address.
+    Raises ``user.owns_lists`` if the person owns lists.
     """
     ends_by = time.monotonic() + MAX_WAIT_SECONDS
     while True:
@@ -62,11 +62,11 @@ def begin_erasure(resources: Resources, email: str) -> int:
 def mark_erased(uow: UnitOfWork, email: str) -> int:
     """Mark a person as erased in the caller's transaction, and return the id of the erasure job.
 
-    ``mark_erased`` doesn't retry if the person is locked, in contrast to ``begin_erasure``. Raises
-    ``user.not_found`` for an unknown address, and ``user.owns_lists`` for a person who owns lists.
+    Unlike ``begin_erasure``, ``mark_erased`` doesn't retry if the person's row is locked. Raises
+    ``user.not_found`` for an unknown address. Raises ``user.owns_lists`` if the person owns lists.
     """
     address = email_addresses.normalise_address(email)
-    # Lock the person, which waits until all transactions that write about the person have ended.
+    # Locking the person waits until all transactions that write about the person have ended.
     # Transactions that start after the erasure don't write about an erased person.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
@@ -90,7 +90,7 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
 
 
 def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
-    """Erase a person whose data a restored backup contains.
+    """Repeat the erasure of a person whose data a restored backup contains.
 
     Return false if the backup did not contain the person's data. The person's restored lists are
     archived, because only people without lists can be erased.
@@ -105,7 +105,7 @@ def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def mark_record_erased(uow: UnitOfWork, record: User) -> None:
-    """Mark a list's record of a person as erased, because the person's account takes its address.
+    """Mark a list's record as erased, because the person's account takes the record's address.
 
     Call ``mark_record_erased`` after moving the opt-outs of the record to the account.
     """
@@ -182,7 +182,7 @@ class ErasureReach:
 
 
 def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
-    """Return the facts about the erasure of a person who is on a list of the owner ``owner_id``."""
+    """Return the facts that a person on a list of ``owner_id`` must know before an erasure."""
     elsewhere = (
         exists()
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))

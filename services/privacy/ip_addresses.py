@@ -31,8 +31,8 @@ def shorten_ip_addresses(resources: Resources) -> int:
     return _shorten_events(resources, age_days) + _shorten_consent(resources, age_days)
 
 
-# Selects the id of the last old event in the next batch. Event ids rise with time, so the next old
-# events directly follow the bookmark.
+# Selects the id of the last event in the next batch whose IP address must be replaced. Event ids
+# rise with time, so the next old events follow the last event that was processed.
 _LAST_OLD_EVENT = text("""
 WITH batch AS (
     SELECT id, created_at FROM subscription_events WHERE id > :after ORDER BY id LIMIT :limit

@@ -1,4 +1,4 @@
-"""Counts the database rows that the purge should have deleted already."""
+"""Counts the database rows that a purge should already have deleted."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,8 +11,8 @@ from storage.database import Statement
 from storage.resources import Resources
 
 _MAX_COUNTED = 1_000
-# The time that an expired row may remain before it counts as overdue. Two runs of the purge should
-# have deleted an expired row before the row counts as overdue.
+# The time that an expired row may remain before it counts as overdue. The purge runs at least twice
+# before an expired row counts as overdue.
 _SLACK = 2 * PURGE.every
 # Maps the name of an SQL parameter to the retention rule whose period is the parameter's value.
 _RULES: Mapping[str, Rule] = {

@@ -23,8 +23,8 @@ log = get_logger(__name__)
 # The maximum duration of a purge, which must end before its lease expires. Rows that remain at the
 # end of a purge are deleted by the next purge.
 _MAX_RUN_SECONDS = 45 * 60.0
-# If a batch takes longer than ``_MAX_BATCH_SECONDS``, the next batch is smaller. Most batches take
-# a fraction of a second. The database cancels a statement after ten seconds.
+# If a batch takes longer than ``_MAX_BATCH_SECONDS``, the next batch deletes fewer rows. Most
+# batches take a fraction of a second. The database cancels a statement after ten seconds.
 _MAX_BATCH_SECONDS = 2.0
 _MIN_BATCH_ROWS = 10
 
@@ -33,9 +33,10 @@ Batch = Callable[[UnitOfWork, int], int]
 
 
 class TablesNotPurged(Exception):
-    """Some tables could not be purged.
+    """A purge could not delete the expired rows of some tables.
 
-    The message of ``TablesNotPurged`` contains the names of the tables and the errors.
+    The message of ``TablesNotPurged`` contains the names of the tables that could not be purged,
+    and the errors.
     """
 
 
@@ -68,7 +69,7 @@ class TablePurge:
 
 @dataclass
 class PurgeRun:
-    """A run of a purge, with the number of deleted rows and the errors by table name."""
+    """A run of a purge, with the number of deleted rows and the errors per table."""
 
     resources: Resources
     purged: int = 0

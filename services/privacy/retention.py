@@ -29,8 +29,8 @@ _SHORTENED_UP_TO = (
     .where(models.Maintenance.name == "maintenance.shorten_ips")
     .scalar_subquery()
 )
-# The additional time for which changes are kept, so that an undo can finish. An import may run for
-# two weeks, and undoing the import may take another week.
+# The additional time for which the changes by imports and bulk actions are kept, so that an undo
+# can finish. An import may run for two weeks, and undoing the import may take another week.
 _UNDO_RESERVE = timedelta(days=21)
 # The time for which authorization codes are kept, because the second use of a code must revoke the
 # tokens of the first use.
@@ -46,18 +46,19 @@ REQUESTED_AT = func.coalesce(
 class Rule:
     """A retention rule.
 
-    The rows that a retention rule covers expire when the retention period after ``moment`` has
-    ended.
+    A row expires when the retention period, which begins at the time in ``moment``, has ended.
+
     Attributes:
         period: the retention period, which is either a setting or a fixed time.
         moment: the column with the time when the retention period begins, or ``None`` if overdue
             rows can't be counted.
-        only: additional SQL conditions, which limit the rows that the rule covers.
+        only: SQL conditions that limit the rows that the rule covers.
         oldest_by: the sort order that begins with the oldest rows, if ``moment`` has no index.
         oldest_from: SQL conditions that limit the rows that ``oldest_by`` sorts.
         is_purged: whether the hourly purge deletes the rows. If ``is_purged`` is false, another
             kind of maintenance deletes the rows.
-        longer: a time that is added to the period, because other work may still need the rows.
+        longer: a time that is added to the retention period, because other work may still need the
+            rows.
         part: a suffix for the name of the rule, such as ``.ip`` for a rule about IP addresses.
     """
 
@@ -112,7 +113,7 @@ def _create_expiry_rule(moment: InstrumentedAttribute[Any], **more: Any) -> Rule
 def _create_key_rule(
     moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any
 ) -> Rule:
-    """Return a rule for a table whose keys rise with time, and whose time has no index."""
+    """Return a retention rule for a table whose keys rise with time but whose time has no index."""
     return _create_rule(moment, period, oldest_by=inspect(moment.class_).primary_key, **more)
 
 
@@ -173,8 +174,8 @@ RULES = (
     _create_rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
     _create_expiry_rule(models.MailCount.ends_at),
     _create_rule(models.ListReport.created_at, Retained.LIST_REPORTS),
-    # If the deployment makes backups, the journal of backups deletes departures before this rule
-    # does.
+    # If the deployment makes backups, the job that writes the backup journal deletes departures
+    # before this rule does.
     _create_key_rule(models.Departure.created_at, timedelta(days=30)),
     _create_rule(models.WebhookDelivery.created_at, FEED_RETENTION),
     # Keep a deleted endpoint longer than its deliveries, because the database deletes all

@@ -23,7 +23,7 @@ from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
-# The maximum numbers of events and rows in a batch, which is erased in a fraction of a second.
+# The maximum numbers of events and rows in a batch. Erasing a batch takes a fraction of a second.
 # Tests set smaller batch sizes.
 MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
@@ -47,18 +47,19 @@ class Batch(NamedTuple):
     bookmark: int | None
 
 
-# A function that erases one batch of rows. The arguments of a stage are the unit of work, the
-# person's id, and the bookmark that the preceding call returned.
+# A stage is a function that erases one batch of a person's rows. The arguments of a stage are the
+# unit of work, the person's id, and the bookmark that the preceding call returned.
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
 
 def _create_event_stage(of_person: str) -> Stage:
     """Return a stage that blanks the personal data in subscription events.
 
-    The IP address is blanked in all events of the person, who as a list owner may have changed
-    other people's subscriptions. The details of an event are blanked only if the event is about the
-    person's own subscription. ``of_person`` is an SQL condition for the person's events, and has an
-    index in the order of ids.
+    The IP address is blanked in all selected events, including events about changes that the person
+    made to other people's subscriptions. The details of an event are blanked only if the event is
+    about the person's own subscription. ``of_person`` is the SQL condition that selects the
+    person's events. An index must contain the events that ``of_person`` selects, in the order of
+    their ids.
     """
     statement = text(f"""
     WITH batch AS (
@@ -95,7 +96,8 @@ def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
     """Blank the person's subscriptions to a batch of lists.
 
-    The values that an undo of an import or a bulk action would restore are deleted as well.
+    ``_blank_subscriptions`` also deletes the values that an undo of an import or a bulk action
+    would restore.
     """
     subscription = models.Subscription
     of_person = subscription.user_id == user_id
@@ -108,8 +110,9 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     locks.lock_lists_shared(uow, *list_ids)
     on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
     records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
-    # Delete the stored changes, so that an undo can't restore a name. The stored changes are
-    # deleted before the subscriptions are changed, because an undo locks the rows in this sequence.
+    # Delete the stored changes of the person's subscriptions, so that an undo can't restore the
+    # person's name. The stored changes are deleted before the subscriptions are changed, because an
+    # undo locks the rows in this sequence.
     ids = [record.id for record in records]
     for model in (models.ImportChange, models.BulkChange):
         uow.session.execute(delete(model).where(model.subscription_id.in_(ids)))
@@ -175,7 +178,7 @@ def _create_single_batch_stage(owner: InstrumentedAttribute[Any]) -> Stage:
 
 
 def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
-    """Return a stage that deletes a person's rows in any order, because no index orders them."""
+    """Return a stage that deletes a person's rows in any order, because no index sorts the rows."""
 
     def delete_batch(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
         ids = list(uow.session.scalars(select(model.id).where(is_own(user_id)).limit(MAX_ROWS)))
@@ -321,8 +324,8 @@ STAGES: Mapping[str, Stage] = {
     "addresses": _create_single_batch_stage(models.FormerAddress.user_id),
     "mails": _create_deleting_stage(models.AccountMail.user_id),
     "links": _create_deleting_stage(models.MailedLink.user_id),
-    # Reports that the person has sent about lists are kept without the person's id, because the
-    # reports must still count.
+    # Reports that the person has sent about lists are kept without the person's id, so that the
+    # reports still count.
     "reports": _create_blanking_stage(models.ListReport.user_id, user_id=None),
     "stored_bytes": _create_single_batch_stage(models.StorageUse.user_id),
     "composer_calls": _create_single_batch_stage(models.ComposerUse.user_id),

@@ -1,12 +1,13 @@
 """Purges abandoned orders, unconfirmed subscription requests, and strangers, every hour.
 
-Abandoned orders and requests are purged because a stranger can create any number of them. A
-subscription request lapses if nobody confirms it within the retention period. When a subscription
-request lapses, its record is deleted. When the request of a former member lapses, the member's
-record gets back its status from before the request.
+Abandoned orders and unconfirmed requests are purged because a stranger can create any number of
+them. A subscription request lapses if nobody confirms it within the retention period. When the
+subscription request of a new reader lapses, the reader's subscription is deleted. When the
+subscription request of a former member lapses, the subscription returns to its status before the
+request.
 
-A person is a stranger if the person can't log in, has no rows in other tables, and has only events
-about unconfirmed subscription requests. A stranger's events are deleted together with the stranger.
+A stranger is a person who can't log in and has no data except events about unconfirmed subscription
+requests. A stranger's events are deleted together with the stranger.
 """
 
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ _MAX_BATCH_PEOPLE = 5_000
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING
-# The SQL condition that an event shows more than an unconfirmed subscription request.
+# The SQL condition that an event isn't only about an unconfirmed subscription request.
 _IS_MORE_THAN_REQUEST = or_(
     SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
 )
@@ -110,7 +111,7 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
 
 
 def _purge_next_people(resources: Resources, age: timedelta) -> int:
-    """Delete the strangers among the next half a million people after the bookmark."""
+    """Delete the strangers among the next half a million people in the table ``users``."""
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:
@@ -156,7 +157,7 @@ def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int
 
 
 def _is_stranger(age: timedelta) -> list[ColumnElement[bool]]:
-    """Return SQL conditions that a person is a stranger and was added longer than ``age`` ago."""
+    """Return the SQL conditions that a person is a stranger and was added more than ``age`` ago."""
     events = SubscriptionEvent.__table__.c.user_id
     references = (column for column in accounts.user_id_columns() if column is not events)
     return [

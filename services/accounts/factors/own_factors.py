@@ -57,10 +57,11 @@ def list_factors(uow: UnitOfWork, user_id: int) -> FactorOverview:
 
 
 def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[str]:
-    """Add an authenticator app.
+    """Add an authenticator app to the caller's account.
 
-    Return new recovery codes if the person had no second factor before. Raises ``auth.login_again``
-    if the last login is too old, and ``second_factor.wrong`` for a wrong code.
+    Return new recovery codes if the caller had no second factor until now. Raises
+    ``auth.login_again`` if the caller's last login is too old. Raises ``second_factor.wrong`` if
+    the code from the app is wrong.
     """
     sessions.lock_caller(uow, caller)
     is_first = not sessions.has_second_factor(uow, caller.user_id)
@@ -72,9 +73,9 @@ def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[
 def add_passkey(
     uow: UnitOfWork, caller: Caller, *, session: str, name: str, answer: str
 ) -> list[str]:
-    """Add a passkey. Return new recovery codes if the person had no second factor before.
+    """Add a passkey. Return new recovery codes if the caller had no second factor until now.
 
-    Raises ``auth.login_again`` if the last login is too old, and every error of
+    Raises ``auth.login_again`` if the caller's last login is too old. Raises every error of
     ``passkeys.add_passkey``.
     """
     sessions.lock_caller(uow, caller)
@@ -99,7 +100,7 @@ def replace_recovery_codes(uow: UnitOfWork, caller: Caller) -> list[str]:
 def remove_app(uow: UnitOfWork, caller: Caller) -> None:
     """Remove the caller's authenticator app.
 
-    Raises ``second_factor.not_found`` if the caller has no app.
+    Raises ``second_factor.not_found`` if the caller has no authenticator app.
     """
     sessions.lock_caller(uow, caller)
     if not totp.remove_secret(uow, caller.user_id):
@@ -111,7 +112,7 @@ def remove_app(uow: UnitOfWork, caller: Caller) -> None:
 def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
     """Remove one of the caller's passkeys.
 
-    Raises ``second_factor.not_found`` if the passkey doesn't exist.
+    Raises ``second_factor.not_found`` if the caller has no passkey with this id.
     """
     sessions.lock_caller(uow, caller)
     remove_passkeys(uow, caller.user_id, {passkey_id})
@@ -120,8 +121,8 @@ def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
 def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int]) -> None:
     """Remove the passkeys with the ids ``passkey_ids`` from a person's account.
 
-    Call ``remove_passkeys`` only after locking the person. Raises ``second_factor.not_found`` for
-    an unknown passkey.
+    Call ``remove_passkeys`` only after locking the person. Raises ``second_factor.not_found`` if
+    one of the passkeys doesn't belong to the person.
     """
     for passkey_id in passkey_ids:
         if not passkeys.remove_passkey(uow, user_id, passkey_id):
@@ -147,7 +148,7 @@ def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) 
 def remove_all_factors(uow: UnitOfWork, *, email: str) -> User:
     """Remove all second factors of a person who has lost them.
 
-    Raises ``user.not_found`` for an unknown address.
+    Raises ``user.not_found`` if no user has the e-mail address.
     """
     person = accounts.get_user_by_email(uow, email)
     sessions.lock_person(uow, person.id)
@@ -167,6 +168,6 @@ def report_change(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
 
 
 def _remove_codes_without_factors(uow: UnitOfWork, user_id: int) -> None:
-    """Remove a person's recovery codes if the person has no app and no passkey left."""
+    """Remove a person's recovery codes if the person has no authenticator app and no passkey."""
     if not sessions.has_second_factor(uow, user_id):
         recovery_codes.remove_codes(uow, user_id)

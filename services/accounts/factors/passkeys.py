@@ -1,8 +1,9 @@
 """Stores and verifies the passkeys of a person's devices, according to WebAuthn level 2.
 
 A passkey signs only for the web site for which it was created, so another web site can't obtain a
-valid signature. WebAuthn's user verification means that the device checks its owner's finger, face
-or PIN. A person can log in without a password by using a passkey with user verification.
+valid signature. With WebAuthn's user verification, a device verifies the fingerprint, the face or
+the PIN of its owner. A person can log in without a password by using a passkey with user
+verification.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,10 +46,10 @@ MAX_PASSKEY_NAME_CHARACTERS = 100
 # A browser's WebAuthn response has a few hundred bytes, or a few thousand bytes with a long key.
 MAX_ANSWER_CHARACTERS = 16_384
 # The attestation formats that browsers send even if the WebAuthn options request no attestation.
-# The signature of the device manufacturer in an attestation is not verified.
+# Pressroom doesn't verify the device manufacturer's signature in an attestation.
 _ATTESTATION_FORMATS = (AttestationFormat.NONE, AttestationFormat.PACKED)
 _SITE_NAME = "Pressroom"
-# The prefixes for the subject of a proof that is used as a WebAuthn challenge.
+# A proof that serves as a WebAuthn challenge has a subject with one of these prefixes.
 _CREATION_PREFIX = "passkey.make\n"
 _LOGIN_PREFIX = "passkey.sign\n"
 # The errors that the WebAuthn library raises for malformed responses.
@@ -92,9 +93,10 @@ def build_request_options(
     """Return the WebAuthn options for signing with a passkey in a browser, as JSON.
 
     Args:
-        form_cookie: the form cookie of the only browser for which the challenge is valid.
-        known: the passkeys that the browser may use. If ``known`` is ``None``, any passkey with
-            user verification is allowed, for a login without a password.
+        form_cookie: the form cookie of the browser. The WebAuthn challenge is valid only in the
+            browser that sends ``form_cookie``.
+        known: the passkeys that the browser may use. If ``known`` is ``None``, the person logs in
+            without a password, so any passkey with user verification is allowed.
     """
     requirement = UserVerificationRequirement
     options = generate_authentication_options(
@@ -107,7 +109,7 @@ def build_request_options(
 
 
 def build_request_options_for(uow: UnitOfWork, user_id: int, form_cookie: str) -> str | None:
-    """Return the WebAuthn options for a login with a person's passkeys, or ``None`` without any."""
+    """Return the WebAuthn options for a person's passkeys, or ``None`` if the person has none."""
     known = list_passkeys(uow, user_id)
     return build_request_options(uow.settings, form_cookie, known=known) if known else None
 
@@ -117,7 +119,7 @@ def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answe
 
     ``session`` is the session cookie of the browser that created the passkey. ``answer`` is the
     browser's WebAuthn response. Raises ``passkey.name``, ``passkey.invalid``, ``passkey.too_many``
-    and ``passkey.taken``.
+    or ``passkey.taken`` if the passkey can't be stored.
     """
     name = name.strip()
     settings = uow.settings
@@ -155,10 +157,10 @@ def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answe
 def verify_passkey(
     uow: UnitOfWork, *, form_cookie: str, answer: str, user_id: int | None
 ) -> Passkey:
-    """Verify the signature in a browser's WebAuthn response, and return the passkey that signed.
+    """Verify the signature in a browser's WebAuthn response, and return the signing passkey.
 
-    Without a ``user_id``, the passkey replaces the password, so the signature must prove user
-    verification. Raises ``passkey.invalid`` if the signature can't be verified.
+    If ``user_id`` is ``None``, the passkey replaces the password, so the device must have verified
+    its owner. Raises ``passkey.invalid`` if the signature can't be verified.
     """
     settings = uow.settings
     with _reject_malformed(answer):

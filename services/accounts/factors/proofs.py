@@ -28,7 +28,7 @@ def create_proof(keyring: Keyring, subject: str) -> str:
 
 
 def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
-    """Return whether a proof for the subject is genuine and has not expired.
+    """Return whether a proof is genuine, was created for ``subject``, and has not expired.
 
     ``is_valid_proof`` doesn't check whether the proof has been used.
     """
@@ -39,7 +39,7 @@ def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
 
 
 def spend_proof(uow: UnitOfWork, proof: str) -> bool:
-    """Mark a valid proof as used, or return false if the proof was used before.
+    """Mark a valid proof as used. Return false if the proof was already used.
 
     If several calls use the same proof at the same time, only one call returns true.
     """

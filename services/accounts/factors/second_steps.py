@@ -25,7 +25,8 @@ class SubmittedFactor:
     """The second factor that a person submitted in a form.
 
     Attributes:
-        form_cookie: the form cookie of the only browser for which a passkey's challenge is valid.
+        form_cookie: the form cookie of the browser. The challenge for a passkey is valid only in
+            the browser that sends ``form_cookie``.
         code: a code from the authenticator app, or a recovery code.
         passkey: the browser's WebAuthn response, which contains a signature of the passkey.
     """
@@ -38,9 +39,10 @@ class SubmittedFactor:
 def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor) -> None:
     """Verify the second factor that a person submitted.
 
-    Do nothing if the person has no second factor. Call ``logins.begin_code_attempt`` before
-    ``require_second_factor`` if the person submitted a code. Raises ``auth.second_factor`` for a
-    missing factor. Raises ``second_factor.wrong`` or ``passkey.invalid`` for a wrong factor.
+    ``require_second_factor`` does nothing if the person has no second factor. Call
+    ``logins.begin_code_attempt`` before ``require_second_factor`` if the person submitted a code.
+    Raises ``auth.second_factor`` if the person submitted no second factor. Raises
+    ``second_factor.wrong`` or ``passkey.invalid`` if the submitted code or passkey is wrong.
     """
     if not sessions.has_second_factor(uow, person.id):
         return
@@ -68,8 +70,8 @@ def create_first_step(keyring: Keyring, person: User, form_cookie: str) -> str:
 def read_first_step(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
     """Return the person who passed the first login step.
 
-    Raises ``auth.second_factor`` if the value of the cookie is invalid. The parameter
-    ``first_step`` is the cookie value from ``create_first_step``.
+    Raises ``auth.second_factor`` if the cookie doesn't prove that the person passed the first login
+    step. The parameter ``first_step`` is the cookie value from ``create_first_step``.
     """
     user_id, _, proof = first_step.partition(".")
     person = None

@@ -1,7 +1,7 @@
 """Verifies six-digit codes from authenticator apps, which change every 30 seconds (RFC 6238).
 
-The database stores the app's secret encrypted, so an attacker can't produce codes from a copy of
-the database.
+The database stores the secrets of authenticator apps encrypted, so an attacker can't produce codes
+from a copy of the database.
 """
 
 import base64
@@ -37,7 +37,7 @@ def create_secret() -> str:
 
 
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
-    """Sign an authenticator app's secret, to prove that the set-up page showed it to this session.
+    """Sign an authenticator app's secret, to prove that Pressroom showed it in this session.
 
     The form of the set-up page contains the signature, because the database stores the secret only
     after the person has entered a code.
@@ -83,8 +83,8 @@ def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -
     """Verify a code from a person's authenticator app, and return whether the code is accepted.
 
     A code is accepted only if it is newer than every code that the person has used before. If two
-    simultaneous requests contain the same code, only one succeeds, because the SQL update compares
-    the time steps.
+    simultaneous requests contain the same code, only one request succeeds, because the SQL update
+    compares the time steps.
     """
     secret_row = uow.session.get(TotpSecret, user_id)
     if secret_row is None:
@@ -111,7 +111,7 @@ def remove_secret(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
-    """Reencrypt the apps' secrets with the current encryption key, and return how many changed."""
+    """Reencrypt app secrets that are encrypted with an old key, and return how many there were."""
     stale = select(TotpSecret).where(TotpSecret.wrapped_by != wrapper.current)
     rows = uow.session.scalars(stale.with_for_update()).all()
     for row in rows:
