@@ -23,9 +23,9 @@ def stream_file(
     *,
     status: int = HTTPStatus.OK,
 ) -> StreamingResponse:
-    """Return a response that streams the content.
+    """Return a response that streams the content of a file.
 
-    Threads of the bulkhead produce the content. The response to a HEAD request has no content.
+    The content is read in threads of the bulkhead. For a HEAD request, the response has no body.
     """
     pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
     limited_pieces = _SLOW_DOWNLOADS.limit(client_address(request), pieces)

@@ -1,4 +1,4 @@
-"""Receives notifications from Redis, and passes them to the listeners in the process."""
+"""Receives notifications from Redis, and passes them to listeners in the API process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
@@ -11,11 +11,11 @@ from storage.redis.notifications import CHANNEL, build_channel_name, build_job_t
 
 log = get_logger(__name__)
 
-# The maximum time between two checks of a job. Jobs are checked even without a notification,
-# because notifications can get lost.
+# The interval at which a waiting request checks its jobs. Waiting requests check their jobs even
+# without a notification, because notifications can get lost.
 CHECK_EVERY_SECONDS = 1.0
-# The maximum time without a message or a response to a ping, before a connection to Redis counts as
-# broken.
+# A connection to Redis counts as broken if no message and no response to a ping arrives for this
+# time.
 _MAX_SILENCE_SECONDS = 4
 _PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
 
@@ -24,14 +24,14 @@ Listener = Callable[[str, str], None]
 
 
 class NotificationsSilent(Exception):
-    """The exception for a broken connection to Redis, on which pings get no response."""
+    """The exception for a connection to Redis that doesn't respond to pings."""
 
 
 class Subscriber:
     """Passes notifications from Redis to listeners.
 
-    The subscriber receives notifications for all API processes, and notifications for its own
-    process. ``waiter``: the name of the subscriber's process.
+    The subscriber receives notifications to all API processes, and notifications to its own process
+    only. ``waiter``: the name under which workers address the subscriber's process.
     """
 
     def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
@@ -66,8 +66,8 @@ class Subscriber:
                 message = await pubsub.get_message(timeout=1.0)
                 if message is None:
                     silent_seconds += 1
-                    # The response to a ping counts as a message, so a working connection to Redis
-                    # never seems to be broken.
+                    # The response to a ping counts as a message, so an idle connection to Redis
+                    # doesn't count as broken.
                     await pubsub.ping()
                     continue
                 silent_seconds = 0
@@ -80,9 +80,9 @@ class Subscriber:
 def watch_jobs(
     subscriber: Subscriber, job_ids: Collection[int]
 ) -> Iterator[Callable[[], Awaitable[None]]]:
-    """Yield a function that waits until one of the jobs changes.
+    """Yield a function that waits until one of the jobs changes or a time limit is reached.
 
-    The yielded function waits for at most ``CHECK_EVERY_SECONDS``.
+    The time limit is ``CHECK_EVERY_SECONDS``.
     """
     changed = asyncio.Event()
     topics = {build_job_topic(job_id) for job_id in job_ids}
