@@ -110,9 +110,9 @@ def create_app(settings: Settings) -> FastAPI:
 async def _respond_to_error(request: Request, error: DomainError) -> Response:
     """Return the HTTP response for an error.
 
-    If the error reports an exceeded limit of the user's plan, also store an event about the error.
-    The event is stored in a separate transaction, because the error rolls back the transaction of
-    the request.
+    If the error says that a limit of the user's plan is exceeded, also store an event about the
+    error. The event is stored in a separate transaction, because the error rolls back the
+    transaction of the request.
     """
     credential = event_origins.current_origin().credential
     user_id = None if credential is None else credential.user_id
@@ -157,7 +157,7 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
         async with run_in_background(*loops):
             end_start()
             # Check the database, Redis, the broker and the object storage in the background at
-            # startup, so that the log shows faults early.
+            # startup, so that the log reports problems early.
             first_check = asyncio.ensure_future(state.readiness.check_dependencies())
             yield
             drain.force_exit_after_timeout()
@@ -258,8 +258,8 @@ async def _write_key_uses(state: State) -> None:
 async def _release_memory() -> None:
     """Return freed memory to the operating system every few seconds.
 
-    By default, the memory allocator keeps the freed memory of large responses in each thread's own
-    pool.
+    By default, each thread keeps the freed memory of large responses and doesn't return it to the
+    operating system.
     """
     while True:
         await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)

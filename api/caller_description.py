@@ -1,7 +1,7 @@
-"""Describes the caller of a request, as the API sees it, to the command `pressroom doctor`.
+"""Tells `pressroom doctor` which IP address and URL scheme the API sees for a request.
 
-The command `pressroom doctor` uses the description to check whether a proxy in front of the API is
-configured correctly.
+`pressroom doctor` uses the description of the caller to check whether a proxy in front of the API
+is configured correctly.
 """
 
 import json

@@ -142,8 +142,8 @@ class BoundedConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._is_in_head:
-            # The headers of the next request began to arrive during the response, so start the
-            # timer for headers now.
+            # If the headers of the next request began to arrive during the response, start the
+            # timer for headers after the response.
             self._close_in(MAX_HEAD_SECONDS)
 
     def pause_writing(self) -> None:

@@ -23,8 +23,8 @@ class Cookie:
 
 
 SESSION_COOKIE = Cookie("pressroom_session", SESSION_LIFETIME.total_seconds())
-# The form cookie ensures that a form without a login can be submitted only by the browser that
-# loaded the form.
+# The form cookie ensures that only the browser that loaded a form can submit the form, even without
+# a login.
 FORM_COOKIE = Cookie("pressroom_form", None)
 # The known-browser cookie proves that someone has already logged in with the browser
 # (``services.accounts.logins``).

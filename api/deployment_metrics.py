@@ -30,7 +30,7 @@ from storage.resources import Resources
 # collectors share one read.
 _LIFETIME_SECONDS = 3.0
 # After a slow read, metrics are cached for this multiple of the time that the read took. Caching
-# metrics limits the time that is spent on reading metrics to a twentieth.
+# metrics ensures that reading metrics takes at most a twentieth of the time.
 _LIFETIME_SECONDS_PER_READ_SECOND = 20.0
 
 _Quotas = Mapping[PhotoProviderName, list[Quota]]
@@ -60,8 +60,8 @@ class DeploymentMetrics:
     async def refresh(self) -> None:
         """Update all metrics of the deployment.
 
-        While Redis is unavailable, the metrics that are read from Redis are removed. The same
-        applies to the database.
+        Metrics from Redis are removed while Redis is unavailable, and metrics from the database
+        while the database is unavailable.
         """
         dependencies, redis_values, _ = await asyncio.gather(
             self._readiness.check_dependencies(), self._redis.read(), self._refresh_rows()

@@ -67,7 +67,7 @@ class Drain:
                 signal.signal(signal.SIGTERM, earlier_handler)
 
     def force_exit_after_timeout(self) -> None:
-        """Exit the process at most ``MAX_CLOSE_SECONDS`` later, even if a request hangs.
+        """Exit the process after ``MAX_CLOSE_SECONDS`` at the latest, even if a request hangs.
 
         The application calls ``force_exit_after_timeout`` after its last response, so no response
         is lost.

@@ -176,7 +176,7 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
 
     Args:
         errors: the validation errors from Pydantic, or only the first ones if the request has very
-            many.
+            many errors.
         count: the total number of validation errors, if ``errors`` contains only the first ones.
     """
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))
@@ -221,8 +221,8 @@ HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, An
     TransientError: _handle_unreachable_dependency,
     OperationalError: _handle_unreachable_dependency,
     InterfaceError: _handle_unreachable_dependency,
-    # psycopg2 raises its own errors for SQL statements that run without SQLAlchemy. psycopg2's
-    # errors also occur when SQLAlchemy returns a broken connection to the connection pool.
+    # psycopg2 raises its own errors for SQL statements that run without SQLAlchemy, and when
+    # SQLAlchemy returns a broken connection to the connection pool.
     psycopg2.OperationalError: _handle_unreachable_dependency,
     psycopg2.InterfaceError: _handle_unreachable_dependency,
     PoolTimeoutError: _handle_unreachable_dependency,

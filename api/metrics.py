@@ -96,7 +96,7 @@ _PLAIN_DATABASE_GAUGES = (
     _LEDGER_FAULTS,
 )
 
-# Initialise the counters that alerts use at 0, so that an alert on a counter's rate notices the
+# Set the counters that alerts use to 0 at startup, so that an alert on a counter's rate notices the
 # first increase.
 for _outcome in ("succeeded", "failed", "paused"):
     LOGINS.labels(_outcome)
@@ -107,8 +107,8 @@ for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY
 def clear_database_gauges() -> None:
     """Remove the values of all metrics that were read from the database.
 
-    The values must not be exported while the database is unavailable, because they would be out of
-    date.
+    Values from the database must not be exported while the database is unavailable, because they
+    would be out of date.
     """
     for gauge in _LABELLED_DATABASE_GAUGES:
         gauge.clear()
@@ -144,12 +144,12 @@ def set_database_gauges(figures: DeploymentFigures, overdue: Mapping[str, int]) 
     _LEDGER_FAULTS.set(math.nan if faults is None else faults)
 
 
-# Maps a measure, a label and a language model's name to the total of the measure.
+# Maps a measure such as tokens, a label and the name of a language model to the measure's total.
 UsageSums = dict[tuple[str, str, str], float]
 
 
 class _UsageCollector(Collector):
-    """Exports how much the language models were used, which workers count in Redis."""
+    """Exports the usage counts of language models, which workers store in Redis."""
 
     def __init__(self) -> None:
         self.sums: UsageSums = {}

@@ -2,9 +2,9 @@
 
 A load balancer sends no requests to an API process that is not ready. An API process is ready if
 the database is available and has the tables of the running release, because every route needs the
-database. Readiness doesn't depend on Redis, the broker or the object storage, because most routes
-work without them. If readiness required Redis, an outage of Redis would make all API processes
-unready at the same time.
+database. An API process can be ready without Redis, the broker or the object storage, because most
+routes work without them. If readiness required Redis, an outage of Redis would stop all API
+processes, because all of them use the same Redis.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _LIFETIME_SECONDS = 1.0
 
 
 class Condition(StrEnum):
-    """The condition of a dependency such as the database, or of the API process."""
+    """The condition of the API process, or of a dependency such as the database."""
 
     OK = "ok"
     UNAVAILABLE = "unavailable"
@@ -38,7 +38,7 @@ class Condition(StrEnum):
     ENDING = "ending"
 
 
-# In these conditions, an API process gets requests from a load balancer.
+# The conditions in which a load balancer sends requests to an API process.
 READY = frozenset({Condition.OK, Condition.DEGRADED})
 
 
@@ -100,7 +100,7 @@ def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> 
 class _BucketCheck:
     """Checks the bucket in the object storage, and logs why the bucket can't be used.
 
-    The same reason is logged only once, until the bucket can be used again.
+    Each reason why the bucket can't be used is logged once, until the bucket can be used again.
     """
 
     def __init__(self, objects: ObjectStore) -> None:

@@ -14,7 +14,7 @@ STEP_SECONDS = 0.2
 async def pad_duration() -> AsyncIterator[None]:
     """Delay the end of the ``async with`` block until a multiple of ``STEP_SECONDS`` has passed.
 
-    The end is delayed even if the block raises an exception.
+    The delay applies even if the ``async with`` block raises an exception.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()

@@ -101,7 +101,8 @@ class JsonRoute(ThreadedRoute):
     async def _begin_strict_handling(self, request: Request) -> None:
         """Refuse unknown query parameters, and mark the request as one with strict handling.
 
-        In marked requests, ``check_body_names`` later refuses unknown names in the body.
+        ``check_body_names`` later refuses unknown names in the body of a request with strict
+        handling.
         """
         names = self.known_names
         if unknown_names := find_unknown_query_names(request, names):

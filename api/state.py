@@ -97,7 +97,8 @@ class State:
         """Refuse work that would wait too long in its queue, before data for the work is stored.
 
         ``seconds``: how long the caller waits for the result of the work. Raises
-        ``queue.overloaded``, ``queue.too_many_waiters`` or ``queue.too_many_of_yours``.
+        ``queue.overloaded`` if new work would start too late. Raises ``queue.too_many_waiters`` or
+        ``queue.too_many_of_yours`` if too many requests wait for results.
         """
         self.queue_ages.check(queue, waits=seconds > 0)
         if seconds > 0:

@@ -1,8 +1,8 @@
 """Protects forms against cross-site request forgery (CSRF).
 
 A browser attaches Pressroom's cookies even to requests that a page of another site sends to
-Pressroom. A request that changes data by a cookie's authority must come from Pressroom's own origin
-or contain a CSRF token. Pages of other sites can't read a CSRF token.
+Pressroom. If a request with a cookie changes data, it must come from Pressroom's own origin or
+contain a CSRF token. Pages of other sites can't read a CSRF token.
 """
 
 import re

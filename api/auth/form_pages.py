@@ -1,4 +1,4 @@
-"""Renders pages with forms that only the browser which loaded the page can submit."""
+"""Renders pages whose forms only the browser that loaded the page can submit."""
 
 from typing import Any
 
@@ -22,8 +22,8 @@ def render_anonymous_page(
 ) -> Response:
     """Render a page with forms that people can submit without a login.
 
-    ``form_cookie``: the browser's form cookie, if the caller has derived a value of the template
-    from the form cookie.
+    ``form_cookie``: the form cookie that the caller has already read, if a value for the template
+    depends on the form cookie.
     """
     cookie = form_cookie or obtain_form_cookie(request, state)
     response = render_form_page(state, cookie, template, status=status, **values)

@@ -52,8 +52,8 @@ class PageSession:
 class LoginNeeded(Exception):
     """The exception for a page that needs a login.
 
-    The exception handler redirects the browser to the login page. ``again``: whether the person is
-    logged in, but must log in again because the page requires a recent login.
+    The handler of ``LoginNeeded`` redirects the browser to the login page. ``again``: whether the
+    person is logged in, but must log in again because the page requires a recent login.
     """
 
     def __init__(self, *, again: bool = False) -> None:
@@ -95,7 +95,7 @@ def find_form_session(request: Request, state: State, form: FormFields) -> PageS
 
 
 def require_member(member: PageSession | None) -> PageSession:
-    """Return ``member`` if the person is logged in and needs no further second factor.
+    """Return ``member`` unless the person must log in or set up a second factor.
 
     Raises ``LoginNeeded`` if nobody is logged in. Raises ``FactorNeeded`` if the person must set up
     a second factor.

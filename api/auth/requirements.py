@@ -50,14 +50,14 @@ class Access(ABC):
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS
 
     async def __call__(self, request: Request) -> Caller | None:
-        """Return the caller that ``admit`` has stored in the request, or ``None``."""
+        """Return the caller that ``admit`` has stored, or ``None`` without credentials."""
         caller: Caller | None = request.scope[_CALLER_KEY]
         return caller
 
     async def admit(self, request: Request) -> None:
         """Authorise the request, and store the caller in the request.
 
-        The user id is stored in the request's body as well, because memory for request bodies is
+        The caller's user id is stored in ``BoundedBody``, because memory for request bodies is
         limited per user.
         """
         caller = await self.authorise(request)
@@ -69,7 +69,7 @@ class Access(ABC):
     async def authorise(self, request: Request) -> Caller | None:
         """Authenticate the caller, count the request against a rate limit, and return the caller.
 
-        Raises the errors that ``docs`` lists.
+        Raises the errors that the attribute ``docs`` lists.
         """
 
 
@@ -85,10 +85,10 @@ class PublicAccess(Access):
 
 
 class LinkAccess(PublicAccess):
-    """The access rule for pages that people open from links in mails.
+    """An access rule that ignores credentials, for pages that people open from links in mails.
 
-    The access rule ignores credentials. A request with a trace id counts against the rate limit of
-    the person that the trace id identifies.
+    A request with a trace id counts against the rate limit of the person that the trace id
+    identifies.
     """
 
     def _count(self, request: Request) -> None:
@@ -141,7 +141,7 @@ def _check_trace_or_caller(request: Request) -> None:
 
 
 def _count_trace_or_caller(request: Request) -> None:
-    """Count the request for the caller, or for the person that the trace id identifies.
+    """Count the request against the rate limit of the caller or of the trace id's user.
 
     A trace id in the request body is ignored, because the body hasn't been read yet.
     """

@@ -49,12 +49,12 @@ async def count_wrong_code(state: State, attempt: Attempt | None, error: DomainE
 
 
 def is_factor_error(error: DomainError) -> bool:
-    """Return whether the form for the second factor can show the error."""
+    """Return whether to show the error in the form for the second factor."""
     return error.code in _FACTOR_ERROR_CODES
 
 
 def status_of_error(error: DomainError) -> int:
-    """Return the HTTP status of a page that shows an error above its form.
+    """Return the HTTP status of a page that shows the error above a form.
 
     The status for a missing or wrong second factor is 403.
     """

@@ -1,7 +1,7 @@
 """Reads request bodies that may be a form or JSON, and that may contain a trace id.
 
-Sign-up forms and mail clients (RFC 8058) send request bodies as forms, and programs send JSON. A
-trace id in the body or in the query identifies the recipient of a mail.
+Sign-up forms and mail clients (RFC 8058) send form data, and programs send JSON. A trace id in the
+body or in the query identifies the recipient of a mail.
 """
 
 from collections.abc import Iterable
@@ -75,7 +75,7 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
 async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
-    """Return the fields of the request body in their original order, and whether it is a form.
+    """Return the body's fields in the order of the body, and whether the body is a form.
 
     A field name may occur several times in the body. Some mail systems post the field
     ``List-Unsubscribe=One-Click`` as plain text. A body with the field
@@ -122,7 +122,8 @@ def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
 def nest_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
     """Return a form's inputs, with inputs such as ``fields.city`` in a nested dictionary.
 
-    ``name``: the prefix without its dot, which becomes the key of the nested dictionary.
+    ``name``: the prefix before the dot, such as ``fields``, which becomes the key of the nested
+    dictionary.
     """
     prefix = f"{name}."
     inner = {key.removeprefix(prefix): value for key, value in pairs if key.startswith(prefix)}

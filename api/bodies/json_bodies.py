@@ -33,7 +33,7 @@ def parse_media_type(content_type: str) -> str:
 
 
 def is_json(content_type: str) -> bool:
-    """Return whether the type is ``application/json`` or ``application/…+json`` (RFC 6839)."""
+    """Return whether the content type is JSON or, for example, ``application/problem+json``."""
     kind = parse_media_type(content_type)
     return kind == "application/json" or (
         kind.startswith("application/") and kind.endswith("+json")

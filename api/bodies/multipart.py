@@ -23,7 +23,7 @@ PartEvent = PartHead | bytearray | PartEnd
 
 
 def read_boundary(request: Request) -> bytes | None:
-    """Return the boundary that separates the body's parts, or ``None`` if it isn't multipart."""
+    """Return the boundary of a multipart body, or ``None`` if the body isn't multipart."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     return options.get(b"boundary", b"") if kind == MULTIPART.encode() else None
 

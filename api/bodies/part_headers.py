@@ -19,8 +19,8 @@ _ESCAPED_CHARACTER = re.compile(r'\\(["\\])')
 _NUMBERED_SECTION = re.compile(r"filename\*([0-9]{1,3})(\*?)")
 _ENCODED_WORD = r"=\?[^?\s]+\?[bq]\?[^?]*\?="
 _ENCODED_WORDS = re.compile(rf"{_ENCODED_WORD}(?:[ \t]+{_ENCODED_WORD})*", re.IGNORECASE)
-# The names of the charsets that a request may use. Python caches the name of each charset that is
-# looked up, so callers could fill the memory with invented charset names.
+# The names of the charsets that the headers of a part may use. Python caches the name of each
+# charset that is looked up, so callers could fill the memory with invented charset names.
 _CHARSETS = frozenset({*aliases, *aliases.values()})
 
 
@@ -41,7 +41,7 @@ class PartHead:
 class PartHeaders:
     """Collects the headers of each part of a multipart body.
 
-    After a part's last header, ``on_head`` is called.
+    ``on_head`` is called after the last header of each part.
     """
 
     on_head: Callable[[PartHead], None]

@@ -1,8 +1,8 @@
 """Refuses unknown query parameters and body fields in a request with strict handling.
 
 A request asks for strict handling with the header ``Prefer: handling=strict``. Without strict
-handling, unknown names are ignored, because a client may be written for a newer release of
-Pressroom.
+handling, unknown names are ignored, because a client may have been written for a later release than
+the running one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,8 +23,8 @@ from core.errors import DomainError, FieldProblem, requests
 
 # The maximum number of unknown names that one error lists.
 MAX_LISTED_NAMES = 20
-# The maximum nesting depth at which unknown names in a request body are found. No depth above
-# ``MAX_PLACE_PARTS`` is needed, because routes refuse filters that are nested that deeply.
+# The maximum nesting depth at which unknown names in a request body are found. ``MAX_PLACE_PARTS``
+# is sufficient, because routes refuse filters with deeper nesting.
 MAX_PLACE_PARTS = 20
 
 # The key under which the ASGI scope contains the ``KnownNames`` of the request's route.
@@ -97,7 +97,8 @@ def check_body_names(request: Request, parsed: object) -> None:
     """Refuse unknown names in the JSON body of a request that asks for strict handling.
 
     Raises ``request.option_in_body`` if the body contains the name of a query parameter. Raises
-    ``request.unknown`` if the body contains any other name that the route doesn't accept.
+    ``request.unknown`` if the body contains a name that is neither a body field nor a query
+    parameter of the route.
     """
     known: KnownNames | None = request.scope.get(_NAMES_KEY)
     if known is None or known.body is None:
@@ -181,8 +182,8 @@ def refuse_options(request: Request, names: Iterable[str]) -> None:
 def refuse_parts(request: Request, names: Iterable[str]) -> None:
     """Raise ``request.option_in_body`` if a form field has the name of a query parameter.
 
-    If a request with strict handling contains fields other than the file, raise
-    ``request.unknown``.
+    If the request asks for strict handling, raise ``request.unknown`` for form fields other than
+    the file.
     """
     field_names = [name for name in names if name != "file"]
     refuse_options(request, field_names)

@@ -49,8 +49,8 @@ async def store_upload(
     """Store the uploaded file, which is either the form field `file` or the whole request body.
 
     Raises ``body.malformed`` for a malformed form. Raises an error such as ``import.file_missing``
-    or ``import.too_large`` unless the request contains exactly one valid file. Raises the errors of
-    ``check`` and ``check_part``.
+    or ``import.too_large`` unless the request contains exactly one valid file. Raises the errors
+    that the functions ``check`` and ``check_part`` raise.
 
     Args:
         delete_parts: a function that deletes the already stored parts of the file if the upload

@@ -7,8 +7,8 @@ from api.limits.bulkheads import STORAGE
 FORM = "application/x-www-form-urlencoded"
 
 MAX_FORM_FIELDS = 100
-# The maximum size of a form that is decoded on the event loop. A larger form is decoded in a
-# thread, because decoding many percent escapes can take a second.
+# The maximum size of a form that is decoded on the event loop. A form above this size is decoded in
+# a thread, because decoding many percent escapes can take a second.
 MAX_FORM_BYTES_ON_LOOP = 64 * 1024
 # The words that mean true or false in queries and forms, which contain only text.
 BOOLEAN_WORDS = {"1": True, "true": True, "0": False, "false": False}
@@ -38,6 +38,6 @@ def parse_pairs(body: bytes) -> list[tuple[str, str]]:
 def parse_boolean(value: object) -> bool | None:
     """Return the boolean that a word such as ``true`` means, or ``None`` for an unknown word.
 
-    Words are compared case-insensitively.
+    ``parse_boolean`` is case-insensitive.
     """
     return BOOLEAN_WORDS.get(str(value).lower())

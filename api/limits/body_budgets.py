@@ -31,7 +31,7 @@ name_address_holder = lru_cache(maxsize=4096)(build_address_rate_key)
 
 
 class BytePool:
-    """A memory pool of a limited size.
+    """A memory pool for request bodies, which has a limited size.
 
     An IP address or a user may reserve only a part of the memory pool.
     """
@@ -43,7 +43,7 @@ class BytePool:
         self._bytes_by_holder: Counter[str] = Counter()
 
     def take(self, holders: Iterable[str], count: int) -> ErrorType | None:
-        """Reserve memory for the holders, or return an error if too little memory is free."""
+        """Reserve memory for ``holders``, or return an error if too little memory is free."""
         if any(
             self._bytes_by_holder[holder] + count > self._max_bytes_per_holder for holder in holders
         ):
@@ -86,7 +86,7 @@ class HeldBody:
         self._is_unfinished = False
 
     def begin(self) -> ErrorType | None:
-        """Count an incomplete request body, or return an error if a holder has too many."""
+        """Count an incomplete request body, or return an error if its sender has too many."""
         unfinished = self._budget.unfinished
         if any(unfinished[holder] >= MAX_UNFINISHED_BODIES for holder in self._holders):
             return BODY_TOO_MANY_UNFINISHED

@@ -21,8 +21,9 @@ from core.errors import requests
 from core.errors.catalogue import ErrorType
 from storage.unit_of_work import UnitOfWork
 
-# The default maximum time for which a caller waits for a free thread. A burst of small requests
-# doesn't exceed ``MAX_WAIT_SECONDS``, because small requests free their threads quickly.
+# The default maximum time for which a caller waits for a free thread. In a burst of small requests,
+# callers wait much less than ``MAX_WAIT_SECONDS``, because small requests free their threads
+# quickly.
 MAX_WAIT_SECONDS = 2.0
 MAX_WAITING_CALLERS = 1_000
 
@@ -143,7 +144,7 @@ class KeyedBulkhead:
 
 
 def wrap_in_transaction(handler: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a route handler, so that its transaction is committed in the same thread.
+    """Wrap a route handler, so that the thread of the handler commits the transaction.
 
     A route handler has a transaction if it declares a parameter of the type ``Transaction``.
     """

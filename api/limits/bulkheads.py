@@ -16,11 +16,11 @@ LISTS = Bulkhead("lists", 8)
 LEAVING = Bulkhead("leaving", 3, wait_seconds=10.0)
 # The bulkhead for reading from and writing to the object storage.
 STORAGE = Bulkhead("storage", 6, wait_seconds=5.0)
-# The bulkhead for database queries that none of the other bulkheads is for.
+# The bulkhead for all database queries without a more specific bulkhead.
 RECORDS = Bulkhead("records", 8)
-# The bulkhead for Redis operations in requests that wait for the result of a worker. Many requests
-# may wait for a thread of ``REQUESTS``, because they arrive in bursts and wait for workers much
-# longer.
+# The bulkhead for Redis operations in requests that wait for the result of a worker. ``REQUESTS``
+# has a long queue, because requests arrive in bursts, and waiting for a thread is short compared
+# with waiting for a worker.
 REQUESTS = Bulkhead("requests", 6, wait_seconds=5.0, max_waiting=5_000)
 # The bulkhead for DNS lookups of host names that callers send. Many threads are reserved for DNS
 # lookups, because a hostile DNS server may block a thread by answering slowly.
@@ -41,5 +41,6 @@ TRANSACTION_THREADS = 1 + sum(
     bulkhead.threads for bulkhead in (MONEY, LISTS, LEAVING, STORAGE, RECORDS, STREAMS)
 )
 # The number of threads that may run a single SQL statement at the same time. The connection pool
-# has one connection for each of these threads, so that no route handler waits for a connection.
+# has a connection for each thread that runs single SQL statements, so that no route handler waits
+# for a connection.
 SINGLE_STATEMENTS = AUTHENTICATION.threads + MONEY.threads

@@ -1,4 +1,4 @@
-"""Limits how many threads one mailing list or one caller can occupy, so that others get threads."""
+"""Limits how many threads one list or caller can occupy, so that threads remain for others."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps

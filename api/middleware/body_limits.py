@@ -22,14 +22,14 @@ MULTIPART_OVERHEAD_BYTES = 64 * 1024
 # The maximum time between two chunks of a request body.
 MAX_BODY_SILENCE_SECONDS = 20.0
 # The maximum time in which a whole request body must arrive. For example, a request body of 5 MB
-# must arrive at 60 KB/s or faster.
+# must arrive at an average rate of at least 60 KB/s.
 MAX_BODY_SECONDS = 90.0
 # The maximum time in which an uploaded file with members must arrive. An uploaded file with members
 # may take hours, because the file is stored while it arrives and needs little memory. For example,
-# a file of 2 GB must arrive at 150 KB/s or faster.
+# a file of 2 GB must arrive at an average rate of at least 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
-# The maximum time for which bytes of a request body may stay in memory. For example, a part of 8 MB
-# of an uploaded file must arrive at 14 KB/s or faster.
+# The maximum time for which bytes of a request body may stay in memory. For example, an 8 MB part
+# of an uploaded file must arrive at an average rate of at least 14 KB/s.
 MAX_HELD_SECONDS = 600.0
 # The maximum time for which a request body waits for memory while the caller's other request bodies
 # use all memory allowed per caller. While a request body waits for memory, the server doesn't read
@@ -63,8 +63,8 @@ def _json_limit(path: str, megabytes: int) -> BodyLimit:
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
 
 
-# The size limits and time limits for request bodies, by path. The first entry whose pattern matches
-# the path of a request applies to the request.
+# The size limits and time limits for request bodies, by path. The first entry of ``LIMITS`` whose
+# pattern matches the path of a request applies to the request.
 LIMITS = (
     BodyLimit(
         re.compile(r"(/lists/[^/]+/imports|/console/imports/new)$"),
@@ -155,8 +155,8 @@ class BoundedBody:
 
     async def _receive_next(self) -> Message:
         if self._is_complete:
-            # After the complete body, the next ASGI message reports the end of the connection,
-            # which may come at any time.
+            # After the complete body, wait without a deadline, because the next ASGI message
+            # reports the end of the connection.
             return await self._receive()
         if self._held is None:
             owner = [] if self.owner_id is None else [f"owner {self.owner_id}"]
@@ -183,9 +183,9 @@ class BoundedBody:
     def move_to_large_pool(self) -> None:
         """Move the body to the pool for large bodies, because the request waits for a worker.
 
-        Waiting takes long, so the body must not occupy the memory pool for small bodies in the
-        meantime. Raises ``service.busy`` if the memory pool is full, or
-        ``body.too_many_unfinished`` if the caller uses too much.
+        A request may wait long for a worker, so its body must not occupy the memory pool for small
+        bodies. Raises ``service.busy`` if the memory pool for large bodies is full. Raises
+        ``body.too_many_unfinished`` if the caller uses too much memory.
         """
         if self._held is not None and (error := self._held.move_to_large_pool()):
             raise error()
@@ -203,7 +203,7 @@ class BoundedBody:
             self._held.release()
 
     async def _reserve_memory(self, held: HeldBody, chunk_bytes: int) -> None:
-        """Reserve memory for a chunk, and wait if the caller's other bodies use too much."""
+        """Reserve memory for a chunk, and wait while the caller's other bodies use too much."""
         deadline = asyncio.get_running_loop().time() + MAX_MEMORY_WAIT_SECONDS
         while error := held.take(chunk_bytes):
             if error is requests.SERVICE_BUSY or asyncio.get_running_loop().time() > deadline:
@@ -238,8 +238,8 @@ class BodyLimitMiddleware:
 
         async def send_unless_refused(message: Message) -> None:
             nonlocal has_started
-            # Drop the handler's response, because the middleware sends an error response if the
-            # body was refused.
+            # If the body was refused, drop the handler's response, because the middleware sends an
+            # error response.
             if body.error and not has_started:
                 return
             has_started = True

@@ -34,10 +34,10 @@ EXPOSED_HEADERS = (
 
 
 class ApiCorsMiddleware:
-    """Allows scripts of any origin to call the API without cookies.
+    """Allows scripts of any origin to call the API without cookies, but not to read pages.
 
-    Scripts can't read Pressroom's pages. The middleware marks requests for HTML pages, so that
-    errors of marked requests are shown as HTML pages.
+    The middleware marks requests for HTML pages, so that errors of marked requests are shown as
+    HTML pages.
 
     Args:
         pages: the routers whose routes are HTML pages.

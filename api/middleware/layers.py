@@ -35,9 +35,9 @@ MAX_PATH_BYTES = 2048
 
 
 class PathLengthMiddleware:
-    """Refuses requests with a too long path, before regular expressions search the path.
+    """Refuses requests whose path is too long, before regular expressions search the path.
 
-    A request with a too long path still gets response headers and a log line, because outer
+    A request whose path is too long still gets response headers and a log line, because outer
     middleware adds both.
     """
 
@@ -75,7 +75,7 @@ class InternalErrorMiddleware:
         except (CallerDisconnected, ClientDisconnect):
             # A caller who has disconnected gets no response, and the log shows the status 499.
             return
-        except Exception:  # the error response contains no details
+        except Exception:  # Any unexpected exception becomes an error response.
             log.exception("request.broke")
             if not has_started:
                 await internal_error()(scope, receive, send)

@@ -66,7 +66,7 @@ class PagesHostMiddleware:
             await self._app(scope, receive, send)
 
     def _without_credentials(self, scope: Scope) -> Scope:
-        """Return the ASGI scope without credentials and without cookies for other pages."""
+        """Return a copy of the ASGI scope without credentials, and with only readers' cookies."""
         cookies = cookie_parser(_header(scope, b"cookie").decode("latin-1"))
         dropped = {*self._credentials, b"cookie"}
         headers = [header for header in scope["headers"] if header[0] not in dropped]

@@ -20,7 +20,7 @@ log = get_logger("api.auth")
 MAX_LOGGED_PATH_CHARACTERS = 500
 # The pattern that a request id from a caller must match.
 _VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
-# These paths aren't traced, because machines request them every few seconds.
+# The paths of untraced requests, which machines send every few seconds.
 _UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 

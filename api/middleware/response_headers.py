@@ -18,8 +18,8 @@ _PAGE_HEADERS: tuple[_Header, ...] = (
         b"permissions-policy",
         b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
     ),
-    # With ``same-origin``, a page of another site can't control a window in which it has opened a
-    # Pressroom page.
+    # With the policy ``same-origin``, a page of another site can't control a window in which it has
+    # opened a Pressroom page.
     (b"cross-origin-opener-policy", b"same-origin"),
 )
 # Responses that aren't HTML pages get the strictest content security policy, because they don't
@@ -38,7 +38,7 @@ _CLOSE_CONNECTION: _Header = (b"connection", b"close")
 
 
 class HeadersMiddleware:
-    """Adds the default headers for browsers and caches that a response doesn't contain yet.
+    """Adds default headers for browsers and caches to each response that doesn't set them.
 
     The middleware adds the headers that handlers and inner middleware have stored in
     ``scope["pressroom.headers"]``. While the process shuts down, each response asks the client to
@@ -48,7 +48,7 @@ class HeadersMiddleware:
     def __init__(self, app: ASGIApp, *, settings: Settings, drain: Drain) -> None:
         self._app = app
         self._drain = drain
-        # The HSTS header makes browsers use TLS for all later requests.
+        # The HSTS header makes browsers use TLS for all future requests to the host.
         hsts = b"max-age=31536000" + (b"; includeSubDomains" if settings.hsts_subdomains else b"")
         is_https = settings.public_url.scheme == "https"
         self._common_headers = _COMMON_HEADERS + (((_HSTS_NAME, hsts),) if is_https else ())

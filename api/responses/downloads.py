@@ -25,7 +25,8 @@ def stream_file(
 ) -> StreamingResponse:
     """Return a response that streams the content of a file.
 
-    The content is read in threads of the bulkhead. For a HEAD request, the response has no body.
+    Threads of ``bulkhead`` read the content of the file. For a HEAD request, the response has no
+    body.
     """
     pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
     limited_pieces = _SLOW_DOWNLOADS.limit(client_address(request), pieces)

@@ -11,8 +11,8 @@ from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 def build_import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
     """Return the signed URL of the file that lists the rows which an import refused.
 
-    Without a recent login, the URL has no signature and therefore opens nothing. The return value
-    is never ``None``, because existing API clients always expect a URL.
+    For a caller without a recent login, the URL has no signature, so it can't be opened. The return
+    value is never ``None``, because existing API clients always expect a URL.
     """
     path = f"/imports/{import_id}/errors.csv"
     if not has_recent_login:

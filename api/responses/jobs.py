@@ -122,11 +122,11 @@ def add_file_samples(
 
 
 def list_readings(state: State, job: Job) -> list[dict[str, str]]:
-    """Return sample rows of an imported file once per possible encoding of the file.
+    """Return sample rows of an imported file, decoded with each possible encoding.
 
-    Each list item looks like a validation error about the query parameter ``encoding``. The list is
-    empty unless the import failed because the encoding of its file is uncertain. Call
-    ``list_readings`` in a thread, because the function queries the database.
+    Each returned item looks like a validation error about the query parameter ``encoding``. The
+    returned list is empty unless the import failed because the encoding of its file is uncertain.
+    Call ``list_readings`` in a thread, because the function queries the database.
     """
     code = IMPORT_ENCODING_NEEDED.code
     if job.error is None or job.error["code"] != code:

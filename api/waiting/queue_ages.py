@@ -1,4 +1,4 @@
-"""Refuses work for workers that would wait too long in its queue."""
+"""Refuses work that would wait too long in a queue before a worker starts it."""
 
 import asyncio
 import math

@@ -11,11 +11,11 @@ from storage.redis.notifications import CHANNEL, build_channel_name, build_job_t
 
 log = get_logger(__name__)
 
-# The interval at which a waiting request checks its jobs. Waiting requests check their jobs even
-# without a notification, because notifications can get lost.
+# The interval at which an event stream checks its jobs. Event streams check their jobs even without
+# a notification, because notifications can get lost.
 CHECK_EVERY_SECONDS = 1.0
-# A connection to Redis counts as broken if no message and no response to a ping arrives for this
-# time.
+# If neither a message nor a response to a ping arrives for this time, the connection to Redis
+# counts as broken.
 _MAX_SILENCE_SECONDS = 4
 _PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
 

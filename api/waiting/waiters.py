@@ -61,8 +61,8 @@ class Waiters(Generic[V]):
     async def wait(self, topic: str, seconds: float, *, owner_id: int = 0) -> V | None:
         """Wait for the result of the topic, and return ``None`` after a timeout.
 
-        Raises ``queue.too_many_waiters`` if ``MAX_WAITING_REQUESTS`` is reached. Callers that must
-        respect the limit per owner call ``check_room`` before ``wait``.
+        Raises ``queue.too_many_waiters`` if ``MAX_WAITING_REQUESTS`` is reached. ``wait`` doesn't
+        enforce the limit on waiting requests per owner, because ``check_room`` does.
         """
         with self.register(topic) as future, count_while_open(self._owners, owner_id):
             self.nudge(topic)
@@ -71,9 +71,10 @@ class Waiters(Generic[V]):
             return None
 
     def check_room(self, owner_id: int) -> None:
-        """Refuse a request if too many already wait, before data for the request is stored.
+        """Refuse a new request if too many requests already wait for results.
 
-        Raises ``queue.too_many_waiters`` or ``queue.too_many_of_yours``.
+        Raises ``queue.too_many_of_yours`` if the owner has too many waiting requests. Raises
+        ``queue.too_many_waiters`` if the process has too many waiting requests.
         """
         if len(self._futures) >= MAX_WAITING_REQUESTS:
             raise QUEUE_TOO_MANY_WAITERS()
@@ -135,7 +136,7 @@ def deliver_job_status(waiters: Waiters[bool], topic: str, status: str) -> None:
 
     The job's status in the notification isn't trusted, because the notification may come from
     another deployment. Redis delivers a notification to all deployments on the same Redis server,
-    even if their database numbers differ.
+    even if the deployments use different database numbers.
     """
     if status in FINISHED:
         waiters.nudge(topic)

@@ -22,8 +22,9 @@ from storage.redis.request_calls import RequestCalls
 
 log = get_logger(__name__)
 
-# A message to the workers is sent again after this time, because messages can get lost. The pause
-# before a message is sent again doubles each time, so that repeated messages don't fill the queue.
+# If no result arrives within this time, the message to the workers is sent again, because messages
+# can get lost. The pause before a message is sent again doubles each time, so that repeated
+# messages don't fill the queue.
 RESEND_AFTER_SECONDS = 2.0
 
 
