@@ -111,8 +111,8 @@ async def _respond_to_error(request: Request, error: DomainError) -> Response:
     """Return the HTTP response for an error.
 
     If the error says that a limit of the user's plan is exceeded, also store an event about the
-    error. The event is stored in a separate transaction, because the error rolls back the
-    transaction of the request.
+    error. Events about errors are stored in a separate transaction, because an error rolls back the
+    transaction of its request.
     """
     credential = event_origins.current_origin().credential
     user_id = None if credential is None else credential.user_id
@@ -192,8 +192,8 @@ async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
 def _end_all_waits(state: State) -> None:
     """Make all waiting requests respond now, because the server is shutting down.
 
-    A request may wait for a job for up to a minute, but a shutdown waits at most twenty seconds for
-    each request.
+    A request may wait up to a minute for a job, but a shutdown waits at most twenty seconds for
+    requests.
     """
     state.jobs.close()
     state.worker_calls.results.close()
@@ -202,8 +202,8 @@ def _end_all_waits(state: State) -> None:
 
 def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
-    # The API process only validates searches for stock photos. Workers send the searches to the
-    # photo providers.
+    # Workers send searches for stock photos to the photo providers. The API process only validates
+    # searches for stock photos.
     stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
     # If one Redis server is both the broker and the cache, a Redis script enqueues the messages to
     # workers, so ``send`` is ``None``.
@@ -249,8 +249,8 @@ async def _write_key_uses(state: State) -> None:
         try:
             await BACKGROUND.run(state.used_keys.write_uses, state.resources.database)
         except (psycopg2.Error, DomainError) as error:
-            # Ignore a failure to store when API keys were last used, because each later request
-            # with an API key causes another attempt.
+            # If the last use of API keys can't be stored, continue, because the next request with
+            # an API key causes another attempt.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 
 

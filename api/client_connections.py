@@ -41,7 +41,7 @@ def max_connections_per_address() -> int:
 
 
 def raise_file_descriptor_limit() -> None:
-    """Raise the process's soft limit on file descriptors, because each connection needs one."""
+    """Raise the soft limit on file descriptors, because each connection needs a file descriptor."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft_limit = MAX_FILE_DESCRIPTORS
     if hard_limit != resource.RLIM_INFINITY:

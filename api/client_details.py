@@ -28,8 +28,8 @@ _SYSTEMS = (
 
 
 def client_address(request: Request) -> str | None:
-    # ``request.client`` isn't a trusted proxy, because Uvicorn has replaced a trusted proxy's IP
-    # address with the caller's.
+    # ``request.client`` is never a trusted proxy, because Uvicorn has replaced the IP address of a
+    # trusted proxy with the caller's.
     return request.client.host if request.client else None
 
 

@@ -21,7 +21,7 @@ class Drain:
     """The period after SIGTERM in which the server continues to serve requests.
 
     A proxy sends requests to an API process until ``/readyz`` of the process returns 503. If the
-    server exited at SIGTERM immediately, requests would be lost until the proxy has noticed that
+    server exited immediately at SIGTERM, requests would be lost until the proxy has noticed that
     ``/readyz`` fails. During the drain period, ``/readyz`` returns 503, and each response closes
     its connection.
 

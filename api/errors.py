@@ -60,7 +60,7 @@ MAX_PROBLEMS = 100
 # ``MAX_PLACE_CHARACTERS`` is truncated, because the caller's JSON may contain long names.
 MAX_PLACE_CHARACTERS = 64
 _ELLIPSIS = "…"
-# Maps the HTTP statuses that Starlette's router raises to Pressroom's errors.
+# Maps each HTTP status that Starlette's router returns to an error of Pressroom.
 _ROUTER_ERRORS = {404: requests.ROUTE_NOT_FOUND, 405: requests.ROUTE_METHOD_NOT_ALLOWED}
 
 
@@ -171,8 +171,8 @@ async def _handle_validation_error(_: Request, error: RequestValidationError) ->
 def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainError:
     """Return an error that lists up to ``MAX_PROBLEMS`` invalid values of a request.
 
-    A request body that doesn't match its schema gets the status 422. An invalid path or query, and
-    a body that isn't JSON, get the status 400.
+    A request body that doesn't match its schema gets the status 422. A request with an invalid path
+    or query, or with a body that isn't JSON, gets the status 400.
 
     Args:
         errors: the validation errors from Pydantic, or only the first ones if the request has very

@@ -228,7 +228,7 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
 
 
 def link_schemas(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
-    """Add recursive schemas to ``components``, and replace their copies with references.
+    """Add recursive schemas to the OpenAPI document, and refer to each schema by a ``$ref``.
 
     A schema without properties that has the title of a recursive schema is replaced by a ``$ref``.
     """
@@ -369,8 +369,7 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
             _add_errors(operation["responses"], *access.docs.errors)
         path = route.path_format or ""
         parameters = operation.get("parameters", [])
-        # Sort path parameters by their position in the path, because generated clients keep the
-        # order of parameters.
+        # Put path parameters first, in the order of the path, as generated clients do.
         places = [path.find(f"{{{parameter.get('name')}}}") for parameter in parameters]
         # For a parameter that isn't in the path, ``find`` returns -1, which the modulo changes to
         # the highest position.

@@ -20,7 +20,7 @@ class Preference:
         wait: how many seconds to wait for slow work, or ``None`` if the header doesn't contain
             ``wait=N``.
         respond_async: whether the header contains ``respond-async``. A request with
-            ``respond-async`` but without ``wait=N`` gets a response before its job has ended.
+            ``respond-async`` but without ``wait=N`` doesn't wait for the end of its job.
         is_strict: whether to refuse unknown query parameters and body fields (``handling=strict``).
     """
 

@@ -37,7 +37,7 @@ def find_accesses(dependant: Dependant) -> list[Access]:
 
 
 class ThreadedRoute(APIRoute):
-    """A route that runs a plain handler in a thread of ``RECORDS``, and awaits an async handler."""
+    """A route that runs a synchronous handler in a thread of the bulkhead ``RECORDS``."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         if not iscoroutinefunction(endpoint):

@@ -47,7 +47,7 @@ class Principal:
         return accounts.get_user(uow, self.user_id)
 
     def find_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
-        """Return the user to unsubscribe, or ``None`` if the user was deleted.
+        """Return the user who unsubscribes, or ``None`` if the user was deleted.
 
         A revoked trace id still allows unsubscribing, because everyone must be able to unsubscribe.
         Raises ``trace.invalid`` if the trace id is not for ``mailing_list``.

@@ -50,7 +50,7 @@ class PageSession:
 
 
 class LoginNeeded(Exception):
-    """The exception for a page that needs a login.
+    """The exception that is raised if a page needs a login.
 
     The handler of ``LoginNeeded`` redirects the browser to the login page. ``again``: whether the
     person is logged in, but must log in again because the page requires a recent login.

@@ -116,8 +116,8 @@ class TraceAccess(Access):
     """An access rule that requires credentials or a trace id.
 
     A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read before any check, because the body may
-    contain the trace id. A larger body is read only after credentials, or a trace id in the query,
-    were checked.
+    contain the trace id. A body above ``MAX_UNCHECKED_BODY_BYTES`` is read only after credentials,
+    or a trace id in the query, were checked.
     """
 
     async def authorise(self, request: Request) -> None:
@@ -218,7 +218,7 @@ EVENT_TYPE_SCOPES = _any_credential(
     "Scope: those of the events' types; those of keys and grants need a session or an unrestricted "
     "key."
 )
-# Only credentials without a restriction to scopes may create and revoke credentials.
+# Only credentials that aren't restricted to scopes may be used to create or revoke credentials.
 UNRESTRICTED = Depends(
     CallerAccess(describe_unrestricted_credential(), check=_require_unrestricted)
 )

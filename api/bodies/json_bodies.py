@@ -95,9 +95,9 @@ def _parse(body: bytes) -> Any:
 def _parse_exactly(body: bytes) -> Any:
     """Parse JSON, and convert each number with decimal places to a ``Decimal``.
 
-    The number of numeric values is limited, because a ``Decimal`` needs thirty times the memory of
-    its digits. Raises ``body.invalid`` if the body contains more than ``MAX_EXACT_NUMBERS``
-    numbers. Raises ``ValueError`` or ``RecursionError`` for invalid JSON.
+    The number of numeric values in a body is limited, because a ``Decimal`` needs thirty times the
+    memory of its digits. Raises ``body.invalid`` if the body contains more than
+    ``MAX_EXACT_NUMBERS`` numbers. Raises ``ValueError`` or ``RecursionError`` for invalid JSON.
     """
     counter = count(1)
 

@@ -13,7 +13,7 @@ from core.errors import media, requests
 
 # The maximum number of parts in a multipart form. The number of parts in a multipart form is
 # limited, because each part needs far more memory than its content. Multipart forms on Pressroom's
-# own pages have a single part, which is a file.
+# own pages have a single part.
 MAX_MULTIPART_PARTS = 100
 
 _DECODERS: dict[bytes, type[Base64Decoder] | type[QuotedPrintableDecoder]] = {

@@ -1,7 +1,7 @@
 """Stores uploads of large files in the object storage while they arrive.
 
-The upload is stored in parts of a fixed size, and only one part is in memory at a time. Threads
-only write to the object storage, so a slow sender doesn't occupy a thread.
+The uploaded file is stored in parts, and only one part is in memory at a time. Threads only write
+to the object storage, so a slow sender doesn't occupy a thread.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -90,8 +90,8 @@ async def _store(
             await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
             part.clear()
         if not part:
-            # The received bytes are stored or skipped, so release the memory that the request body
-            # has reserved.
+            # All received bytes of the upload were stored or skipped, so release the memory that
+            # the request body has reserved.
             release_body(scope)
     await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
     await UPLOADS_BY_CALLER.run(caller_id, writer.close)

@@ -26,7 +26,8 @@ HOLDER_FRACTION = 8
 # body needs a task, and up to half a megabyte of memory for data that the server has read ahead.
 MAX_UNFINISHED_BODIES = 128
 
-# The holder names for IP addresses are cached, because a few IP addresses send most request bodies.
+# The keys under which IP addresses reserve memory are cached, because a few IP addresses send most
+# request bodies.
 name_address_holder = lru_cache(maxsize=4096)(build_address_rate_key)
 
 
@@ -105,7 +106,7 @@ class HeldBody:
         return error
 
     def move_to_large_pool(self) -> ErrorType | None:
-        """Move the body to the memory pool for large bodies, because it stays in memory for long.
+        """Move the body to the pool for large bodies, because the body stays in memory for long.
 
         Return an error if the memory pool for large bodies is full.
         """

@@ -1,9 +1,9 @@
 """Defines bulkheads, which are separate thread pools, so that hanging work can't block all threads.
 
 Each route handler that blocks runs in a thread of one bulkhead. If all threads of a bulkhead are
-busy, a limited number of callers wait up to ``MAX_WAIT_SECONDS`` for a thread. A caller gets the
-status 503 if too many callers already wait, or if no thread becomes free in time. A test checks
-that no route handler runs in the threads of FastAPI's default pool.
+busy, a limited number of callers wait for a thread for a limited time. A caller gets the status 503
+if too many callers already wait, or if no thread becomes free in time. A test checks that no route
+handler runs in the threads of FastAPI's default pool.
 """
 
 import asyncio

@@ -12,7 +12,8 @@ PASSWORDS = Bulkhead("passwords", 4, wait_seconds=30.0, max_waiting=56, error=ac
 MONEY = Bulkhead("money", 10)
 # The bulkhead for changes to mailing lists, which may wait for a lock on the mailing list.
 LISTS = Bulkhead("lists", 8)
-# The bulkhead for unsubscribing and pausing mail, which many simultaneous sign-ups must not delay.
+# The bulkhead for unsubscribing and turning off mails, which many simultaneous sign-ups must not
+# delay.
 LEAVING = Bulkhead("leaving", 3, wait_seconds=10.0)
 # The bulkhead for reading from and writing to the object storage.
 STORAGE = Bulkhead("storage", 6, wait_seconds=5.0)
@@ -25,7 +26,7 @@ REQUESTS = Bulkhead("requests", 6, wait_seconds=5.0, max_waiting=5_000)
 # The bulkhead for DNS lookups of host names that callers send. Many threads are reserved for DNS
 # lookups, because a hostile DNS server may block a thread by answering slowly.
 HOST_LOOKUPS = Bulkhead("names", 32, wait_seconds=0.5)
-# The bulkhead for the database queries with which open event streams find new events.
+# The bulkhead for the database queries that open event streams run.
 STREAMS = Bulkhead("streams", 2)
 # The bulkhead for background work of the process, such as queries for finished jobs.
 BACKGROUND = Bulkhead("background", 2)

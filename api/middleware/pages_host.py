@@ -26,8 +26,9 @@ _FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 class PagesHostMiddleware:
     """Serves the pages for newsletter readers on a separate host that serves no other pages.
 
-    The pages for newsletter readers contain texts that list owners write. Without a separate host,
-    a malicious text could imitate the login page and deceive people and password managers.
+    The pages for newsletter readers contain texts that list owners write. If readers' pages were on
+    the host of the login page, a malicious text could imitate the login and deceive people and
+    password managers.
 
     ``ApiCorsMiddleware`` must run before ``PagesHostMiddleware``, because ``ApiCorsMiddleware``
     marks requests for readers' pages.

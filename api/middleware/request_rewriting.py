@@ -1,4 +1,4 @@
-"""Normalises the caller's IP address, the cookies, the path and the method of each request."""
+"""Rewrites the caller's IP address, the cookies, the path and the method of requests."""
 
 from typing import cast
 
@@ -86,8 +86,8 @@ class PathMiddleware:
         try:
             await self._app(inner_scope, receive, send)
         finally:
-            # Copy the route to the outer scope, because ``RequestMiddleware`` needs the route for
-            # metrics and traces.
+            # Copy the route to the outer ASGI scope, because ``RequestMiddleware`` needs the route
+            # for metrics and traces.
             scope["route"] = inner_scope.get("route")
 
 

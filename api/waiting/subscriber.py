@@ -80,9 +80,9 @@ class Subscriber:
 def watch_jobs(
     subscriber: Subscriber, job_ids: Collection[int]
 ) -> Iterator[Callable[[], Awaitable[None]]]:
-    """Yield a function that waits until one of the jobs changes or a time limit is reached.
+    """Yield a function that waits until one of the jobs changes.
 
-    The time limit is ``CHECK_EVERY_SECONDS``.
+    The yielded function waits for at most ``CHECK_EVERY_SECONDS``.
     """
     changed = asyncio.Event()
     topics = {build_job_topic(job_id) for job_id in job_ids}

@@ -39,7 +39,7 @@ Lookup = Callable[[list[str]], Awaitable[Mapping[str, V]]]
 class Waiters(Generic[V]):
     """The futures of waiting requests by topic, and the loop that looks up their results.
 
-    ``look_up``: a function that maps those topics whose result is already known to the result.
+    ``look_up``: a function that returns the known results by topic.
     """
 
     def __init__(self, look_up: Lookup[V]) -> None:

@@ -72,8 +72,8 @@ class WorkerCalls:
                     raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
                     # Remove the caller from the shared run even if ``join`` failed or was
-                    # cancelled. Removing the caller from the run happens in the background, so that
-                    # the response isn't delayed.
+                    # cancelled. The caller is removed from the shared run in the background, so
+                    # that the response isn't delayed.
                     self._calls.remove_caller(request_id, caller)
         if result is None and self.results.closed:
             raise requests.QUEUE_UNAVAILABLE()
