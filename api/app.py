@@ -110,8 +110,9 @@ def create_app(settings: Settings) -> FastAPI:
 async def _respond_to_error(request: Request, error: DomainError) -> Response:
     """Return the HTTP response for an error.
 
-    If a limit of the user's plan caused the error, the function also records an event. The event
-    needs a separate transaction, because the error rolls back the request's transaction.
+    If the error says that a limit of the user's plan is exceeded, also store an event about the
+    error. Events about errors are stored in a separate transaction, because an error rolls back the
+    transaction of its request.
     """
     credential = event_origins.current_origin().credential
     user_id = None if credential is None else credential.user_id
@@ -119,7 +120,8 @@ async def _respond_to_error(request: Request, error: DomainError) -> Response:
         try:
             await state_of(request).in_unit_of_work(record_plan_error, user_id, error.code)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
-            # The caller gets the error response even if no event about the error can be recorded.
+            # Return the error response to the caller even if no event about the error can be
+            # stored.
             log.warning("event.not_recorded", reason=type(failure).__name__)
     return problem_response(error)
 
@@ -155,7 +157,7 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
         async with run_in_background(*loops):
             end_start()
             # Check the database, Redis, the broker and the object storage in the background at
-            # startup, so that the log shows faults early.
+            # startup, so that the log reports problems early.
             first_check = asyncio.ensure_future(state.readiness.check_dependencies())
             yield
             drain.force_exit_after_timeout()
@@ -180,18 +182,18 @@ async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
     finally:
         unfinished = set(tasks)
         while unfinished:
-            # Cancel the tasks repeatedly, because an awaited operation such as a connection attempt
-            # can swallow a cancellation.
+            # Cancel the background tasks repeatedly, because an awaited operation such as a
+            # connection attempt can swallow a cancellation.
             for task in unfinished:
                 task.cancel()
             _, unfinished = await asyncio.wait(unfinished, timeout=_CANCEL_AGAIN_AFTER_SECONDS)
 
 
 def _end_all_waits(state: State) -> None:
-    """Make all requests that wait for a result respond, because the server is shutting down.
+    """Make all waiting requests respond now, because the server is shutting down.
 
-    A request may wait for a result for a minute, but a server that is shutting down waits only
-    twenty seconds for a request.
+    A request may wait up to a minute for a job, but a shutdown waits at most twenty seconds for
+    requests.
     """
     state.jobs.close()
     state.worker_calls.results.close()
@@ -200,10 +202,11 @@ def _end_all_waits(state: State) -> None:
 
 def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
-    # The API process only validates photo requests, which workers send to the photo providers.
+    # Workers send searches for stock photos to the photo providers. The API process only validates
+    # searches for stock photos.
     stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
-    # If the broker is the same Redis as the cache, no sender is needed, because a Redis script
-    # enqueues the messages.
+    # If one Redis server is both the broker and the cache, a Redis script enqueues the messages to
+    # workers, so ``send`` is ``None``.
     is_shared = settings.broker == settings.cache
     send = None if is_shared else _build_sender(resources)
     calls = RequestCalls(redis, resources.waiter, send)
@@ -246,8 +249,8 @@ async def _write_key_uses(state: State) -> None:
         try:
             await BACKGROUND.run(state.used_keys.write_uses, state.resources.database)
         except (psycopg2.Error, DomainError) as error:
-            # Ignore a failure to store the last use of API keys, because the next request with an
-            # API key repeats the attempt.
+            # If the last use of API keys can't be stored, continue, because the next request with
+            # an API key causes another attempt.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 
 
@@ -255,7 +258,8 @@ async def _write_key_uses(state: State) -> None:
 async def _release_memory() -> None:
     """Return freed memory to the operating system every few seconds.
 
-    If the process didn't return memory, each thread would keep the freed memory of large responses.
+    By default, each thread keeps the freed memory of large responses and doesn't return it to the
+    operating system.
     """
     while True:
         await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)

@@ -1,6 +1,7 @@
-"""Describes to `pressroom doctor` how its request reached the API.
+"""Tells `pressroom doctor` which IP address and URL scheme the API sees for a request.
 
-`pressroom doctor` uses the description to check the settings of a proxy in front of the API.
+`pressroom doctor` uses the description of the caller to check whether a proxy in front of the API
+is configured correctly.
 """
 
 import json
@@ -12,12 +13,12 @@ from core import clock
 from core.settings import Settings
 from core.signed_urls import SEEN_CALLERS
 
-# The key in the ASGI scope for the address of the TCP peer.
+# The key under which the ASGI scope contains the address of the TCP peer.
 PEER = "pressroom.peer"
 
 
 def describe_caller(request: Request, settings: Settings) -> str | None:
-    """Return a JSON description of the caller, or ``None`` if the URL has no valid signature."""
+    """Return a JSON description of the caller, or ``None`` if the URL's signature is invalid."""
     query = request.query_params
     signature = {name: query.get(name, "") for name in ("expires", "signature")}
     path = request.url.path

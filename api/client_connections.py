@@ -1,6 +1,6 @@
-"""Limits client connections in ways that Uvicorn doesn't, for example by a time limit for headers.
+"""Enforces limits on client connections that Uvicorn lacks, such as a time limit for headers.
 
-The module also sends a response's headers together with the start of the response body.
+Sends the headers of a response together with the start of the response body.
 """
 
 import asyncio
@@ -16,24 +16,25 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from api.limits.body_budgets import name_address_holder
 
 # The maximum time in which the request line and the headers of a request must arrive. For the first
-# request on a connection, the time limit starts when the connection is opened. For every following
-# request on a connection, the time limit starts with the request's first byte.
+# request on a connection, the time limit starts when the connection is opened. For all later
+# requests on a connection, the time limit starts with the first byte of the request.
 MAX_HEAD_SECONDS = 15.0
 MAX_HEAD_BYTES = 64 * 1024
-# The idle timeout of a client connection. The idle timeout of the server is longer than the idle
-# timeouts of clients, so that no request arrives while the server closes a connection.
+# The maximum time for which the server keeps an idle client connection open. The server's idle
+# timeout is longer than the idle timeouts of clients, so that clients close idle connections first.
 KEEP_ALIVE_SECONDS = 75
-# The maximum time for which a client may read nothing of a response, before the server aborts the
-# connection. A client that reads slowly keeps its connection.
+# The maximum time for which a client may stop reading a response before the server aborts the
+# connection. A client that keeps reading, however slowly, keeps its connection.
 MAX_STALL_SECONDS = 60.0
-# Each connection needs a file descriptor.
+# The maximum number of open files and sockets of the API process, each of which needs a file
+# descriptor.
 MAX_FILE_DESCRIPTORS = 65_536
 
 
 def max_connections_per_address() -> int:
     """Return the maximum number of connections from one IP address.
 
-    The maximum is half of the available file descriptors, so that one IP address can't use all of
+    The maximum is half of the available file descriptors, so that no IP address can use all of
     them.
     """
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
@@ -49,11 +50,11 @@ def raise_file_descriptor_limit() -> None:
 
 
 class JoinedWrites:
-    """A transport that sends the headers of a response together with the start of the body.
+    """Sends the headers of a response together with the start of the response body.
 
     Uvicorn writes the headers and the body of a response separately. If the process were killed
-    after writing the headers, the client would get headers without a body. A proxy can't retry a
-    request on another host after the client has received headers.
+    between both writes, the client would get headers without a body. Joined writes let a proxy
+    retry a request on another host, because a proxy can't retry after it has received headers.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -68,8 +69,8 @@ class JoinedWrites:
             self._transport.write(joined)
         else:
             self._unsent = data
-            # Send headers without a body soon, because the first event of an event stream, for
-            # example, may come much later than the headers.
+            # Don't hold headers back for long, because the body of an event stream, for example,
+            # may start much later than the headers.
             self._loop.call_soon(self._send_unsent)
 
     def close(self) -> None:
@@ -86,10 +87,10 @@ class JoinedWrites:
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """A connection that closes if request headers arrive too slowly or a response isn't read.
+    """A connection that is closed if headers arrive too slowly or the client stops reading.
 
-    ``api.middleware.deadlines`` limits the time between the request headers and the response.
-    Uvicorn limits the time for which a connection is idle after a response.
+    ``api.middleware.deadlines`` limits the time from the request headers to the start of the
+    response. Uvicorn limits the time for which a connection is idle after a response.
     """
 
     _connections_by_address: ClassVar[Counter[str]] = Counter()
@@ -113,7 +114,8 @@ class BoundedConnection(HttpToolsProtocol):
             del self._connections_by_address[self._address]
         self._cancel_head_timer()
         super().connection_lost(exc)
-        # ``resume_writing`` cancels the timer that detects clients that stop reading.
+        # ``resume_writing`` cancels the timer that would abort the connection of a client that
+        # stopped reading.
         self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
@@ -123,8 +125,8 @@ class BoundedConnection(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
         if self.cycle is None or self.cycle.response_complete:
-            # Start no timer for headers during a response, because the received data may belong to
-            # the request body.
+            # While a response is in progress, don't start the timer for headers, because received
+            # data may belong to the request body.
             self._close_in(MAX_HEAD_SECONDS if self._is_in_head else KEEP_ALIVE_SECONDS)
 
     def on_message_begin(self) -> None:
@@ -140,8 +142,8 @@ class BoundedConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._is_in_head:
-            # Start the timer for headers after the response if the headers of the next request
-            # began to arrive before the response was complete.
+            # If the headers of the next request began to arrive during the response, start the
+            # timer for headers after the response.
             self._close_in(MAX_HEAD_SECONDS)
 
     def pause_writing(self) -> None:

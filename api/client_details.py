@@ -4,8 +4,9 @@ from fastapi import Request
 
 from core.settings import origins
 
-# Pairs of a text in the ``User-Agent`` header and a browser name. The first matching pair applies,
-# because most browsers also mention other browsers in the header.
+# Pairs of a text that a ``User-Agent`` header may contain and the name of the browser. The first
+# matching pair determines the browser, because most browsers also mention other browsers in
+# ``User-Agent``.
 _BROWSERS = (
     ("Edg", "Edge"),
     ("OPR/", "Opera"),
@@ -27,18 +28,18 @@ _SYSTEMS = (
 
 
 def client_address(request: Request) -> str | None:
-    # If the request came through a trusted proxy, Uvicorn has replaced the proxy's IP address with
-    # the caller's.
+    # ``request.client`` is never a trusted proxy, because Uvicorn has replaced the IP address of a
+    # trusted proxy with the caller's.
     return request.client.host if request.client else None
 
 
 def referring_page(request: Request) -> str | None:
-    """Return the URL of the referring page without its query, or ``None`` if none was sent."""
+    """Return the ``Referer`` URL without its query, or ``None`` if the header is missing."""
     return origins.strip_query(request.headers.get("referer", ""))
 
 
 def browser_name(user_agent: str | None) -> str | None:
-    """Return a browser name that the user recognises, such as "Firefox on Linux"."""
+    """Return a name of the browser and system that people recognise, such as "Firefox on Linux"."""
     text = (user_agent or "")[:1000]
     browser = next((name for part, name in _BROWSERS if part in text), None)
     system = next((name for part, name in _SYSTEMS if part in text), None)

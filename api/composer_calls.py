@@ -1,4 +1,4 @@
-"""Calls the composer for a request to the API or to a page of the console."""
+"""Calls the composer, which generates metadata and finds photos, for API or console requests."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,9 +30,10 @@ NO_PREFERENCE = Preference(wait=None, respond_async=False)
 
 @dataclass(frozen=True)
 class ComposerCaller:
-    """A caller whose request waits for results of the composer.
+    """The caller of a request that waits for results of the composer.
 
-    Each public method raises ``quota.exceeded`` and the errors of ``WorkerCalls.call``.
+    All public methods of ``ComposerCaller`` raise ``quota.exceeded`` and the errors of
+    ``WorkerCalls.call``.
     """
 
     request: Request
@@ -45,12 +46,13 @@ class ComposerCaller:
     ) -> MetadataResult:
         """Return generated metadata for a post, such as a summary.
 
-        A call to a language model costs credits. Raises ``auth.insufficient_scope``,
-        ``credits.insufficient`` or ``idempotency.in_progress`` if the caller can't be charged.
+        A call to a language model costs credits. Raises an error such as ``credits.insufficient``
+        if the caller can't be charged.
 
         Args:
-            build_key: a function that returns the idempotency key of the charge. ``build_key`` runs
-                in a thread, because hashing the request body takes time.
+            build_key: a function that returns the idempotency key under which the call is charged.
+                ``build_key`` runs in a thread, because computing the key hashes the whole request
+                body.
         """
         call_charges.require_spending_scope(self.state.resources.settings, self.caller)
         await self._count_call()
@@ -80,15 +82,15 @@ class ComposerCaller:
             )
         finally:
             if entry_id is not None:
-                # Reverse the charge, unless a worker has called the language model for the charged
+                # Reverse the charge if no worker has called the language model for the charged
                 # request.
                 try:
                     await MONEY.run(
                         own_charges.reverse_charge, self.state.resources.database, entry_id
                     )
                 except (DomainError, psycopg2.Error) as error:
-                    # The caller gets the metadata even if reversing the charge fails. Maintenance
-                    # soon reverses a charge if no language model was called.
+                    # Return the metadata to the caller even if reversing the charge fails. If no
+                    # language model was called, maintenance later reverses the charge.
                     log.warning("composer.charge_not_reversed", reason=type(error).__name__)
         return MetadataResult.from_payload(result)
 

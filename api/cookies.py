@@ -15,7 +15,7 @@ from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 class Cookie:
     """A cookie's name and lifetime.
 
-    The browser deletes a cookie without ``seconds`` when the browser closes.
+    If ``seconds`` is ``None``, the browser deletes the cookie when the browser closes.
     """
 
     name: str
@@ -23,21 +23,22 @@ class Cookie:
 
 
 SESSION_COOKIE = Cookie("pressroom_session", SESSION_LIFETIME.total_seconds())
-# The form cookie ties a form to the browser of a person who isn't logged in.
+# The form cookie ensures that only the browser that loaded a form can submit the form, even without
+# a login.
 FORM_COOKIE = Cookie("pressroom_form", None)
-# The cookie of a known browser proves that someone has logged in with the browser before
+# The known-browser cookie proves that someone has already logged in with the browser
 # (``services.accounts.logins``).
 KNOWN_BROWSER_COOKIE = Cookie("pressroom_known", 365 * 24 * 3600)
-# The first-step cookie proves that the password was correct while a login waits for the second
-# factor (``services.accounts.factors.second_steps``).
+# The first-step cookie proves that the password of a login was correct, until the second factor
+# arrives (``services.accounts.factors.second_steps``).
 FIRST_STEP_COOKIE = Cookie("pressroom_first_step", PROOF_LIFETIME.total_seconds())
-# The visit cookie identifies a reader who opened their preferences from a mail, because readers
-# have no login.
+# The visit cookie identifies a reader who opened the preferences page from a mail, because readers
+# don't log in.
 VISIT_COOKIE = Cookie("pressroom_visit", TOKEN_LIFETIMES[Purpose.VISIT_PREFERENCES].total_seconds())
-# The notice cookie holds the notice that the next page of the console shows
+# The notice cookie contains a message that the console shows on its next page
 # (``api.console.requests``).
 NOTICE_COOKIE = Cookie("pressroom_notice", 60)
-# The cookies that are accepted on the separate host of the pages for readers.
+# The cookies that the separate host for readers' pages accepts.
 READER_COOKIES = (VISIT_COOKIE, FORM_COOKIE)
 
 
@@ -45,7 +46,7 @@ READER_COOKIES = (VISIT_COOKIE, FORM_COOKIE)
 class Cookies:
     """Sets, reads and deletes Pressroom's cookies.
 
-    The name prefix ``__Host-`` prevents other hosts in Pressroom's domain from setting Pressroom's
+    If cookie names start with ``__Host-``, other hosts in Pressroom's domain can't set Pressroom's
     cookies.
     """
 
@@ -81,7 +82,7 @@ def configure_cookies(settings: Settings) -> Cookies:
         is_loopback = ip_address(host).is_loopback
     except ValueError:
         is_loopback = host == "localhost" or host.endswith(".localhost")
-    # Browsers accept ``Secure`` cookies only over TLS, which a trial on the user's own machine
-    # doesn't have.
+    # Browsers accept ``Secure`` cookies only over TLS, but a trial on the user's own machine runs
+    # without TLS.
     secure = not (settings.public_url.scheme == "http" and is_loopback)
     return Cookies("__Host-" if secure else "", secure)

@@ -1,4 +1,4 @@
-"""Lets the API process serve requests for a while after SIGTERM, so that no request is lost."""
+"""Keeps the API process serving requests for a while after SIGTERM, so that no request is lost."""
 
 import asyncio
 import os
@@ -18,14 +18,15 @@ MAX_CLOSE_SECONDS = 5.0
 
 
 class Drain:
-    """The period after SIGTERM in which the server still serves requests.
+    """The period after SIGTERM in which the server continues to serve requests.
 
     A proxy sends requests to an API process until ``/readyz`` of the process returns 503. If the
-    server exited at SIGTERM, requests from a proxy that hasn't yet requested ``/readyz`` would be
-    lost. During the drain period, ``/readyz`` returns 503, and each response closes its connection.
+    server exited immediately at SIGTERM, requests would be lost until the proxy has noticed that
+    ``/readyz`` fails. During the drain period, ``/readyz`` returns 503, and each response closes
+    its connection.
 
     Args:
-        seconds: the number of seconds for which the server still serves requests after SIGTERM.
+        seconds: how many seconds the server continues to serve requests after SIGTERM.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -37,8 +38,8 @@ class Drain:
         """Start the drain period when the process receives SIGTERM.
 
         At the end of the drain period, ``at_end`` and the original signal handler are called. A
-        repeated SIGTERM during the drain period changes nothing. A process manager may send SIGTERM
-        both to the process and to its parent, which forwards the signal.
+        second SIGTERM during the drain period has no effect. A second SIGTERM is normal, because a
+        process manager may signal both the process and its parent, which forwards the signal.
         """
         loop = asyncio.get_running_loop()
         earlier_handler = signal.getsignal(signal.SIGTERM)
@@ -66,10 +67,10 @@ class Drain:
                 signal.signal(signal.SIGTERM, earlier_handler)
 
     def force_exit_after_timeout(self) -> None:
-        """Exit the process a few seconds after the drain period, even if a request hangs.
+        """Exit the process after ``MAX_CLOSE_SECONDS`` at the latest, even if a request hangs.
 
-        No response is lost, because the application calls ``force_exit_after_timeout`` after its
-        last response.
+        The application calls ``force_exit_after_timeout`` after its last response, so no response
+        is lost.
         """
 
         def exit_process() -> None:

@@ -1,4 +1,4 @@
-"""Turns errors into pages for browsers, and into problem+json (RFC 9457) for programs."""
+"""Converts errors to HTML pages for browsers, and to problem+json (RFC 9457) for programs."""
 
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -56,26 +56,27 @@ STATUS_OF = {
 }
 # The largest number of validation errors that a response lists.
 MAX_PROBLEMS = 100
-# The maximum length of a path to a wrong value in an error. A longer path is cut off, because the
-# path can contain long names from the caller.
+# The maximum length of the path with which an error names a wrong value. A path that exceeds
+# ``MAX_PLACE_CHARACTERS`` is truncated, because the caller's JSON may contain long names.
 MAX_PLACE_CHARACTERS = 64
 _ELLIPSIS = "…"
-# Maps the HTTP statuses of Starlette's router to Pressroom's errors.
+# Maps each HTTP status that Starlette's router returns to an error of Pressroom.
 _ROUTER_ERRORS = {404: requests.ROUTE_NOT_FOUND, 405: requests.ROUTE_METHOD_NOT_ALLOWED}
 
 
 def problem_response(error: DomainError) -> Response:
     """Return the HTTP response for an error, and count the error in a metric.
 
-    The function has no parameter of the type ``Request``, so that middleware can call the function.
+    ``problem_response`` needs no ``Request``, so that ASGI middleware can call
+    ``problem_response``.
     """
     ERRORS.labels(error.code).inc()
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
     if error.kind is Kind.UNAUTHENTICATED or error.needed_scope is not None:
-        # The header ``WWW-Authenticate`` describes what is wrong with the credentials (RFC 6750,
-        # section 3).
+        # The header ``WWW-Authenticate`` says why the credentials were refused (RFC 6750, section
+        # 3).
         challenge = 'Bearer realm="pressroom"'
         if error.needed_scope is not None:
             challenge += f', error="insufficient_scope", scope="{error.needed_scope}"'
@@ -97,7 +98,7 @@ def internal_error() -> Response:
 
 
 class _Problem(Response):
-    """An error response, which is a page for browsers and problem+json for programs."""
+    """An error response, which is an HTML page for browsers and problem+json for programs."""
 
     media_type = "application/problem+json"
 
@@ -143,8 +144,8 @@ async def _handle_http_exception(request: Request, error: HTTPException) -> Resp
         return internal_error()
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        # List the methods of all routes with the requested path, because the router lists only one
-        # route's methods.
+        # Collect the methods of all routes that match the path, because Starlette's router lists
+        # the methods of only one route.
         path = request.scope["path"]
         methods = {
             method
@@ -168,14 +169,15 @@ async def _handle_validation_error(_: Request, error: RequestValidationError) ->
 
 
 def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainError:
-    """Return an error that lists the first wrong values in an invalid request.
+    """Return an error that lists up to ``MAX_PROBLEMS`` invalid values of a request.
 
-    A request body that doesn't match its schema gets the status 422. An invalid path or query, and
-    a body that isn't JSON, get the status 400.
+    A request body that doesn't match its schema gets the status 422. A request with an invalid path
+    or query, or with a body that isn't JSON, gets the status 400.
 
     Args:
-        errors: all validation errors from Pydantic, or only the first of them.
-        count: the total number of validation errors, if ``errors`` doesn't contain them all.
+        errors: the validation errors from Pydantic, or only the first ones if the request has very
+            many errors.
+        count: the total number of validation errors, if ``errors`` contains only the first ones.
     """
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))
     omitted = (len(errors) if count is None else count) - len(problems)
@@ -204,7 +206,7 @@ def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
 def format_place(parts: Sequence[str | int]) -> str:
     """Format the path ``("body", "members", 3, "email")`` as ``body.members[3].email``.
 
-    A lone surrogate in a JSON name is escaped, for example as ``\\ud800``, because UTF-8 can't
+    A lone surrogate in a field name is escaped, for example as ``\\ud800``, because UTF-8 can't
     encode a lone surrogate.
     """
     steps = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
@@ -219,8 +221,8 @@ HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, An
     TransientError: _handle_unreachable_dependency,
     OperationalError: _handle_unreachable_dependency,
     InterfaceError: _handle_unreachable_dependency,
-    # psycopg2 raises its own errors for SQL statements that run without SQLAlchemy. psycopg2's
-    # errors also occur when SQLAlchemy returns a broken connection to the connection pool.
+    # psycopg2 raises its own errors for SQL statements that run without SQLAlchemy, and when
+    # SQLAlchemy returns a broken connection to the connection pool.
     psycopg2.OperationalError: _handle_unreachable_dependency,
     psycopg2.InterfaceError: _handle_unreachable_dependency,
     PoolTimeoutError: _handle_unreachable_dependency,

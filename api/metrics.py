@@ -14,7 +14,7 @@ from core.telemetry import spans
 from services.composer import call_charges as usage
 from services.deployment_figures import DeploymentFigures
 
-# Disable the metrics with the creation times of counters, because no alert or dashboard uses the
+# Disable the metrics that contain creation times of counters, because no alert or dashboard uses
 # creation times.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -96,8 +96,8 @@ _PLAIN_DATABASE_GAUGES = (
     _LEDGER_FAULTS,
 )
 
-# The counters that alerts use start at 0, so that an alert on a counter's rate sees the first
-# increase.
+# Set the counters that alerts use to 0 at startup, so that an alert on a counter's rate notices the
+# first increase.
 for _outcome in ("succeeded", "failed", "paused"):
     LOGINS.labels(_outcome)
 for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY):
@@ -105,9 +105,10 @@ for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY
 
 
 def clear_database_gauges() -> None:
-    """Remove the values of all metrics that are read from the database.
+    """Remove the values of all metrics that were read from the database.
 
-    While the database is unavailable, the values of metrics may be out of date.
+    Values from the database must not be exported while the database is unavailable, because they
+    would be out of date.
     """
     for gauge in _LABELLED_DATABASE_GAUGES:
         gauge.clear()
@@ -138,17 +139,17 @@ def set_database_gauges(figures: DeploymentFigures, overdue: Mapping[str, int]) 
     _ENDPOINTS.labels("working").set(webhooks.active - webhooks.failing)
     _WEBHOOK_LAG.set(webhooks.late_seconds)
     _WEBHOOK_FAILING.set(webhooks.failing_seconds)
-    # The number of ledger faults is unknown before the first check of the ledger.
+    # Until the first check of the ledger, the number of ledger faults is unknown.
     faults = figures.ledger_faults
     _LEDGER_FAULTS.set(math.nan if faults is None else faults)
 
 
-# Maps a measure, a label and the name of a language model to the sum of the measure.
+# Maps a measure such as tokens, a label and the name of a language model to the measure's total.
 UsageSums = dict[tuple[str, str, str], float]
 
 
 class _UsageCollector(Collector):
-    """Exports the usage of the language model, which workers count in Redis."""
+    """Exports the usage counts of language models, which workers store in Redis."""
 
     def __init__(self) -> None:
         self.sums: UsageSums = {}
@@ -178,7 +179,7 @@ def observe_request(method: str, route: str, status: int, seconds: float) -> Non
     _duration_histogram(method, route).observe(seconds, spans.current_ids() or None)
 
 
-# The metrics with labels are cached, because the Prometheus library takes a lock and formats the
-# labels at each lookup.
+# Cache the metric objects per combination of labels, because the Prometheus library takes a lock at
+# each lookup.
 _request_counter = cache(REQUESTS.labels)
 _duration_histogram = cache(REQUEST_SECONDS.labels)

@@ -78,10 +78,11 @@ VERSION_RESPONSE_HEADER = {
 }
 
 _SCHEMA_PREFIX = "#/components/schemas/"
-# The keys in the OpenAPI document under which objects are values, not schemas.
+# The keys in the OpenAPI document whose values are plain data, not schemas.
 _VALUE_KEYS = frozenset({"example", "examples", "default", "enum", "const", "value"})
 _PROBLEM_REFERENCE = "#/components/schemas/Problem"
-# Request headers that FastAPI can't find, because dependencies read them from the whole request.
+# FastAPI can't document the following request headers, because dependencies read them from the
+# ``Request``.
 PREFER_PARAMETER = {
     "name": "Prefer",
     "in": "header",
@@ -105,7 +106,7 @@ IDEMPOTENCY_KEY_PARAMETER = {
 
 JOB_ACCEPTED = "The wait ran out; the work goes on. Location leads to its job."
 
-# Groups of errors that several routes can return.
+# Errors that several routes can return, grouped by their cause.
 IDEMPOTENCY_ERRORS = (
     requests.IDEMPOTENCY_KEY_INVALID,
     requests.IDEMPOTENCY_IN_PROGRESS,
@@ -124,7 +125,7 @@ SELECTION_ERRORS = (
     mailing.SEGMENT_TAG_DELETED,
 )
 
-# The ``Link`` header of a response whose data is a bare array.
+# Documents the ``Link`` header of responses whose body is a bare array.
 LINK_HEADER: dict[str, Any] = {
     "description": 'With rel="next": the next page; not there at the end',
     "schema": {"type": "string"},
@@ -134,7 +135,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def describe_api(settings: Settings) -> dict[str, Any]:
-    """Return the parts of the OpenAPI document about the whole API, such as title and servers."""
+    """Return the parts of the OpenAPI document that describe the whole API, such as the title."""
     base = _public_base(settings)
     return {
         "info": {
@@ -193,11 +194,11 @@ def rename_schemas_to_titles(document: dict[str, Any]) -> None:
 
 
 def clean_schemas(document: dict[str, Any]) -> None:
-    """Mark integers in schemas as 64-bit numbers, and delete titles, which only repeat names."""
+    """Mark integers in schemas as 64-bit, and delete titles, which only repeat schema names."""
     for node in _schema_nodes(document):
         if node.get("type") == "integer":
-            # Client generators use 32 bits for an integer without a format, but Pressroom's
-            # integers have up to 53 bits.
+            # Client generators use 32 bits for integers without a format, but Pressroom's integers
+            # need up to 53 bits.
             node.setdefault("format", "int64")
         is_schema = {"type", "$ref", "anyOf", "properties"} & node.keys()
         if is_schema and isinstance(node.get("title"), str):
@@ -205,9 +206,9 @@ def clean_schemas(document: dict[str, Any]) -> None:
 
 
 def _schema_nodes(value: Any) -> list[dict[str, Any]]:
-    """Return all objects in the OpenAPI document that may be schemas.
+    """Return all JSON objects in the OpenAPI document that may be schemas.
 
-    Objects inside examples and default values are not schemas.
+    JSON objects inside examples and default values are not schemas.
     """
     nodes: list[dict[str, Any]] = []
     remaining = [value]
@@ -216,8 +217,8 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
         if isinstance(node, dict):
             nodes.append(node)
             for key, member in node.items():
-                # Don't skip the schema of a property whose name is, for example, ``value`` or
-                # ``default``.
+                # Don't skip the schema of a property that is called ``value`` or ``default``, for
+                # example.
                 is_schema = isinstance(member, dict) and "type" in member
                 if key not in _VALUE_KEYS or is_schema:
                     remaining.append(member)
@@ -229,7 +230,7 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
 def link_schemas(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
     """Add recursive schemas to the OpenAPI document, and refer to each schema by a ``$ref``.
 
-    A schema that has only the title of a recursive schema is replaced by a ``$ref``.
+    A schema without properties that has the title of a recursive schema is replaced by a ``$ref``.
     """
     for node in _schema_nodes(document):
         name = node.get("title")
@@ -240,7 +241,7 @@ def link_schemas(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -
 
 
 def share_samples(document: dict[str, Any]) -> None:
-    """Move the examples of errors to ``components``, because many operations share an error."""
+    """Move error examples to ``components``, because many operations return the same error."""
     shared = document["components"].setdefault("examples", {})
     for operation in list_operations(document):
         for response in operation["responses"].values():
@@ -257,7 +258,7 @@ def list_operations(document: dict[str, Any]) -> list[dict[str, Any]]:
 def describe_json_body(
     schema: dict[str, Any], *, parameters: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return the ``openapi_extra`` of a route whose handler reads the JSON body itself."""
+    """Return the ``openapi_extra`` of a route whose handler parses the JSON body itself."""
     return {
         "parameters": [*parameters],
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
@@ -274,15 +275,16 @@ def describe_text(media_type: str, sample: str) -> dict[str, Any]:
 
 
 def array_page_responses(*errors: ErrorType) -> Responses:
-    """Return the ``responses`` argument of a route that returns a page of records as an array."""
+    """Return the argument ``responses`` for a route that returns a page of records as an array."""
     page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
     return {200: page, **error_responses(requests.CURSOR_INVALID, *errors)}
 
 
 def accepted_response(model: Any, *errors: ErrorType, description: str = JOB_ACCEPTED) -> Responses:
-    """Return the ``responses`` argument of a route that may return before its work is finished.
+    """Return the argument ``responses`` for a route that may respond before its work is finished.
 
-    ``model``: the type of the response with status 202 for unfinished work.
+    ``model``: the model of the response body that is returned with status 202 while the work is in
+    progress.
     """
     return {202: {"model": model, "description": description}, **error_responses(*errors)}
 
@@ -294,13 +296,13 @@ def error_responses(*errors: ErrorType) -> Responses:
 
 
 def _add_errors(responses: Responses, *errors: ErrorType) -> None:
-    """Add errors to the documented responses, and group errors with the same HTTP status."""
+    """Add errors to the documented responses, grouped by HTTP status."""
     for error in errors:
         status = STATUS_OF[error.kind]
         problem = {"schema": {"$ref": _PROBLEM_REFERENCE}, "examples": {}}
         response = responses.setdefault(str(status), {"description": ""})
         content = response.setdefault("content", {})
-        # An OAuth operation may document another response with the same status in OAuth's own
+        # An OAuth operation may already document a response with the same status in OAuth's own
         # format.
         examples = content.setdefault("application/problem+json", problem)["examples"]
         sample = openapi_samples.build_problem_sample(error, status)
@@ -332,7 +334,7 @@ def build_document(app: FastAPI, settings: Settings) -> dict[str, Any]:
         for unused_schema in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused_schema, None)
         share_samples(document)
-        # Put the title, servers and tags at the start of the OpenAPI document, in place of
+        # Move the title, servers and tags to the start of the OpenAPI document, and replace
         # FastAPI's values.
         head = {"openapi": document["openapi"], **describe_api(settings)}
         app.openapi_schema = {**head, **document, **head}
@@ -340,14 +342,14 @@ def build_document(app: FastAPI, settings: Settings) -> dict[str, Any]:
 
 
 def list_api_routes(app: FastAPI) -> Iterator[RouteContext]:
-    """Yield every route of the application, including the routes of its routers."""
+    """Yield all API routes of the application, including the routes of its routers."""
     for route in iter_route_contexts(app.routes):
         if isinstance(route.original_route, APIRoute):
             yield route
 
 
 def find_access(route: RouteContext) -> Access | None:
-    """Return the access rule of the route, or ``None`` unless the route has exactly one."""
+    """Return the access rule of the route, or ``None`` if it has no rule or several rules."""
     accesses = find_accesses(route.dependant)
     return accesses[0] if len(accesses) == 1 else None
 
@@ -367,19 +369,18 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
             _add_errors(operation["responses"], *access.docs.errors)
         path = route.path_format or ""
         parameters = operation.get("parameters", [])
-        # Sort the parameters, because generated clients take path parameters first, in the order of
-        # the path.
+        # Put path parameters first, in the order of the path, as generated clients do.
         places = [path.find(f"{{{parameter.get('name')}}}") for parameter in parameters]
-        # A parameter that isn't in the path has the place -1, which the modulo changes to the last
-        # place.
+        # For a parameter that isn't in the path, ``find`` returns -1, which the modulo changes to
+        # the highest position.
         order = sorted(range(len(parameters)), key=lambda n: places[n] % (len(path) + 1))
         operation["parameters"] = [
             *(parameters[n] for n in order),
             {"$ref": "#/components/parameters/Version"},
         ]
         operation["responses"] = dict(sorted(operation["responses"].items()))
-        # An operation that accepts a form and redirects browsers also returns its errors as HTML
-        # pages.
+        # If an operation accepts a form and redirects browsers, it returns errors as HTML pages to
+        # browsers.
         is_for_forms = FORM in operation.get("requestBody", {}).get("content", {})
         if is_for_forms and str(HTTPStatus.SEE_OTHER.value) in operation["responses"]:
             for status, response in operation["responses"].items():
@@ -396,7 +397,7 @@ def _add_common_errors(
     operation: dict[str, Any], route: RouteContext, schemas: dict[str, Any]
 ) -> None:
     responses = operation["responses"]
-    # Delete FastAPI's documentation of the status 422, because Pressroom returns 400 for an invalid
+    # Delete the status 422 that FastAPI documents, because Pressroom returns 400 for an invalid
     # path or query.
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
@@ -413,7 +414,7 @@ def _add_common_errors(
     if invalid:
         _add_errors(responses, requests.BODY_NOT_JSON)
         problems = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
-        # A route may document its own example of an invalid field, which must not be replaced.
+        # Keep the example of an invalid field that a route documents itself.
         if invalid.code not in problems.get("examples", {}):
             _add_errors(responses, invalid)
     if body:

@@ -16,11 +16,11 @@ JsonSchema = dict[str, Any]
 SAMPLE_TS = 1_795_253_400
 _SAMPLE_MOMENT = "2026-11-21T09:30:00.000000Z"
 _SAMPLE_REQUEST_ID = "0198c6f2a4d07e1c9b5e"
-# The example of a text field whose schema has no example. A test checks that the OpenAPI document
-# never contains ``PLACEHOLDER``.
+# The example value of a text field whose schema has no example. A test checks that the OpenAPI
+# document never contains ``PLACEHOLDER``.
 PLACEHOLDER = "string"
 
-# Maps field names to examples, for fields whose schema has no example.
+# Maps field names to example values, which are used for fields whose schema has no example.
 _SAMPLES_BY_NAME = {
     "id": 6204117398252,
     "user_id": 4831920047116,
@@ -51,7 +51,7 @@ _SAMPLES_BY_TYPE: dict[str, Any] = {
 }
 _SAMPLED_MEDIA_TYPES = frozenset({"application/json", FORM})
 
-# Pydantic's messages about wrong values, and Pydantic's error code for each message.
+# Pydantic's error messages about wrong values, and Pydantic's error code for each message.
 _REQUIRED_RULE = "Field required"
 _TYPE_RULES = {
     "string": "Input should be a valid string",
@@ -78,7 +78,7 @@ _SCHEMA_PREFIX = "#/components/schemas/"
 _EVENT_SCHEMA = "FeedEventRecord"
 _WEBHOOK_TAG = "Webhooks"
 
-# The headers of a webhook request (Standard Webhooks 1.0), with their description and an example.
+# The headers of a webhook request (Standard Webhooks 1.0), each with a description and an example.
 _WEBHOOK_HEADERS = {
     "webhook-id": (
         "The same for one event and URL, however often it is sent: take each once",
@@ -103,10 +103,10 @@ def build_sample(
     """Build an example value that matches a JSON Schema.
 
     Args:
-        schemas: the JSON Schemas to which a ``$ref`` may refer, by name.
-        body: whether the value is a request body. An example of a request body omits optional
-            fields that have no example.
-        name: the name of the field, if the JSON Schema describes a field.
+        schemas: maps names to the JSON Schemas to which a ``$ref`` may refer.
+        body: whether to build the example of a request body. An example of a request body omits
+            optional fields that have no example.
+        name: the name of the field that the JSON Schema describes, or an empty text.
     """
     build = partial(build_sample, schemas=schemas, body=body)
     if examples := schema.get("examples") or schema.get("enum"):
@@ -125,14 +125,14 @@ def build_sample(
     if schema.get("default") is not None:
         return schema["default"]
     kind = schema.get("type", "null")
-    # A JSON Schema may list several types.
+    # ``type`` in a JSON Schema may be a list of types.
     first_kind = kind if isinstance(kind, str) else kind[0]
     default = _SAMPLES_BY_FORMAT.get(schema.get("format", ""), _SAMPLES_BY_TYPE[first_kind])
     return _SAMPLES_BY_NAME.get(name, default)
 
 
 def add_samples(operation: dict[str, Any], schemas: dict[str, JsonSchema]) -> None:
-    """Add an example to each request body and response that has none, except to files."""
+    """Add an example to each request body and response that has no example and isn't a file."""
     bodies = operation.get("requestBody", {}).get("content", {})
     for media_type, content in bodies.items():
         if media_type in _SAMPLED_MEDIA_TYPES and not _has_sample(content):
@@ -153,7 +153,7 @@ def resolve_schema(schema: JsonSchema, schemas: dict[str, JsonSchema]) -> JsonSc
 
 
 def build_problem_sample(error: ErrorType, status: int) -> dict[str, Any]:
-    """Build the example of an error response's body."""
+    """Build an example of the response body for an error."""
     sample = error.fill(**error.examples) if error.examples else error
     problem = Problem(
         type="about:blank",
@@ -173,8 +173,8 @@ def _invalid_fields(error: ErrorType) -> list[InvalidField]:
     if error.field is not None:
         return [InvalidField(field=error.field, code=error.code, message=error.sentence)]
     if error.code in {BODY_INVALID.code, REQUEST_INVALID.code}:
-        # The sentences of ``body.invalid`` and ``request.invalid`` consist of the path to the wrong
-        # value and the violated rule.
+        # The error sentences of ``body.invalid`` and ``request.invalid`` consist of the path to the
+        # wrong value and the violated rule.
         place, _, rule = error.sentence.partition(": ")
         code = next(
             (code for start, code in _CODES_BY_RULE.items() if rule.startswith(start)), "type"
@@ -186,7 +186,7 @@ def _invalid_fields(error: ErrorType) -> list[InvalidField]:
 def build_invalid_body_error(
     schema: JsonSchema, schemas: dict[str, JsonSchema]
 ) -> ErrorType | None:
-    """Build an example of ``body.invalid``, or ``None`` if the schema of the body has no fields."""
+    """Build an example of ``body.invalid``, or ``None`` if the body's schema has no fields."""
     body = resolve_schema(schema, schemas)
     if "properties" not in body:
         return None
@@ -200,7 +200,7 @@ def build_invalid_body_error(
 def build_invalid_parameter_error(
     parameters: list[dict[str, Any]], schemas: dict[str, JsonSchema]
 ) -> ErrorType | None:
-    """Build an example of ``request.invalid``, or ``None`` if every text is a valid parameter."""
+    """Build an example of ``request.invalid``, or ``None`` if no parameter can be invalid."""
     for parameter in parameters:
         schema = resolve_schema(_first_alternative(parameter["schema"]), schemas)
         rule = _broken_rule(schema, is_path=parameter["in"] == "path")
@@ -211,14 +211,14 @@ def build_invalid_parameter_error(
 
 
 def _first_alternative(schema: JsonSchema) -> JsonSchema:
-    """Return the first alternative in ``anyOf``, or a schema without ``anyOf`` itself."""
+    """Return the first alternative in ``anyOf``, or the schema itself if it has no ``anyOf``."""
     return dict(schema.get("anyOf", [schema])[0])
 
 
 def _broken_rule(schema: JsonSchema, *, is_path: bool) -> str | None:
-    """Return Pydantic's message about a value that the schema refuses.
+    """Return Pydantic's error message for a value that doesn't match the schema.
 
-    Return ``None`` if the schema accepts every text.
+    Returns ``None`` if every text matches the schema.
     """
     if "enum" in schema:
         *first_values, last_value = (f"'{value}'" for value in schema["enum"])
@@ -235,9 +235,9 @@ def _broken_rule(schema: JsonSchema, *, is_path: bool) -> str | None:
 def describe_event_calls(
     types: Mapping[FeedEventType, TypeEntry], schemas: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the OpenAPI description of the webhook request for each event type.
+    """Return the OpenAPI descriptions of the webhook requests, one per event type.
 
-    The function adds the schema of each event type's data to ``schemas``.
+    Adds the JSON Schema of each event type's data to ``schemas``.
     """
     for entry in types.values():
         schemas[entry.data.__name__] = entry.data.model_json_schema()

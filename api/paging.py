@@ -1,4 +1,4 @@
-"""Reads the paging parameters of a request, and adds the link to the next page to a response."""
+"""Reads the paging parameters of a request, and adds a link to the next page to the response."""
 
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -35,13 +35,13 @@ async def _read_array_page_request(
     return PageRequest(limit, cursor=cursor)
 
 
-# The paging parameters of a route whose response is a bare array. A bare array can't contain a
-# link, so the URL of the next page is in the response header ``Link``.
+# The paging parameters of a route whose response body is a bare array. A bare array has no room for
+# a link, so the response header ``Link`` contains the URL of the next page.
 ArrayPaging = Annotated[PageRequest, Depends(_read_array_page_request)]
 
 
 def link_next_page(request: Request, response: Response, page: PageOfRows[Any]) -> None:
-    """Add the header ``Link`` (RFC 8288) to the response if there is a next page."""
+    """Add the response header ``Link`` (RFC 8288) if there is a next page."""
     if page.next_cursor is not None:
         query = urlencode({**request.query_params, "cursor": page.next_cursor})
         response.headers["Link"] = f'<?{query}>; rel="next"'

@@ -17,10 +17,11 @@ class Preference:
     """The preferences in the ``Prefer`` header of a request.
 
     Attributes:
-        wait: the number of seconds to wait for slow work, or ``None`` without ``wait=N``.
+        wait: how many seconds to wait for slow work, or ``None`` if the header doesn't contain
+            ``wait=N``.
         respond_async: whether the header contains ``respond-async``. A request with
-            ``respond-async`` but without ``wait=N`` doesn't wait for its job.
-        is_strict: whether to refuse unknown parameters and body fields (``handling=strict``).
+            ``respond-async`` but without ``wait=N`` doesn't wait for the end of its job.
+        is_strict: whether to refuse unknown query parameters and body fields (``handling=strict``).
     """
 
     wait: int | None
@@ -33,9 +34,9 @@ class Preference:
         return self.wait
 
     def seconds_at_most(self, limit: float) -> float:
-        """Return the number of seconds to wait for work that can't continue after its request.
+        """Return how many seconds to wait for work that is cancelled when its request ends.
 
-        ``limit``: the maximum number of seconds to wait.
+        ``limit``: the maximum wait in seconds.
         """
         return limit if self.wait is None else min(self.wait, limit)
 
@@ -50,7 +51,8 @@ PreferenceOf = Annotated[Preference, Depends(read_preference)]
 def preference_of(request: Request) -> Preference:
     """Return the preferences in the ``Prefer`` header of a request.
 
-    Unknown preferences are ignored. If a preference is repeated, its first value applies.
+    Unknown preferences in the header are ignored. If the header contains a preference several
+    times, its first value applies.
     """
     wait: int | None = None
     respond_async = False

@@ -1,10 +1,10 @@
 """Decides whether this API process is ready to serve requests (``/readyz``).
 
-A load balancer sends no requests to a process that is not ready. A process is ready if the database
-is available and has the tables of the running release, because every route needs the database.
-Redis, the broker and the object storage don't matter for readiness, because most routes work
-without them. If readiness required Redis, an outage of Redis would stop all API processes, because
-they share Redis.
+A load balancer sends no requests to an API process that is not ready. An API process is ready if
+the database is available and has the tables of the running release, because every route needs the
+database. An API process can be ready without Redis, the broker or the object storage, because most
+routes work without them. If readiness required Redis, an outage of Redis would stop all API
+processes, because all of them use the same Redis.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ _LIFETIME_SECONDS = 1.0
 
 
 class Condition(StrEnum):
-    """The condition of a dependency such as the database, or of the API process."""
+    """The condition of the API process, or of a dependency such as the database."""
 
     OK = "ok"
     UNAVAILABLE = "unavailable"
-    # The database lacks the tables of the running release.
+    # The database is available but lacks the tables of the running release.
     OUTDATED = "outdated"
     # Redis, the broker or the object storage is unavailable, so some routes don't work.
     DEGRADED = "degraded"
@@ -38,12 +38,12 @@ class Condition(StrEnum):
     ENDING = "ending"
 
 
-# The conditions in which an API process gets requests from a load balancer.
+# The conditions in which a load balancer sends requests to an API process.
 READY = frozenset({Condition.OK, Condition.DEGRADED})
 
 
 class Readiness:
-    """Checks the dependencies of the API process, at most once per second for all callers."""
+    """Checks the dependencies of the API process, at most once per second for all requests."""
 
     def __init__(self, resources: Resources) -> None:
         newest_revision = revisions.get_newest_revision()
@@ -76,8 +76,8 @@ class Readiness:
             self._check.done() and now - self._checked_at >= _LIFETIME_SECONDS
         ):
             self._check = asyncio.ensure_future(self._check_all())
-        # Several requests may wait for the same check, so the end of one request must not cancel
-        # the check.
+        # Several requests may wait for the same check, so the cancellation of one request must not
+        # cancel the check.
         return await asyncio.shield(self._check)
 
     async def _check_all(self) -> Mapping[str, Condition]:
@@ -88,7 +88,7 @@ class Readiness:
 
 
 def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> Condition:
-    """Return the condition of the API process, given the conditions of its dependencies."""
+    """Return the condition of the API process, derived from the conditions of its dependencies."""
     if is_ending:
         return Condition.ENDING
     if dependencies["database"] is not Condition.OK:
@@ -98,9 +98,9 @@ def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> 
 
 
 class _BucketCheck:
-    """Checks the bucket of the object storage, and logs why the bucket can't be used.
+    """Checks the bucket in the object storage, and logs why the bucket can't be used.
 
-    Each reason why the bucket can't be used is logged once until the bucket can be used again.
+    Each reason why the bucket can't be used is logged once, until the bucket can be used again.
     """
 
     def __init__(self, objects: ObjectStore) -> None:

@@ -21,8 +21,8 @@ _MEMBER_NAME_RULE = "must be an unsigned 64-bit integer or an e-mail address"
 def parse_id(text: str) -> int | None:
     """Parse an id, or return ``None`` if the text isn't an unsigned 64-bit integer.
 
-    A number above the largest possible id becomes 0, which identifies no record. Forms must use
-    ``parse_id``, because ``int`` raises an error for a number with thousands of digits.
+    A number above the largest possible id becomes 0, which identifies no record. Parse form fields
+    with ``parse_id``, because ``int`` raises an error for text with thousands of digits.
     """
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
         return None
@@ -30,18 +30,18 @@ def parse_id(text: str) -> int | None:
 
 
 def parse_id_or_text(text: str | None) -> int | str | None:
-    """Return the id in a form's field, or the field's text if the text isn't an id.
+    """Return the id that a form field contains, or the field's text if it isn't an id.
 
-    The schema of the form later refuses a text that isn't an id.
+    A field whose text isn't an id is refused later, when the form is validated.
     """
     number = parse_id(text) if text else None
     return (text or None) if number is None else number
 
 
 def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """Return the mailing list with the id or slug ``name``.
+    """Return the mailing list whose id or slug is ``name``.
 
-    Raises ``list.not_found`` for an unknown or invalid id or slug.
+    Raises ``list.not_found`` if ``name`` is invalid or no mailing list has the id or slug.
     """
     try:
         return lists.get_named(uow, name, archived=archived)
@@ -81,12 +81,11 @@ ListName = Annotated[
 async def _find_list_id(state: StateOf, list_id: ListName) -> int:
     """Return the id of the mailing list that the path identifies by its id or slug.
 
-    Raises ``list.not_found`` for an unknown slug.
+    Raises ``list.not_found`` if no mailing list has the slug.
     """
     if isinstance(list_id, int):
         return list_id
-    # Archived lists are accepted, because each route decides itself whether to refuse an archived
-    # list.
+    # Accept archived mailing lists, because each route decides whether to refuse an archived list.
     return (await state.in_unit_of_work(lists.get_named, list_id, archived=True)).id
 
 

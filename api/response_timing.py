@@ -1,20 +1,20 @@
-"""Pads the duration of responses, so that it doesn't reveal whether an e-mail address is known."""
+"""Pads the response time, so that it doesn't reveal whether an e-mail address is known."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# The duration of each padded response is a multiple of ``STEP_SECONDS``. The step must exceed the
-# duration of the slowest request, because a longer response would reveal whether an e-mail address
-# is known. The step must be so short that nobody notices the delay.
+# Every padded response takes a multiple of ``STEP_SECONDS``. ``STEP_SECONDS`` must exceed the time
+# of the slowest request, because a slower response would reveal whether an address is known.
+# ``STEP_SECONDS`` must be so short that nobody notices the delay.
 STEP_SECONDS = 0.2
 
 
 @asynccontextmanager
 async def pad_duration() -> AsyncIterator[None]:
-    """Extend the duration of the ``async with`` block to a multiple of ``STEP_SECONDS``.
+    """Delay the end of the ``async with`` block until a multiple of ``STEP_SECONDS`` has passed.
 
-    The duration is also extended if the block raises an exception.
+    The delay applies even if the ``async with`` block raises an exception.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()

@@ -1,4 +1,4 @@
-"""Route classes, which authorise a request before its body is read."""
+"""Defines route classes that authorise a request before its body is read."""
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -28,7 +28,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def find_accesses(dependant: Dependant) -> list[Access]:
-    """Return the access rules that a route declares.
+    """Return all access rules that a route declares.
 
     A valid route declares exactly one access rule.
     """
@@ -37,7 +37,7 @@ def find_accesses(dependant: Dependant) -> list[Access]:
 
 
 class ThreadedRoute(APIRoute):
-    """A route that runs a plain handler in a thread of ``RECORDS``, and awaits an async handler."""
+    """A route that runs a synchronous handler in a thread of the bulkhead ``RECORDS``."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         if not iscoroutinefunction(endpoint):
@@ -46,9 +46,9 @@ class ThreadedRoute(APIRoute):
 
     @cached_property
     def access(self) -> Access:
-        """The only access rule of the route.
+        """Return the route's only access rule.
 
-        Raises ``ValueError`` if the route has no access rule or several access rules.
+        Raises ``ValueError`` unless the route has exactly one access rule.
         """
         [access] = find_accesses(self.dependant)
         return access
@@ -64,15 +64,15 @@ class ThreadedRoute(APIRoute):
         return handle_authorised
 
     def get_admitted_handler(self) -> Handler:
-        """Return the handler for requests that the access rule has admitted."""
+        """Return the handler that handles a request after the access rule has admitted it."""
         return super().get_route_handler()
 
 
 class JsonRoute(ThreadedRoute):
-    """A route whose handler may declare a JSON body.
+    """A route whose handler may declare that it accepts a JSON body.
 
-    A route whose handler declares a JSON body refuses all other media types. A handler that
-    declares no body may read a form itself.
+    If a handler declares a JSON body, the route refuses request bodies of other media types. A
+    handler that declares no JSON body may read a form from the request itself.
     """
 
     @cached_property
@@ -90,8 +90,8 @@ class JsonRoute(ThreadedRoute):
             if self.body_field is not None and await json_request.body():
                 require_json_type(json_request)
                 if has_strict_handling(json_request):
-                    # Parse the body before FastAPI does, because FastAPI would replace the error
-                    # about an unknown name with a general error.
+                    # Parse the request body before FastAPI does, because FastAPI would turn the
+                    # error about unknown names into a general error.
                     with suppress(JSONDecodeError):
                         await json_request.json()
             return await handle(json_request)
@@ -99,9 +99,10 @@ class JsonRoute(ThreadedRoute):
         return handle_json
 
     async def _begin_strict_handling(self, request: Request) -> None:
-        """Refuse unknown query parameters, and mark the request for ``check_body_names``.
+        """Refuse unknown query parameters, and mark the request as one with strict handling.
 
-        ``check_body_names`` later refuses unknown names in the body of a marked request.
+        ``check_body_names`` later refuses unknown names in the body of a request with strict
+        handling.
         """
         names = self.known_names
         if unknown_names := find_unknown_query_names(request, names):

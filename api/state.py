@@ -1,4 +1,4 @@
-"""The state that all handlers of one API process share."""
+"""Defines the state that all route handlers of an API process share."""
 
 import asyncio
 from collections.abc import Callable
@@ -41,7 +41,7 @@ MAX_HOST_LOOKUP_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class State:
-    """The objects that all handlers of one API process share."""
+    """The objects that all route handlers of an API process share."""
 
     resources: Resources
     used_keys: UsedKeys
@@ -68,21 +68,24 @@ class State:
         return await RECORDS.run(self.transact, lambda uow: work(uow, *args, **kwargs))
 
     def transact(self, work: Callable[[UnitOfWork], T]) -> T:
-        """Run the work in a transaction, which is committed unless the work raises an error."""
+        """Run the work in a transaction.
+
+        The transaction is committed unless the work raises an error.
+        """
         with self.resources.unit_of_work() as uow:
             return work(uow)
 
     async def check_receiver(self, user_id: int, url: str) -> None:
-        """Check that webhooks may be sent to the URL, by a DNS lookup of the URL's host.
+        """Look up the URL's host in DNS, and check that webhooks may be sent to the URL.
 
-        Raises ``webhook.url_not_allowed`` if webhooks may not be sent to the URL. Raises
-        ``service.busy`` while an earlier DNS lookup for the same user hangs.
+        Raises ``webhook.url_not_allowed`` if webhooks must not be sent to the URL. Raises
+        ``service.busy`` while a DNS lookup that the same user has caused before still hangs.
         """
         lookup = HOST_LOOKUPS_BY_CALLER.run(user_id, self.receivers.check, url)
         try:
             async with asyncio.timeout(MAX_HOST_LOOKUP_SECONDS):
-                # A DNS lookup can't be cancelled, so a hanging DNS lookup keeps the user's only
-                # thread for lookups.
+                # A DNS lookup can't be cancelled, so a hanging lookup continues to occupy the
+                # user's only thread for DNS lookups.
                 await asyncio.shield(lookup)
         except TimeoutError:
             rule = f"names a host that is found within {MAX_HOST_LOOKUP_SECONDS:.0f} seconds"
@@ -91,10 +94,11 @@ class State:
             raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None
 
     def admit(self, queue: Queue, owner_id: int, seconds: float) -> None:
-        """Refuse work that would wait too long in its queue, before the work's data is stored.
+        """Refuse work that would wait too long in its queue, before data for the work is stored.
 
-        ``seconds``: the time for which the caller waits for the result of the work. Raises
-        ``queue.overloaded``, ``queue.too_many_waiters`` or ``queue.too_many_of_yours``.
+        ``seconds``: how long the caller waits for the result of the work. Raises
+        ``queue.overloaded`` if new work would start too late. Raises ``queue.too_many_waiters`` or
+        ``queue.too_many_of_yours`` if too many requests wait for results.
         """
         self.queue_ages.check(queue, waits=seconds > 0)
         if seconds > 0:
@@ -107,7 +111,7 @@ def state_of(connection: HTTPConnection) -> State:
 
 
 async def _find_state(request: Request) -> State:
-    # ``_find_state`` is a coroutine function, because FastAPI would run a plain function in a
+    # ``_find_state`` is a coroutine function, because FastAPI would run a synchronous function in a
     # thread.
     return state_of(request)
 
@@ -119,5 +123,5 @@ async def _open_unit_of_work(state: StateOf) -> UnitOfWork:
     return state.resources.unit_of_work()
 
 
-# The transaction of a handler, which is committed before the response is sent.
+# The database transaction of a route handler, which is committed before the response is sent.
 Transaction = Annotated[UnitOfWork, Depends(_open_unit_of_work)]

@@ -6,8 +6,8 @@ from core.errors import access, mailing
 from core.errors.catalogue import ErrorType
 from core.scopes import GRANTABLE_SCOPES, Scope
 
-# A list of OpenAPI security requirements. Each requirement maps an authentication scheme to the
-# scopes that a route needs.
+# OpenAPI security requirements, each of which maps an authentication scheme to the scopes that a
+# route needs.
 Security = list[dict[str, list[str]]]
 
 _MISSING_OR_INVALID = [
@@ -25,7 +25,7 @@ class AccessDocs:
 
     Attributes:
         credential: a sentence that says which credential the route needs.
-        errors: the documented errors for missing and for invalid credentials.
+        errors: the errors about credentials that the OpenAPI document lists for the route.
         security: the authentication schemes that the route accepts.
     """
 

@@ -1,4 +1,4 @@
-"""Identifies the person who acts in a request, by a trace id or by credentials.
+"""Identifies who makes a request, by a trace id or by credentials.
 
 Each link in a mail contains a trace id, which identifies the recipient of the mail.
 """
@@ -26,10 +26,10 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class Principal:
-    """The person who acts in a request.
+    """The person who makes a request, identified by a trace id or by credentials.
 
-    ``trace`` is ``None`` if the request has no trace id. A person with credentials may act on every
-    list, but a trace id is valid for a single list.
+    ``trace`` is ``None`` if the request has no trace id. A trace id is valid for one mailing list,
+    but credentials are valid for all mailing lists.
     """
 
     user_id: int
@@ -37,7 +37,7 @@ class Principal:
     trace: Trace | None
 
     def get_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User:
-        """Return the person who acts in the request.
+        """Return the user that the trace id or the credentials identify.
 
         Raises ``trace.invalid`` if the trace id was revoked or is not for ``mailing_list``.
         """
@@ -47,7 +47,7 @@ class Principal:
         return accounts.get_user(uow, self.user_id)
 
     def find_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
-        """Return the person who unsubscribes, or ``None`` if the person was deleted.
+        """Return the user who unsubscribes, or ``None`` if the user was deleted.
 
         A revoked trace id still allows unsubscribing, because everyone must be able to unsubscribe.
         Raises ``trace.invalid`` if the trace id is not for ``mailing_list``.
@@ -65,9 +65,10 @@ def identify_principal(
 ) -> Principal:
     """Return the person that the request's trace id or credentials identify.
 
-    Credentials are ignored if the request has a trace id. The request's credentials must have the
-    scope ``scope``. Raises ``trace.invalid`` for an invalid trace id. Raises an authentication
-    error for missing or invalid credentials.
+    If the request has a trace id, credentials are ignored. If the request has no trace id, its
+    credentials must have the scope ``scope``. Raises ``trace.invalid`` for an invalid trace id.
+    Raises an authentication error if the request has no trace id and its credentials are missing or
+    invalid.
     """
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):

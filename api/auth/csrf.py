@@ -1,8 +1,8 @@
 """Protects forms against cross-site request forgery (CSRF).
 
-A browser sends Pressroom's cookies even if a page of another site makes the request. A writing
-request with a cookie must come from Pressroom's own origin, or must contain a CSRF token. Pages of
-other sites can't read a CSRF token.
+A browser attaches Pressroom's cookies even to requests that a page of another site sends to
+Pressroom. If a request with a cookie changes data, it must come from Pressroom's own origin or
+contain a CSRF token. Pages of other sites can't read a CSRF token.
 """
 
 import re
@@ -26,8 +26,9 @@ def require_csrf(request: Request, state: State, cookie: str | None, token: obje
     """Raise ``auth.csrf`` if a page of another site may have sent the request.
 
     Args:
-        cookie: the value of the cookie from which the CSRF token was made.
-        token: the CSRF token in a field of a form. Scripts send the CSRF token in a request header.
+        cookie: the value of the cookie from which the CSRF token was derived.
+        token: the CSRF token from a form field, or ``None`` if a script sent the CSRF token in a
+            header.
     """
     if request.headers.get("origin") == state.resources.settings.public_origin:
         return
@@ -50,8 +51,8 @@ def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
 def obtain_form_cookie(request: Request, state: State) -> str:
     """Return the browser's form cookie, or a new value if the form cookie is missing or invalid.
 
-    A form's CSRF token is made from the form cookie, so only the browser with the form cookie can
-    submit the form.
+    A form's CSRF token is derived from the form cookie, so only the browser with the form cookie
+    can submit the form.
     """
     value = state.cookies.read(request, FORM_COOKIE) or ""
     return value if _FORM_COOKIE_VALUE.match(value) else secrets.token_urlsafe(32)

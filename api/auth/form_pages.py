@@ -1,4 +1,4 @@
-"""Renders pages with forms that contain a CSRF token for the browser that loads the page."""
+"""Renders pages whose forms only the browser that loaded the page can submit."""
 
 from typing import Any
 
@@ -20,9 +20,10 @@ def render_anonymous_page(
     form_cookie: str | None = None,
     **values: Any,
 ) -> Response:
-    """Render a page with forms that work without a login.
+    """Render a page with forms that people can submit without a login.
 
-    ``form_cookie``: the browser's form cookie, if a template value was made from the form cookie.
+    ``form_cookie``: the form cookie that the caller has already read, if a value for the template
+    depends on the form cookie.
     """
     cookie = form_cookie or obtain_form_cookie(request, state)
     response = render_form_page(state, cookie, template, status=status, **values)

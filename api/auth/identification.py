@@ -26,8 +26,9 @@ def identify_and_count(
 ) -> Caller | None:
     """Identify the caller, and count the request against a rate limit.
 
-    A request with invalid credentials counts against its IP address, to limit the guessing of
-    credentials. Raises ``rate.limited``, and the errors that ``identify_caller`` raises.
+    A request with invalid credentials counts against the rate limit of its IP address, so that
+    attackers can't guess credentials quickly. Raises ``rate.limited`` if the caller has exceeded
+    the rate limit. Raises the errors of ``identify_caller``.
     """
     try:
         caller = identify_caller(request, csrf_token, recent=recent)
@@ -54,7 +55,8 @@ def identify_caller(
 
     Args:
         csrf_token: the CSRF token in the form, if the request body is a form.
-        recent: whether to accept an API key without a new check if the last check was recent.
+        recent: whether to accept an API key without another check if the API key was checked
+            recently.
     """
     state = state_of(request)
     database = state.resources.database
@@ -85,7 +87,7 @@ def identify_caller(
         caller = api_keys.authenticate_key(
             database, state.used_keys, keyring, secret, recent=recent
         )
-    # Ignore the cookie of an ended session, because browsers keep sending the cookie.
+    # Ignore the cookie of an expired or revoked session, because browsers keep sending the cookie.
     session = find_page_session(request, state)
     if session is not None and session.user_id != caller.user_id:
         raise access.AUTH_CREDENTIALS_DISAGREE()
@@ -102,15 +104,16 @@ def count_anonymous(request: Request, rate: RateLimitName | None) -> None:
 def count_trace(request: Request, token: str) -> bool:
     """Count a request against the rate limit of the person that the trace id identifies.
 
-    Return ``False`` if the trace id is invalid. The request doesn't count against its IP address,
-    because mail providers send the one-click requests of many people from a few addresses.
+    Return ``False`` if the trace id is invalid. The request doesn't count against the rate limit of
+    its IP address, because mail providers send one-click requests for many people from a few
+    addresses.
     """
     state = state_of(request)
     try:
         trace = traces.read_trace_id(state.resources.keyring, token)
     except DomainError:
         return False
-    # Count requests with a trace id separately from requests with the person's credentials. Other
-    # people get a person's trace id with a forwarded mail.
+    # Count requests with a person's trace id separately from requests with the person's
+    # credentials, because a forwarded mail gives the trace id to other people.
     state.rate_limiter.count(request.scope, RateLimitName.DEFAULT, f"trace-{trace.user_id}")
     return True

@@ -1,4 +1,4 @@
-"""Checks the password, requires a second factor and starts the session when a person logs in."""
+"""Checks a person's password and second factor at a login, and starts the session."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class _FirstStep:
-    """A login whose password was correct, but whose second factor is still missing."""
+    """A login with a correct password that still needs the second factor."""
 
     cookie: str
     passkey_options: str | None
@@ -52,8 +52,8 @@ async def verify_password(
         if error.code == access.LOGIN_PAUSED.code:
             LOGINS.labels("paused").inc()
         raise
-    # Verify the password outside of a transaction, because the verification may wait long for a
-    # thread.
+    # Don't hold a transaction while the password is verified, because the verification may wait
+    # long for a free thread.
     check = await PASSWORDS.run(passwords.verify_password, attempt.password_hash, password)
     if not check.matches:
         LOGINS.labels("failed").inc()
@@ -77,14 +77,15 @@ async def begin_session(
 ) -> Response:
     """Log in the person that ``identify`` returns, and redirect to ``path``.
 
-    All logins call ``begin_session``, including a repeated login and a login by a mailed link. A
-    new login ends the browser's previous session, even if the session belongs to another user. A
-    person who has set up a second factor gets status 403 and a page that asks for the second
-    factor, but no session.
+    Every kind of login calls ``begin_session``, including a renewed login and a login by a link in
+    a mail. Logging in ends the session that the browser had before, even if the session belongs to
+    another user. A person who has set up a second factor gets no session yet, but a page with
+    status 403 that asks for the second factor.
 
     Args:
         identify: a function that returns the person to log in, or raises an error.
-        is_factor_verified: whether ``identify`` also verifies the second factor.
+        is_factor_verified: whether ``identify`` verifies the second factor in addition to
+            identifying the person.
     """
     earlier_session = await AUTHENTICATION.run(find_page_session, request, state)
     form_cookie = obtain_form_cookie(request, state)
@@ -129,15 +130,15 @@ def render_second_step(
 ) -> Response:
     """Render the page that asks for the second factor of a login.
 
-    The page redirects to ``path`` after a correct second factor. ``passkey_options``: the challenge
-    that the browser signs with a passkey, or ``None`` if the person has no passkeys.
+    After a correct second factor, the browser is redirected to ``path``. ``passkey_options``: the
+    challenge that the browser signs with a passkey, or ``None`` if the person has no passkeys.
     """
     is_paused = error is not None and error.kind is Kind.RATE_LIMITED
     response = render_anonymous_page(
         request,
         state,
         "second_step.html",
-        # A wrong second factor gets the same status as a missing second factor.
+        # Return the same status for a wrong second factor as for a missing second factor.
         status=STATUS_OF[Kind.RATE_LIMITED if is_paused else access.AUTH_SECOND_FACTOR.kind],
         form_cookie=form_cookie,
         has_passkey_script=passkey_options is not None,

@@ -1,7 +1,7 @@
 """Limits how many members a caller with a session can read.
 
-An export of members needs a recent login. Without limits on reading pages of members, an attacker
-with a stolen session could read all members without an export.
+Exporting all members requires a recent login. Limits on reading pages of members prevent an
+attacker with a stolen session from copying all members without an export.
 """
 
 from dataclasses import replace
@@ -18,16 +18,16 @@ _PAGES_PER_HOUR_LIMIT = parse_limits(f"{MAX_PAGES_PER_HOUR}/hour")[0]
 
 
 def limit_members_page(caller: Caller, page: PageRequest) -> PageRequest:
-    """Limit the size of a page of members if the caller has a session, not an API key or token."""
+    """Limit the number of members per page if the caller has a session, not an API key."""
     if caller.session_id is None:
         return page
     return replace(page, limit=min(page.limit, MAX_MEMBERS_PER_SESSION_PAGE))
 
 
 def count_members_page(state: State, caller: Caller) -> None:
-    """Count a page of members that a caller with a session reads.
+    """Count a page of members that was read with a session, not with an API key or token.
 
-    Record a security event if the sessions of a user read too many pages of members per hour.
+    Record a security event if a user's sessions exceed ``MAX_PAGES_PER_HOUR``.
     """
     if caller.session_id is None:
         return

@@ -1,6 +1,6 @@
 """Finds the sessions of people who are logged in to Pressroom's pages.
 
-Pages identify a person only by the session cookie, because API keys and tokens are for programs.
+Pressroom's pages accept only the session cookie, because API keys and tokens are for programs.
 """
 
 from collections.abc import Callable
@@ -25,13 +25,13 @@ from services.access.sessions import require_recent_login
 from services.accounts.page_paths import FACTORS_PATH, LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
 
-# The request header in which htmx sends the URL of the page that is open in the browser.
+# The request header in which the library htmx sends the URL of the page that the browser shows.
 _PAGE_URL_HEADER = "hx-current-url"
 
 
 @dataclass(frozen=True)
 class PageSession:
-    """The session of a person who is logged in to Pressroom's pages.
+    """The session of a person who has logged in to Pressroom's pages.
 
     Attributes:
         cookie: the value of the session cookie.
@@ -50,9 +50,10 @@ class PageSession:
 
 
 class LoginNeeded(Exception):
-    """The exception for a page that needs a login, which redirects the browser to the login page.
+    """The exception that is raised if a page needs a login.
 
-    ``again``: whether the person is logged in, but the login is too old for the page.
+    The handler of ``LoginNeeded`` redirects the browser to the login page. ``again``: whether the
+    person is logged in, but must log in again because the page requires a recent login.
     """
 
     def __init__(self, *, again: bool = False) -> None:
@@ -64,7 +65,7 @@ class FactorNeeded(Exception):
 
 
 def find_page_session(request: Request, state: State) -> PageSession | None:
-    """Return the session of the browser that sent the request, or ``None`` without a login."""
+    """Return the session that the session cookie identifies, or ``None`` if nobody is logged in."""
     cookie = state.cookies.read(request, SESSION_COOKIE)
     if not cookie:
         return None
@@ -83,9 +84,9 @@ def find_page_session(request: Request, state: State) -> PageSession | None:
 
 
 def find_form_session(request: Request, state: State, form: FormFields) -> PageSession | None:
-    """Return the session of the browser that submitted the form, or ``None`` without a login.
+    """Return the session of the person who submitted the form, or ``None`` if nobody is logged in.
 
-    Raises ``auth.csrf`` if another site may have sent the form.
+    Raises ``auth.csrf`` if a page of another site may have submitted the form.
     """
     member = find_page_session(request, state)
     if member is not None:
@@ -94,7 +95,7 @@ def find_form_session(request: Request, state: State, form: FormFields) -> PageS
 
 
 def require_member(member: PageSession | None) -> PageSession:
-    """Return the session of a person who is logged in and may open all pages.
+    """Return ``member`` unless the person must log in or set up a second factor.
 
     Raises ``LoginNeeded`` if nobody is logged in. Raises ``FactorNeeded`` if the person must set up
     a second factor.
@@ -114,14 +115,13 @@ def require_recent_session(uow: UnitOfWork, member: PageSession) -> None:
 
 
 async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
-    """Redirect to the login page, which redirects back to the requested page after the login."""
+    """Redirect to the login page, which leads back to the requested page after the login."""
     state = state_of(request)
     base = state.resources.settings.public_base
     next_path = request.scope["path"]
     if request.url.query:
         next_path += f"?{request.url.query}"
-    # After the login, redirect to the complete page, because a script requests only a part of a
-    # page.
+    # If a script requested a part of a page, redirect to the whole page after the login.
     page_url = request.headers.get(_PAGE_URL_HEADER, "")
     if page_url.startswith(f"{base}/"):
         next_path = page_url.removeprefix(base)
@@ -137,14 +137,11 @@ async def redirect_to_factors(request: Request, _: FactorNeeded) -> Response:
 
 
 def depend_on_form(find: Callable[..., Any]) -> Any:
-    """Return a FastAPI dependency that finds the session of a form's sender.
-
-    The FastAPI dependency also checks the CSRF token of the form.
-    """
+    """Return a FastAPI dependency that checks a form's CSRF token and finds the user's session."""
 
     async def check_form(
-        # FastAPI resolves ``member`` before ``form``, so that only forms of logged-in people are
-        # read.
+        # FastAPI resolves ``member`` before ``form``, so the form is read only if the sender is
+        # logged in.
         member: Annotated[PageSession, Depends(find)],
         form: FormOf,
         request: Request,

@@ -1,4 +1,4 @@
-"""Redirects to Pressroom's own pages, and never to another host."""
+"""Redirects browsers to Pressroom's own pages, and never to another host."""
 
 import re
 
@@ -8,8 +8,8 @@ from api.html.frame import redirect_to
 from api.state import State
 
 # A local path consists of printable ASCII characters except backslashes, and starts with a single
-# slash. Browsers read two slashes at the start of a path as the start of a host name. Browsers
-# treat a backslash like a slash.
+# slash. A path that starts with two slashes would lead to another host. Browsers treat a backslash
+# in a path like a slash.
 _LOCAL_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,8000}\Z")
 
 
@@ -19,5 +19,5 @@ def read_local_path(value: object) -> str | None:
 
 
 def redirect_to_path(state: State, path: str) -> Response:
-    """Redirect to a path on Pressroom's public URL, so that a request can't choose the host."""
+    """Redirect to a path below Pressroom's public URL, whatever host the request names."""
     return redirect_to(state.resources.settings.public_base + path)

@@ -1,7 +1,7 @@
-"""Access rules, which declare the credentials that a route requires.
+"""Defines the access rules, which declare the credentials that routes require.
 
-Each route declares exactly one access rule. A route checks credentials before it reads the request
-body, so that callers without credentials can't fill the memory for request bodies.
+Each route declares exactly one access rule. Routes check credentials before they read the request
+body, so that callers without credentials can't fill the memory with bodies.
 """
 
 from abc import ABC, abstractmethod
@@ -30,11 +30,10 @@ from core.scopes import Scope
 from services.access.caller import Caller, require_scope
 from services.subscriptions.members import traces
 
-# The size of the largest request body that may be read before credentials or a trace id are
-# checked.
+# The maximum size of a request body that is read before credentials or a trace id are checked.
 MAX_UNCHECKED_BODY_BYTES = 16 * 1024
 
-# The key in the ASGI scope for the authorised caller of a request.
+# The key under which the ASGI scope contains the authorised caller of a request.
 _CALLER_KEY = "pressroom.caller"
 
 
@@ -51,15 +50,15 @@ class Access(ABC):
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS
 
     async def __call__(self, request: Request) -> Caller | None:
-        """Return the caller that ``admit`` has stored in the request."""
+        """Return the caller that ``admit`` has stored, or ``None`` without credentials."""
         caller: Caller | None = request.scope[_CALLER_KEY]
         return caller
 
     async def admit(self, request: Request) -> None:
         """Authorise the request, and store the caller in the request.
 
-        The request body gets the caller's user id, because memory for request bodies is limited per
-        user.
+        The caller's user id is stored in ``BoundedBody``, because memory for request bodies is
+        limited per user.
         """
         caller = await self.authorise(request)
         request.scope[_CALLER_KEY] = caller
@@ -68,14 +67,14 @@ class Access(ABC):
 
     @abstractmethod
     async def authorise(self, request: Request) -> Caller | None:
-        """Return the request's caller, and count the request against a rate limit.
+        """Authenticate the caller, count the request against a rate limit, and return the caller.
 
-        Raises the errors that ``docs`` lists.
+        Raises the errors that the attribute ``docs`` lists.
         """
 
 
 class PublicAccess(Access):
-    """The access rule for public routes, which ignores credentials."""
+    """The access rule for public routes, which ignore credentials."""
 
     async def authorise(self, request: Request) -> None:
         if self.stranger is not None and state_of(request).rate_limiter.has_limit(self.stranger):
@@ -86,9 +85,10 @@ class PublicAccess(Access):
 
 
 class LinkAccess(PublicAccess):
-    """The access rule for links in mails, which ignores credentials.
+    """An access rule that ignores credentials, for pages that people open from links in mails.
 
-    A request counts against the rate limit of the person that the link's trace id identifies.
+    A request with a trace id counts against the rate limit of the person that the trace id
+    identifies.
     """
 
     def _count(self, request: Request) -> None:
@@ -115,9 +115,9 @@ class CallerAccess(Access):
 class TraceAccess(Access):
     """An access rule that requires credentials or a trace id.
 
-    The trace id may be in the request body, so a short body is read before the trace id or
-    credentials are checked. A long body is read only after credentials, or a trace id in the query,
-    were checked.
+    A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read before any check, because the body may
+    contain the trace id. A body above ``MAX_UNCHECKED_BODY_BYTES`` is read only after credentials,
+    or a trace id in the query, were checked.
     """
 
     async def authorise(self, request: Request) -> None:
@@ -125,9 +125,9 @@ class TraceAccess(Access):
             await AUTHENTICATION.run(_check_trace_or_caller, request)
 
     async def count_refusal(self, request: Request) -> None:
-        """Count a request against a rate limit, although its handler doesn't run.
+        """Count a request against a rate limit if the request is refused before its handler runs.
 
-        The route calls ``count_refusal`` before it refuses a request with unknown query parameters.
+        The route calls ``count_refusal`` when a request contains unknown query parameters.
         """
         await AUTHENTICATION.run(_count_trace_or_caller, request)
 
@@ -141,7 +141,7 @@ def _check_trace_or_caller(request: Request) -> None:
 
 
 def _count_trace_or_caller(request: Request) -> None:
-    """Count the request against the rate limit of the trace id's person or of the caller.
+    """Count the request against the rate limit of the caller or of the trace id's user.
 
     A trace id in the request body is ignored, because the body hasn't been read yet.
     """
@@ -155,9 +155,9 @@ def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
     """Return a FastAPI dependency that requires a caller whose credentials have the scope.
 
     Args:
-        recent: whether to accept an API key that was checked recently without a new check. A
-            handler with ``recent`` must check the API key in its own SQL statement, because the API
-            key may have been revoked since the last check.
+        recent: whether to accept an API key without another check if the API key was checked
+            recently. If ``recent`` is true, the handler's own SQL statement must check the API key,
+            which may have been revoked in the meantime.
     """
 
     def check(request: Request) -> Caller:
@@ -193,11 +193,11 @@ def _any_credential(sentence: str) -> Any:
 
 
 PUBLIC = Depends(PublicAccess())
-# The access rule ``UNLIMITED`` is for routes that a payment provider or an image proxy calls for
-# many people. ``UNLIMITED`` is also for routes that require a signed URL.
+# The access rule ``UNLIMITED`` is for routes whose callers act for many people, such as payment
+# providers and image proxies. ``UNLIMITED`` is also for routes that require a signed URL.
 UNLIMITED = Depends(PublicAccess(stranger=None))
-# The access rule ``LOGIN`` is for routes on which a caller could guess passwords or cause mails to
-# other people.
+# The access rule ``LOGIN`` is for routes that callers could misuse to guess passwords or to send
+# mails to other people.
 LOGIN = Depends(PublicAccess(stranger=RateLimitName.LOGIN))
 MAIL_LINK = Depends(LinkAccess())
 OPTIONAL = Depends(
@@ -208,7 +208,7 @@ OPTIONAL = Depends(
     )
 )
 # Access rules that accept credentials with any scope. The required scope depends on the requested
-# record, so only the service can check the scope.
+# record, so only the service that finds the record can check the scope.
 ANY_CALLER = _any_credential("Scope: any credential.")
 JOB_KIND_SCOPE = _any_credential("Scope: that of the job's kind, such as `attachment`.")
 EXPORT_KIND_SCOPE = _any_credential(
@@ -218,12 +218,12 @@ EVENT_TYPE_SCOPES = _any_credential(
     "Scope: those of the events' types; those of keys and grants need a session or an unrestricted "
     "key."
 )
-# Only credentials without a restriction to scopes may create and revoke credentials.
+# Only credentials that aren't restricted to scopes may be used to create or revoke credentials.
 UNRESTRICTED = Depends(
     CallerAccess(describe_unrestricted_credential(), check=_require_unrestricted)
 )
 
-# Types for handler parameters that receive the caller of the request.
+# Types of the handler parameters that receive the caller of the request.
 AnyCaller = Annotated[Caller, ANY_CALLER]
 UnrestrictedCaller = Annotated[Caller, UNRESTRICTED]
 ListReader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]

@@ -1,4 +1,7 @@
-"""Reads the second factor, which is a code or a passkey's signature, from a form."""
+"""Reads a login's second factor from a form.
+
+The second factor is a code or a passkey's signature.
+"""
 
 from fastapi import Request
 
@@ -26,7 +29,7 @@ def read_factor(request: Request, state: State, form: dict[str, str]) -> Submitt
 async def count_code(
     request: Request, state: State, email: str, factor: SubmittedFactor | None
 ) -> Attempt | None:
-    """Count a login attempt with a code before the code is checked.
+    """Count an attempt to log in with a code, before the code is checked.
 
     Raises ``login.paused`` after too many failed login attempts. Login attempts with a passkey
     aren't counted, because a passkey can't be guessed.
@@ -46,14 +49,14 @@ async def count_wrong_code(state: State, attempt: Attempt | None, error: DomainE
 
 
 def is_factor_error(error: DomainError) -> bool:
-    """Return whether to show the form for the second factor again, together with ``error``."""
+    """Return whether to show the error in the form for the second factor."""
     return error.code in _FACTOR_ERROR_CODES
 
 
 def status_of_error(error: DomainError) -> int:
-    """Return the HTTP status of the page that shows an error above the form.
+    """Return the HTTP status of a page that shows the error above a form.
 
-    A missing or wrong second factor gets the status 403.
+    The status for a missing or wrong second factor is 403.
     """
     is_factor = is_factor_error(error) and error.kind is not Kind.RATE_LIMITED
     return STATUS_OF[AUTH_SECOND_FACTOR.kind if is_factor else error.kind]

@@ -1,7 +1,7 @@
-"""Reads request bodies that are either a form or JSON, and that may contain a trace id.
+"""Reads request bodies that may be a form or JSON, and that may contain a trace id.
 
-Sign-up forms and mail clients send forms (RFC 8058), and programs send JSON. A trace id in the body
-or in the query identifies the recipient of a mail.
+Sign-up forms and mail clients (RFC 8058) send form data, and programs send JSON. A trace id in the
+body or in the query identifies the recipient of a mail.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,8 @@ class FormOrJsonBody:
     def read_boolean(self, name: str) -> bool:
         """Return the boolean in the required field ``name``.
 
-        A form contains booleans as text. Raises ``body.invalid`` for a missing or invalid boolean.
+        In a form, the boolean is a word such as ``true`` or ``1``. Raises ``body.invalid`` if the
+        field is missing or isn't a boolean.
         """
         value = self.fields.get(name)
         if self.is_form and isinstance(value, str):
@@ -74,7 +75,7 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
 async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
-    """Return the fields of the request body in their order, and whether the body is a form.
+    """Return the body's fields in the order of the body, and whether the body is a form.
 
     A field name may occur several times in the body. Some mail systems post the field
     ``List-Unsubscribe=One-Click`` as plain text. A body with the field
@@ -108,8 +109,8 @@ async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
 def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
     """Return whether a form has the field ``List-Unsubscribe=One-Click``.
 
-    Spaces and line breaks around the name and the value are ignored, because some mail systems add
-    spaces or line breaks.
+    Spaces and line breaks around the field's name and value are ignored, because some mail systems
+    add them.
     """
     return any(
         (name.strip().lower(), value.strip().lower()) == _ONE_CLICK
@@ -121,7 +122,8 @@ def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
 def nest_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
     """Return a form's inputs, with inputs such as ``fields.city`` in a nested dictionary.
 
-    ``name``: the prefix of the nested inputs, such as ``fields``.
+    ``name``: the prefix before the dot, such as ``fields``, which becomes the key of the nested
+    dictionary.
     """
     prefix = f"{name}."
     inner = {key.removeprefix(prefix): value for key, value in pairs if key.startswith(prefix)}

@@ -21,7 +21,7 @@ from core.errors import requests
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DIGITS_OF_64_BITS = 20
-# The largest permitted count of numbers in a JSON body that contains amounts of money.
+# The maximum number of numeric values in a JSON body that contains amounts of money.
 MAX_EXACT_NUMBERS = 10_000
 
 M = TypeVar("M", bound=BaseModel)
@@ -33,7 +33,7 @@ def parse_media_type(content_type: str) -> str:
 
 
 def is_json(content_type: str) -> bool:
-    """Return whether the type is ``application/json`` or ``application/…+json`` (RFC 6839)."""
+    """Return whether the content type is JSON or, for example, ``application/problem+json``."""
     kind = parse_media_type(content_type)
     return kind == "application/json" or (
         kind.startswith("application/") and kind.endswith("+json")
@@ -41,7 +41,7 @@ def is_json(content_type: str) -> bool:
 
 
 def require_json_type(request: Request) -> None:
-    """Raise ``body.unsupported_type`` unless the request's content type is JSON."""
+    """Raise ``body.unsupported_type`` unless the request declares its body as JSON."""
     if not is_json(request.headers.get("content-type", "")):
         raise requests.BODY_NO_JSON_TYPE()
 
@@ -57,18 +57,19 @@ def remove_byte_order_mark(body: bytes) -> bytes:
 def read_json(request: Request, body: bytes) -> Any:
     """Return the parsed JSON body of a request.
 
-    Call ``read_json`` in a thread for bodies of several megabytes, because parsing a large body
-    takes long. Raises ``body.unsupported_type`` or ``body.not_json`` if the body isn't JSON. Raises
-    the errors of ``check_body_names`` for unknown names in the body.
+    Call ``read_json`` in a thread if the body may be several megabytes long, because parsing would
+    block the event loop. Raises ``body.unsupported_type`` or ``body.not_json`` if the body isn't
+    JSON. Raises the errors of ``check_body_names`` for unknown names in the body.
     """
     return _read_body(request, body, _parse)
 
 
 def read_exact_json(request: Request, body: bytes, schema: type[M]) -> M:
-    """Return the validated JSON body of a request with amounts of money.
+    """Parse and validate a JSON request body that contains amounts of money.
 
-    Fractions become ``Decimal``, so that amounts of money aren't rounded. Raises ``body.invalid``
-    if the body doesn't match ``schema``. Raises the errors of ``read_json`` if the body isn't JSON.
+    Numbers with decimal places become ``Decimal``, so that amounts of money aren't rounded. Raises
+    ``body.invalid`` if the body doesn't match ``schema``. Raises the errors of ``read_json`` if the
+    body isn't JSON.
     """
     parsed = _read_body(request, body, _parse_exactly)
     try:
@@ -92,25 +93,25 @@ def _parse(body: bytes) -> Any:
 
 
 def _parse_exactly(body: bytes) -> Any:
-    """Parse JSON, and convert each number with a fraction to a ``Decimal``.
+    """Parse JSON, and convert each number with decimal places to a ``Decimal``.
 
-    The count of numbers in the body is limited, because a ``Decimal`` needs thirty times the memory
-    of its digits. Raises ``body.invalid`` if the body contains too many numbers. Raises
-    ``ValueError`` or ``RecursionError`` for invalid JSON.
+    The number of numeric values in a body is limited, because a ``Decimal`` needs thirty times the
+    memory of its digits. Raises ``body.invalid`` if the body contains more than
+    ``MAX_EXACT_NUMBERS`` numbers. Raises ``ValueError`` or ``RecursionError`` for invalid JSON.
     """
     counter = count(1)
 
     def parse_number(text: str) -> int | Decimal:
         if next(counter) > MAX_EXACT_NUMBERS:
             raise requests.invalid_field("body", f"has more than {MAX_EXACT_NUMBERS} numbers")
-        # JSON allows integers with thousands of digits, but Python's ``int`` raises an error for a
-        # number of that length.
+        # JSON allows integers with thousands of digits, but Python's ``int`` raises an error for
+        # such long integers.
         if len(text) <= _DIGITS_OF_64_BITS and text.removeprefix("-").isdecimal():
             return int(text)
         try:
             return Decimal(text)
         except InvalidOperation:
-            # JSON allows an exponent that is too large for a ``Decimal``.
+            # JSON allows exponents that are too large for ``Decimal``.
             return Decimal("Infinity")
 
     return json.loads(
@@ -122,7 +123,7 @@ def _parse_exactly(body: bytes) -> Any:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    # Python's parser accepts NaN and Infinity, but the JSON standard doesn't.
+    # Python's JSON parser accepts NaN and Infinity, but the JSON standard forbids both values.
     raise ValueError(name)
 
 
@@ -132,8 +133,8 @@ class JsonRequest(Request):
     async def json(self) -> Any:
         """Return the parsed JSON body.
 
-        Raises ``JSONDecodeError`` for invalid JSON, which FastAPI turns into an error response.
-        Raises the errors of ``check_body_names`` for unknown names in the body.
+        Raises ``JSONDecodeError`` for invalid JSON. FastAPI turns the exception into an error
+        response. Raises the errors of ``check_body_names`` for unknown names in the body.
         """
         if not hasattr(self, "_json"):
             parsed = _parse(remove_byte_order_mark(await self.body()))

@@ -14,15 +14,16 @@ MULTIPART = "multipart/form-data"
 
 @dataclass(frozen=True)
 class PartEnd:
-    """The event at the end of a part of a multipart body."""
+    """The event that reports the end of a part of a multipart body."""
 
 
-# An event is the headers of a part, a piece of the part's content, or the end of the part.
+# An event of the multipart parser contains a part's headers or a piece of a part's content, or
+# reports a part's end.
 PartEvent = PartHead | bytearray | PartEnd
 
 
 def read_boundary(request: Request) -> bytes | None:
-    """Return the boundary that separates the parts, or ``None`` if the body isn't multipart."""
+    """Return the boundary of a multipart body, or ``None`` if the body isn't multipart."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     return options.get(b"boundary", b"") if kind == MULTIPART.encode() else None
 
@@ -47,7 +48,7 @@ class MultipartReader:
         self._parser = MultipartParser(boundary, callbacks)  # type: ignore[arg-type]
 
     async def read(self, body: AsyncIterator[bytes]) -> AsyncIterator[list[PartEvent]]:
-        """Yield a list of events for each chunk of the multipart body.
+        """Yield a list of parser events for each chunk of the multipart body.
 
         Raises ``FormParserError`` for a malformed multipart body.
         """
@@ -58,8 +59,8 @@ class MultipartReader:
 
     def _add_content(self, data: bytes, start: int, end: int) -> None:
         last_event = self._events[-1] if self._events else None
-        # Join adjacent pieces of content to save memory, because the parser splits content at line
-        # breaks.
+        # Join adjacent pieces of a part's content to save memory, because the parser splits content
+        # at line breaks.
         if isinstance(last_event, bytearray):
             last_event += data[start:end]
         else:

@@ -11,8 +11,9 @@ from api.bodies.multipart import MultipartReader, PartEnd, PartEvent, read_bound
 from api.bodies.part_headers import PartHead
 from core.errors import media, requests
 
-# The maximum number of parts in a multipart form. The number of parts is limited, because each part
-# needs far more memory than its content. A form on Pressroom's pages has a single part.
+# The maximum number of parts in a multipart form. The number of parts in a multipart form is
+# limited, because each part needs far more memory than its content. Multipart forms on Pressroom's
+# own pages have a single part.
 MAX_MULTIPART_PARTS = 100
 
 _DECODERS: dict[bytes, type[Base64Decoder] | type[QuotedPrintableDecoder]] = {
@@ -47,10 +48,10 @@ class MultipartForm:
 async def read_multipart_form(request: Request) -> MultipartForm:
     """Read a multipart body into memory.
 
-    ``BodyLimitMiddleware`` limits the size of the body. No part is written to a temporary file,
-    because an image must not be written to a disk before the image is encrypted. Raises
-    ``body.not_multipart`` if the body isn't multipart. Raises ``body.malformed`` for a malformed
-    multipart body.
+    ``BodyLimitMiddleware`` limits the size of request bodies, so the whole body fits into memory.
+    Form parts aren't written to temporary files, because an image must be encrypted before it is
+    written to disk. Raises ``body.not_multipart`` if the body isn't multipart. Raises
+    ``body.malformed`` for a malformed multipart body.
     """
     boundary = read_boundary(request)
     if not boundary:
@@ -69,12 +70,12 @@ async def read_multipart_form(request: Request) -> MultipartForm:
 
 
 def find_only_file(form: MultipartForm, name: str) -> FilePart:
-    """Return the only file in the form field ``name``.
+    """Return the file in the form field ``name``, which must contain exactly one file.
 
     Raises ``attachment.file_missing`` if the form field contains no file. Raises
     ``attachment.several_files`` if the form field contains several files.
     """
-    # Browsers send a part with an empty file name if the user chose no file.
+    # If the user chose no file, browsers send a part with an empty file name.
     files = [part for part in form.files if part.name == name and part.filename]
     if len(files) > 1:
         raise media.ATTACHMENT_SEVERAL_FILES(part=name)
@@ -93,9 +94,10 @@ class _PartCollector:
         self._decoder: Base64Decoder | QuotedPrintableDecoder | None = None
 
     def add(self, event: PartEvent) -> None:
-        """Process an event of the multipart parser, and add each complete part to the form.
+        """Process an event of the multipart parser.
 
-        Raises ``FormParserError`` for a part without a name.
+        At the end of each part, add the part to the form. Raises ``FormParserError`` for a part
+        without a name.
         """
         if isinstance(event, PartHead):
             self._begin(event)

@@ -1,4 +1,4 @@
-"""Converts between HTTP messages and the OAuth messages of ``services.oauth``."""
+"""Converts HTTP requests to OAuth requests, and OAuth responses to HTTP responses."""
 
 from contextlib import suppress
 from typing import Annotated
@@ -14,8 +14,8 @@ from services.oauth.adapters import OAuthRequest, OAuthResponse
 async def _read_oauth_request(request: Request) -> OAuthRequest:
     """Convert an HTTP request to an OAuth request.
 
-    The OAuth request contains all fields of a form, even repeated fields. A request body that isn't
-    a form is ignored.
+    The OAuth request contains all form fields from the request body, including repeated fields. A
+    request body that isn't a form is ignored.
     """
     form: list[tuple[str, str]] = []
     if parse_media_type(request.headers.get("content-type", "")) == FORM:
@@ -33,7 +33,7 @@ def read_oauth_query(request: Request) -> OAuthRequest:
 
 
 def build_oauth_response(reply: OAuthResponse) -> Response:
-    # Caches must not store the response, because only the OAuth client may keep the tokens.
+    # Caches must not store OAuth responses, because the responses may contain tokens.
     headers = {"Cache-Control": "no-store", **reply.headers}
     headers.pop("Content-Type", None)
     return JSONResponse(reply.body, reply.status, headers=headers)

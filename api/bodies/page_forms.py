@@ -11,7 +11,7 @@ FormFields = dict[str, str]
 
 
 async def read_page_form(submission: FormOrJsonBodyOf) -> FormFields:
-    """Return the fields of a form on one of Pressroom's own pages.
+    """Return the fields of a submitted form from one of Pressroom's own pages.
 
     Raises ``body.unsupported_type`` if the request body isn't a form. Raises ``body.invalid`` if a
     field contains a NUL character.
@@ -19,7 +19,7 @@ async def read_page_form(submission: FormOrJsonBodyOf) -> FormFields:
     if submission.fields and not submission.is_form:
         raise requests.BODY_NO_FORM_TYPE()
     fields = {name: str(value) for name, value in submission.fields.items()}
-    # The database can't store NUL characters.
+    # Refuse NUL characters, because the database can't store them.
     if any("\0" in value for value in fields.values()):
         raise requests.BODY_CHARACTER_INVALID()
     return fields

@@ -19,8 +19,8 @@ _ESCAPED_CHARACTER = re.compile(r'\\(["\\])')
 _NUMBERED_SECTION = re.compile(r"filename\*([0-9]{1,3})(\*?)")
 _ENCODED_WORD = r"=\?[^?\s]+\?[bq]\?[^?]*\?="
 _ENCODED_WORDS = re.compile(rf"{_ENCODED_WORD}(?:[ \t]+{_ENCODED_WORD})*", re.IGNORECASE)
-# The names of the charsets that are looked up. Python caches every charset name that is looked up,
-# so callers could fill the memory with unknown names.
+# The names of the charsets that the headers of a part may use. Python caches the name of each
+# charset that is looked up, so callers could fill the memory with invented charset names.
 _CHARSETS = frozenset({*aliases, *aliases.values()})
 
 
@@ -39,7 +39,10 @@ class PartHead:
 
 @dataclass
 class PartHeaders:
-    """Collects the headers of each part of a multipart body, and calls ``on_head`` per part."""
+    """Collects the headers of each part of a multipart body.
+
+    ``on_head`` is called after the last header of each part.
+    """
 
     on_head: Callable[[PartHead], None]
     _headers: dict[bytes, bytes] = field(default_factory=dict)
@@ -69,7 +72,7 @@ class PartHeaders:
 def read_disposition(header: bytes) -> tuple[str | None, str | None]:
     """Return the field name and the file name in a ``Content-Disposition`` header.
 
-    A missing field name or file name is ``None``.
+    A name that the header doesn't contain is returned as ``None``.
     """
     pairs = _PARAMETER.findall(header.decode("latin-1"))
     parameters = {name.lower(): _unquote(value) for name, value in pairs}
@@ -124,7 +127,7 @@ def _split_extended(value: str) -> tuple[str, bytes]:
 
 
 def _decode_plain(value: str) -> str:
-    # Browsers percent-encode quotes, carriage returns and line feeds in a file name.
+    # Browsers percent-encode quotation marks, carriage returns and line feeds in file names.
     for escape, character in (("%22", '"'), ("%0D", "\r"), ("%0A", "\n")):
         value = value.replace(escape, character)
     return _ENCODED_WORDS.sub(lambda words: _decode_words(words[0]), _decode_raw(value))
@@ -152,13 +155,13 @@ def _decode_bytes(data: bytes) -> str:
 
 
 def _decode(data: bytes, charset: str) -> str | None:
-    """Decode bytes, or return ``None`` for an unknown charset or invalid bytes."""
+    """Decode bytes with ``charset``, or return ``None`` for an unknown charset or invalid bytes."""
     codec = normalize_encoding(charset).lower()
     if codec not in _CHARSETS:
         return None
     try:
         text = data.decode(codec)
-        text.encode()  # Encoding fails for a lone surrogate, which UTF-7 can contain.
+        text.encode()  # Encoding fails for lone surrogates, which UTF-7 can contain.
     except (LookupError, ValueError):
         return None
     return text

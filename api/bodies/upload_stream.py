@@ -1,7 +1,7 @@
 """Stores uploads of large files in the object storage while they arrive.
 
-Only one part of the uploaded file is in memory at a time. No thread waits for the slow sender of an
-upload.
+The uploaded file is stored in parts, and only one part is in memory at a time. Threads only write
+to the object storage, so a slow sender doesn't occupy a thread.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -21,10 +21,10 @@ from core.errors import imports, requests
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.parts import PART_BYTES, PartWriter
 
-# The maximum total size of the form fields that are kept in memory.
+# The maximum total size of an upload form's fields that are kept in memory.
 MAX_FIELDS_BYTES = 16 * 1024
 
-# A function that checks the form fields in front of an uploaded file, before the file is read.
+# A function that checks the form fields that precede an uploaded file, before the file is read.
 Check = Callable[[Mapping[str, str]], Awaitable[None]]
 
 
@@ -46,16 +46,17 @@ async def store_upload(
     check: Check | None = None,
     check_part: Callable[[str], None] | None = None,
 ) -> ReceivedFile:
-    """Store the uploaded file, which is the form field `file` or the whole request body.
+    """Store the uploaded file, which is either the form field `file` or the whole request body.
 
-    Raises ``body.malformed`` for a malformed form. Raises ``import.file_missing``,
-    ``import.several_files``, ``import.empty`` or ``import.too_large`` unless the request contains
-    one valid file. Raises the errors of ``check`` and ``check_part``.
+    Raises ``body.malformed`` for a malformed form. Raises an error such as ``import.file_missing``
+    or ``import.too_large`` unless the request contains exactly one valid file. Raises the errors
+    that the functions ``check`` and ``check_part`` raise.
 
     Args:
-        delete_parts: a function that deletes the stored parts of the file after an error.
-        check: a function that checks the form fields in front of the file.
-        check_part: a function that checks the name of each form field when the field arrives.
+        delete_parts: a function that deletes the already stored parts of the file if the upload
+            fails.
+        check: a function that checks the form fields that precede the file.
+        check_part: a function that checks the name of a form field as soon as the name arrives.
     """
     file = ReceivedFile(filename)
     content: AsyncIterator[bytes] = request.stream()
@@ -65,7 +66,7 @@ async def store_upload(
     try:
         await _store(content, request.scope, writer, file, caller_id)
     except BaseException:
-        # Catch ``BaseException``, because a disconnect of the sender raises ``CancelledError``.
+        # Catch ``BaseException``, because ``CancelledError`` is raised when the sender disconnects.
         await RECORDS.run(delete_parts, writer.prefix)
         raise
     return file
@@ -89,8 +90,8 @@ async def _store(
             await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
             part.clear()
         if not part:
-            # Release the memory budget of the request body, because all received bytes were stored
-            # or skipped.
+            # All received bytes of the upload were stored or skipped, so release the memory that
+            # the request body has reserved.
             release_body(scope)
     await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
     await UPLOADS_BY_CALLER.run(caller_id, writer.close)
@@ -105,7 +106,7 @@ async def _read_file_part(
     check: Check | None,
     check_part: Callable[[str], None] | None,
 ) -> AsyncIterator[bytes]:
-    """Yield the file's content in each chunk of a multipart body, and set the name of ``file``."""
+    """Yield the uploaded file's content from each chunk of a body, and set ``file.filename``."""
     form = _UploadForm(check_part)
     is_checked = False
     try:
@@ -130,7 +131,7 @@ async def _read_file_part(
 
 
 class _UploadForm:
-    """A multipart form that keeps its small fields in memory, but not its single file."""
+    """Keeps the fields of an upload form in memory, but not the uploaded file."""
 
     def __init__(self, check_part: Callable[[str], None] | None) -> None:
         self.files = 0
@@ -142,7 +143,7 @@ class _UploadForm:
         self._field: str | None = None
 
     def read_content(self, event: PartEvent) -> bytes | bytearray:
-        """Return the file's bytes in an event of the multipart parser."""
+        """Return the bytes of the uploaded file that an event of the multipart parser contains."""
         if isinstance(event, PartHead):
             self._begin_part(event)
         elif isinstance(event, PartEnd):

@@ -1,4 +1,4 @@
-"""Parses URL-encoded forms, and the words for true and false in forms and queries."""
+"""Parses URL-encoded forms, and boolean words such as ``true`` in forms and queries."""
 
 from urllib.parse import parse_qsl
 
@@ -7,15 +7,15 @@ from api.limits.bulkheads import STORAGE
 FORM = "application/x-www-form-urlencoded"
 
 MAX_FORM_FIELDS = 100
-# The largest form that is decoded on the event loop. A thread decodes larger forms, because
-# decoding many percent escapes can take a second.
+# The maximum size of a form that is decoded on the event loop. A form above this size is decoded in
+# a thread, because decoding many percent escapes can take a second.
 MAX_FORM_BYTES_ON_LOOP = 64 * 1024
-# The words for true and false in queries and forms, which contain only text.
+# The words that mean true or false in queries and forms, which contain only text.
 BOOLEAN_WORDS = {"1": True, "true": True, "0": False, "false": False}
 
 
 async def read_pairs(body: bytes) -> list[tuple[str, str]]:
-    """Return all fields of a URL-encoded form.
+    """Return the names and values of all fields of a URL-encoded form.
 
     Raises ``ValueError`` for a malformed form. A large form is decoded in a thread, so that
     decoding doesn't block the event loop.
@@ -26,18 +26,18 @@ async def read_pairs(body: bytes) -> list[tuple[str, str]]:
 
 
 def parse_pairs(body: bytes) -> list[tuple[str, str]]:
-    """Return all fields of a URL-encoded form, including repeated fields.
+    """Return the names and values of all fields of a URL-encoded form, including repeated fields.
 
-    Raises ``ValueError`` for a malformed form. Whitespace around the form is removed, which changes
-    no value because values contain only percent-encoded whitespace.
+    Raises ``ValueError`` for a malformed form. Whitespace around the whole form is removed.
+    Removing whitespace changes no value, because values contain only percent-encoded whitespace.
     """
     text = body.decode().strip()
     return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
 
 
 def parse_boolean(value: object) -> bool | None:
-    """Return the boolean for a word in ``BOOLEAN_WORDS``, or ``None`` for an unknown word.
+    """Return the boolean that a word such as ``true`` means, or ``None`` for an unknown word.
 
-    The comparison of the words is case-insensitive.
+    ``parse_boolean`` is case-insensitive.
     """
     return BOOLEAN_WORDS.get(str(value).lower())

@@ -1,7 +1,8 @@
 """Limits the memory for request bodies, in total, per IP address and per user.
 
-The holders of a body's memory are the sender's IP address and the user. Small bodies have a
-separate memory pool, so that a charge or a login doesn't compete with uploads for memory.
+A request body's memory counts against two holders, the sender's IP address and the user. Small
+request bodies have a separate memory pool, so that uploads of large bodies can't block charges or
+logins.
 """
 
 from collections import Counter
@@ -16,21 +17,25 @@ from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
 MEGABYTE = 1024 * 1024
 MAX_SMALL_BODY_BYTES = 64 * 1024
 MAX_HELD_SMALL_BODY_BYTES = 64 * MEGABYTE
-# The size of the memory pool for large bodies, which is enough for fifty of the largest images. A
-# large body uses memory of the pool until the body is stored.
+# The size of the memory pool for large request bodies, which can hold fifty images of the maximum
+# size. A large request body reserves memory until the body has been stored.
 MAX_HELD_LARGE_BODY_BYTES = 256 * MEGABYTE
-# An IP address or user may use one eighth of each memory pool.
+# An IP address or a user may reserve at most one eighth of each memory pool.
 HOLDER_FRACTION = 8
-# The maximum number of incomplete request bodies per IP address or user. Each incomplete body needs
-# a task, and up to half a megabyte of memory for data that the server has read ahead.
+# The maximum number of incomplete request bodies per IP address or user. Each incomplete request
+# body needs a task, and up to half a megabyte of memory for data that the server has read ahead.
 MAX_UNFINISHED_BODIES = 128
 
-# The keys of IP addresses are cached, because a few IP addresses send most request bodies.
+# The keys under which IP addresses reserve memory are cached, because a few IP addresses send most
+# request bodies.
 name_address_holder = lru_cache(maxsize=4096)(build_address_rate_key)
 
 
 class BytePool:
-    """A memory pool of a limited size. An IP address or user may use only a part of the pool."""
+    """A memory pool for request bodies, which has a limited size.
+
+    An IP address or a user may reserve only a part of the memory pool.
+    """
 
     def __init__(self, name: str, max_bytes: int) -> None:
         self._gauge = BODY_BYTES.labels(name)
@@ -39,7 +44,7 @@ class BytePool:
         self._bytes_by_holder: Counter[str] = Counter()
 
     def take(self, holders: Iterable[str], count: int) -> ErrorType | None:
-        """Reserve bytes for the holders, or return an error if the pool has too few free bytes."""
+        """Reserve memory for ``holders``, or return an error if too little memory is free."""
         if any(
             self._bytes_by_holder[holder] + count > self._max_bytes_per_holder for holder in holders
         ):
@@ -59,7 +64,7 @@ class BytePool:
 
 
 class BodyBudget:
-    """The memory pools, and the numbers of incomplete request bodies, in one process."""
+    """The memory pools for request bodies, and the numbers of incomplete request bodies."""
 
     def __init__(self) -> None:
         self.small = BytePool("small", MAX_HELD_SMALL_BODY_BYTES)
@@ -70,8 +75,8 @@ class BodyBudget:
 class HeldBody:
     """The memory that one request body has reserved.
 
-    A body first uses the memory pool for small bodies. A body that exceeds the maximum size of a
-    small body moves to the memory pool for large bodies.
+    A request body first reserves memory from the pool for small bodies. When a body exceeds
+    ``MAX_SMALL_BODY_BYTES``, the body moves to the memory pool for large bodies.
     """
 
     def __init__(self, budget: BodyBudget, *holders: str) -> None:
@@ -82,7 +87,7 @@ class HeldBody:
         self._is_unfinished = False
 
     def begin(self) -> ErrorType | None:
-        """Count an incomplete request body, or return an error if a holder has too many bodies."""
+        """Count an incomplete request body, or return an error if its sender has too many."""
         unfinished = self._budget.unfinished
         if any(unfinished[holder] >= MAX_UNFINISHED_BODIES for holder in self._holders):
             return BODY_TOO_MANY_UNFINISHED
@@ -91,7 +96,7 @@ class HeldBody:
         return None
 
     def take(self, count: int) -> ErrorType | None:
-        """Reserve memory for the next chunk, or return an error if too little memory is free."""
+        """Reserve memory for the body's next chunk, or return an error if too little is free."""
         size = self._bytes + count
         if self._pool is self._budget.small and size > MAX_SMALL_BODY_BYTES:
             return self._move_to_large_pool(size)
@@ -118,7 +123,7 @@ class HeldBody:
         return error
 
     def finish(self) -> None:
-        """Stop counting the body as incomplete, because no more data of the body will be read."""
+        """Stop counting the body as incomplete, because all data that is needed has been read."""
         if self._is_unfinished:
             _count_down(self._budget.unfinished, self._holders, 1)
             self._is_unfinished = False

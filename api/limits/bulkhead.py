@@ -1,9 +1,9 @@
-"""Bulkheads, which divide the threads of a process so that hanging work can't block all threads.
+"""Defines bulkheads, which are separate thread pools, so that hanging work can't block all threads.
 
-Each handler that blocks runs in a thread of one bulkhead. If all threads of a bulkhead are busy, a
-limited number of callers wait for a thread for a limited time. A caller gets the status 503 if too
-many callers wait for a thread, or if no thread becomes free in time. A test checks that no handler
-runs in FastAPI's own threads.
+Each route handler that blocks runs in a thread of one bulkhead. If all threads of a bulkhead are
+busy, a limited number of callers wait for a thread for a limited time. A caller gets the status 503
+if too many callers already wait, or if no thread becomes free in time. A test checks that no route
+handler runs in the threads of FastAPI's default pool.
 """
 
 import asyncio
@@ -21,8 +21,9 @@ from core.errors import requests
 from core.errors.catalogue import ErrorType
 from storage.unit_of_work import UnitOfWork
 
-# The default maximum time for which a caller waits for a thread. During a burst of small requests,
-# callers get a thread much sooner than after ``MAX_WAIT_SECONDS``.
+# The default maximum time for which a caller waits for a free thread. In a burst of small requests,
+# callers wait much less than ``MAX_WAIT_SECONDS``, because small requests free their threads
+# quickly.
 MAX_WAIT_SECONDS = 2.0
 MAX_WAITING_CALLERS = 1_000
 
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 
 class Bulkhead:
-    """A thread pool with a limited number of waiting callers."""
+    """A thread pool with a limited number of threads and of callers that wait for a thread."""
 
     def __init__(
         self,
@@ -57,8 +58,8 @@ class Bulkhead:
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the work in a thread of the bulkhead, and return the result.
 
-        Raises the bulkhead's error if no thread is free in time. Work that has begun keeps its
-        thread until the work ends, even if the caller is cancelled.
+        Raises the bulkhead's error if no thread is free in time. If the caller is cancelled, work
+        that has already begun continues and keeps its thread.
         """
         with self._lock:
             has_thread = self._calls < self.threads
@@ -77,7 +78,7 @@ class Bulkhead:
         is_refused = False
 
         def refuse() -> None:
-            # ``Future.cancel`` returns ``False`` if the work has already begun.
+            # If the work has already begun, ``Future.cancel`` returns ``False``.
             nonlocal is_refused
             is_refused = future.cancel()
 
@@ -94,7 +95,7 @@ class Bulkhead:
                 timer.cancel()
 
     def threaded(self, handler: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Decorate a route's handler, so that the handler runs in a thread of the bulkhead."""
+        """Decorate a route handler, so that the handler runs in a thread of the bulkhead."""
 
         @wraps(handler)
         async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -105,7 +106,7 @@ class Bulkhead:
     async def iterate(self, items: Iterator[T]) -> AsyncIterator[T]:
         """Yield the items of an iterator, and produce each item in a thread of the bulkhead.
 
-        No thread is occupied while the receiver processes an item.
+        While the consumer processes an item, no thread is occupied.
         """
         while (item := await self.run(partial(next, items, _NO_MORE_ITEMS))) is not _NO_MORE_ITEMS:
             yield item
@@ -116,7 +117,7 @@ class Bulkhead:
 
 
 class KeyedBulkhead:
-    """A bulkhead in which each key, such as a list's id, occupies at most ``threads`` threads."""
+    """A bulkhead in which each key, such as a list's id, gets at most ``threads`` threads."""
 
     def __init__(
         self, bulkhead: Bulkhead, threads: int, error: ErrorType, *, wait_seconds: float
@@ -125,11 +126,11 @@ class KeyedBulkhead:
         self._threads = threads
         self._error = error
         self._wait_seconds = wait_seconds
-        # Each key has a semaphore, which exists only while a caller uses the semaphore.
+        # A key's semaphore exists only while a caller uses the semaphore.
         self._semaphores: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     async def run(self, key: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run the work for the key, or raise an error if the key's threads stay busy."""
+        """Run the work, or raise an error if all threads for the key stay busy."""
         semaphore = self._semaphores.setdefault(key, asyncio.Semaphore(self._threads))
         try:
             async with asyncio.timeout(self._wait_seconds):
@@ -143,9 +144,9 @@ class KeyedBulkhead:
 
 
 def wrap_in_transaction(handler: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a route's handler, so that its transaction is committed in the handler's thread.
+    """Wrap a route handler, so that the thread of the handler commits the transaction.
 
-    A handler has a transaction if it declares a parameter of the type ``Transaction``.
+    A route handler has a transaction if it declares a parameter of the type ``Transaction``.
     """
 
     def work(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Reads values from a dependency that may hang, such as the database or Redis."""
+"""Reads values from dependencies that may hang, such as the database or Redis."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class DependencyProbe(Generic[T]):
-    """Reads a value from a dependency in a thread, and waits at most a second for the value.
+    """Reads a value from a dependency in a thread, but waits at most a second for the value.
 
-    All callers share one read, so that a hanging dependency occupies only one thread.
+    Concurrent callers share one read, so that a hanging dependency blocks only one thread.
     """
 
     def __init__(self, read: Callable[[], T], bulkhead: Bulkhead) -> None:

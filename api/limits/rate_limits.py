@@ -3,8 +3,8 @@
 All credentials of a user share one rate limit, because a user can create API keys for free.
 
 While Redis is unavailable, rate limits apply only to routes where a caller could guess passwords or
-create orders without credentials. Without Redis, each process counts its own requests against half
-of the rate limit.
+create orders without credentials. While Redis is unavailable, each process enforces half of the
+rate limit for itself.
 """
 
 from collections.abc import MutableMapping
@@ -21,7 +21,7 @@ from storage.redis.rate_counters import RateCounters, parse_limits
 
 
 class RateLimitName(StrEnum):
-    """The names of the rate limits, which responses contain in the ``RateLimit`` headers."""
+    """The names of the rate limits, which the ``RateLimit`` headers of responses contain."""
 
     DEFAULT = "default"
     ANONYMOUS = "anonymous"
@@ -29,7 +29,7 @@ class RateLimitName(StrEnum):
 
 
 class RateLimiter:
-    """Counts requests against the rate limits that the settings define."""
+    """Counts requests against the rate limits that are configured in the settings."""
 
     def __init__(self, settings: Settings) -> None:
         self._counters = RateCounters(settings)
@@ -43,7 +43,7 @@ class RateLimiter:
         return bool(self._limits[rate])
 
     def count(self, scope: MutableMapping[str, Any], rate: RateLimitName, key: str) -> None:
-        """Count a request for ``key``, or raise ``rate.limited`` if the rate limit is exceeded.
+        """Count a request under ``key``, and raise ``rate.limited`` if it exceeds the rate limit.
 
         ``count`` also adds the ``RateLimit`` headers to the response.
         """
@@ -73,7 +73,7 @@ class RateLimiter:
             raise RATE_LIMITED(retry_after=max(resets))
 
     def has_just_exceeded(self, item: RateLimitItem, name: str, key: str) -> bool:
-        """Count an event, and return whether the event is the first one above the rate limit."""
+        """Count an event, and return whether it is the first event that exceeds the rate limit."""
         status = self._counters.count(item, name, key)
         return status is not None and status.remaining == -1
 
@@ -88,8 +88,8 @@ def build_caller_rate_key(caller: Caller) -> str:
 def build_address_rate_key(address: str | None) -> str:
     """Return the key under which requests from an IP address are counted.
 
-    The key of an IPv6 address is its network, because a customer usually has a whole network of
-    2**64 IPv6 addresses.
+    All addresses of an IPv6 network have the same key, because a customer usually has a network of
+    2**64 addresses.
     """
     network = network_of(address)
     return "nowhere" if network is None else str(network.network_address)

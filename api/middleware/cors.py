@@ -1,4 +1,4 @@
-"""Allows scripts of other sites to call the API, by cross-origin resource sharing (CORS)."""
+"""Allows scripts of other sites to call the API by cross-origin resource sharing (CORS)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -36,14 +36,15 @@ EXPOSED_HEADERS = (
 class ApiCorsMiddleware:
     """Allows scripts of any origin to call the API without cookies, but not to read pages.
 
-    The middleware also marks requests for pages, so that errors of such requests are shown as
-    pages.
+    The middleware marks requests for HTML pages, so that errors of marked requests are shown as
+    HTML pages.
 
     Args:
-        pages: the routers whose routes are pages.
-        reader_pages: the routers of pages for readers, which are shown in the reader's language.
-        folders: maps the first segment of a path to a function that renders error pages. All routes
-            below a path segment in ``folders`` are pages.
+        pages: the routers whose routes are HTML pages.
+        reader_pages: the routers of HTML pages for newsletter readers, which are shown in the
+            reader's language.
+        folders: maps the first segment of a path, such as ``/console``, to a function that renders
+            error pages. All routes below a path segment in ``folders`` are HTML pages.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class ApiCorsMiddleware:
             await self._app(scope, receive, send)
         elif all(name != b"origin" for name, _ in scope["headers"]):
             # Requests without an ``Origin`` header skip Starlette's CORS middleware. The header
-            # ``Vary`` tells caches that the response depends on the origin.
+            # ``Vary`` tells caches that the response depends on the request's ``Origin`` header.
             scope["pressroom.headers"].append((b"vary", b"Origin"))
             await self._app(scope, receive, send)
         else:
@@ -87,7 +88,7 @@ class ApiCorsMiddleware:
 
 
 def _compile_paths(routers: Iterable[APIRouter]) -> re.Pattern[str]:
-    """Return a pattern that matches the paths of all routes in the routers."""
+    """Return a regular expression that matches the paths of all routes of the routers."""
     routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     patterns = {re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(route.path)) for route in routes}
     return re.compile("|".join(sorted(patterns)))

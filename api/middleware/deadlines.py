@@ -7,15 +7,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import problem_response
 from core.errors.requests import REQUEST_TOO_SLOW
 
-# The deadline must exceed the maximum time for a request body (90 s) plus the maximum time that a
-# caller may ask to wait (60 s).
+# The time limit must exceed the maximum time for a request body (90 s) plus the maximum wait that a
+# caller may request (60 s).
 DEADLINE_SECONDS = 170.0
 
 
 class DeadlineMiddleware:
-    """Refuses a request whose response doesn't begin in time.
+    """Refuses a request if the response doesn't begin within ``DEADLINE_SECONDS``.
 
-    A slow handler or a slow sender of the request body may delay the response.
+    The response may be late because of a slow handler or because the request body arrives slowly.
     """
 
     def __init__(self, app: ASGIApp, seconds: float = DEADLINE_SECONDS) -> None:

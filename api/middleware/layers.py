@@ -1,4 +1,4 @@
-"""Lists the ASGI middleware for all requests, from the outermost to the innermost."""
+"""Lists the ASGI middleware that handles every request, from the outermost to the innermost."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -29,16 +29,16 @@ from core.settings import Settings
 
 log = get_logger("api.auth")
 
-# The maximum length of a request's path. No route needs a longer path, because the longest path
-# segment is a percent-encoded e-mail address.
+# The maximum length of a request's path. No route needs a path above ``MAX_PATH_BYTES``, because
+# the longest path segment is a percent-encoded e-mail address.
 MAX_PATH_BYTES = 2048
 
 
 class PathLengthMiddleware:
-    """Refuses a request whose path is too long, before regular expressions search the path.
+    """Refuses requests whose path is too long, before regular expressions search the path.
 
-    Only middleware outside of ``PathLengthMiddleware`` handles a request with a long path, to add
-    the response headers and to log the request.
+    A request whose path is too long still gets response headers and a log line, because outer
+    middleware adds both.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -53,10 +53,10 @@ class PathLengthMiddleware:
 
 
 class InternalErrorMiddleware:
-    """Returns an error without details if a handler raises an unexpected exception.
+    """Returns an error response without details if a handler raises an unexpected exception.
 
-    ``ApiCorsMiddleware`` must be outside of ``InternalErrorMiddleware``, so that scripts of other
-    sites can read the error response.
+    ``ApiCorsMiddleware`` must wrap ``InternalErrorMiddleware``, so that scripts of other sites can
+    read the error response.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -75,7 +75,7 @@ class InternalErrorMiddleware:
         except (CallerDisconnected, ClientDisconnect):
             # A caller who has disconnected gets no response, and the log shows the status 499.
             return
-        except Exception:  # the error response contains no details
+        except Exception:  # Any unexpected exception becomes an error response.
             log.exception("request.broke")
             if not has_started:
                 await internal_error()(scope, receive, send)
@@ -84,7 +84,7 @@ class InternalErrorMiddleware:
 class RequestLayers:
     """Passes HTTP requests through a list of middleware, from the outermost to the innermost.
 
-    ASGI messages that aren't HTTP requests, such as the start of the server, skip the middleware.
+    ASGI events that aren't HTTP requests, such as the start of the server, bypass the middleware.
     """
 
     def __init__(self, app: ASGIApp, *, layers: Sequence[Middleware]) -> None:
@@ -107,15 +107,16 @@ def build_request_layers(
     reader_pages: Sequence[APIRouter],
     folders: Mapping[str, ProblemRenderer],
 ) -> list[Middleware]:
-    """Return the middleware that handles all requests, with the outermost middleware first.
+    """Return the middleware that handles every request, from the outermost to the innermost.
 
     Args:
-        reader_cookies: the names of the cookies that the separate host of the pages for readers
-            accepts, or ``None`` without a separate host.
-        pages: the routers whose routes are pages.
-        reader_pages: the routers of pages for readers, which are shown in the reader's language.
-        folders: maps the first segment of a path to a function that renders error pages. All routes
-            below a path segment in ``folders`` are pages.
+        reader_cookies: the names of the cookies that the separate host for readers' pages accepts,
+            or ``None`` without a separate host.
+        pages: the routers whose routes are HTML pages.
+        reader_pages: the routers of HTML pages for newsletter readers, which are shown in the
+            reader's language.
+        folders: maps the first segment of a path, such as ``/console``, to a function that renders
+            error pages. All routes below a path segment in ``folders`` are HTML pages.
     """
     pages_host = (
         [Middleware(PagesHostMiddleware, settings=settings, cookies=reader_cookies)]

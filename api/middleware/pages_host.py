@@ -1,4 +1,4 @@
-"""Serves the pages that readers open from mails on a separate host."""
+"""Serves, on a separate host, the pages that readers open from links in mails."""
 
 import re
 from collections.abc import Collection
@@ -14,23 +14,24 @@ from core.errors.requests import ROUTE_NOT_FOUND
 from core.settings import Settings
 from services.subscriptions.page_urls import UNSUBSCRIBE_PATH
 
-# The path to which sign-up forms on other sites send the sign-ups.
+# The path to which sign-up forms on other sites are submitted.
 _SUBMISSION_PATH = re.compile(r"/subscriptions/[^/]+")
-# The path to which mail programs post one-click unsubscribe requests.
+# The path to which mail clients send one-click unsubscribe requests.
 _ONE_CLICK_PATH = re.compile(r"/subscriptions/[^/]+/delete")
-# The path that proxies and `pressroom doctor` request to check the health of the process.
+# The path of the health check, which proxies and `pressroom doctor` request.
 _HEALTH_PATH = "/healthz"
 _FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 
 
 class PagesHostMiddleware:
-    """Serves the pages for readers on a separate host that serves no other pages.
+    """Serves the pages for newsletter readers on a separate host that serves no other pages.
 
-    The pages for readers contain texts that list owners write. On the host of the login page, a
-    malicious text could imitate the login and deceive people and password managers.
+    The pages for newsletter readers contain texts that list owners write. If readers' pages were on
+    the host of the login page, a malicious text could imitate the login and deceive people and
+    password managers.
 
     ``ApiCorsMiddleware`` must run before ``PagesHostMiddleware``, because ``ApiCorsMiddleware``
-    marks the requests for pages for readers.
+    marks requests for readers' pages.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, cookies: Collection[str]) -> None:
@@ -51,9 +52,10 @@ class PagesHostMiddleware:
                 await self._app(self._without_credentials(scope), receive, send)
             else:
                 await problem_response(ROUTE_NOT_FOUND())(scope, receive, send)
-        # Redirect requests for pages for readers, and submitted sign-up forms, to the separate
-        # host. A one-click request is not redirected, because RFC 8058 forbids redirects. A mail
-        # that was sent before the separate host existed contains a one-click URL on the main host.
+        # Redirect requests for readers' pages, and submitted sign-up forms, from the main host to
+        # the separate host. A one-click unsubscribe request is not redirected, because RFC 8058
+        # forbids redirects. Mails that were sent before the separate host existed contain one-click
+        # URLs on the main host.
         elif (is_page and not (is_post and path == UNSUBSCRIBE_PATH)) or (
             is_submission and is_post and _header(scope, b"content-type").startswith(_FORM_TYPES)
         ):
@@ -65,7 +67,7 @@ class PagesHostMiddleware:
             await self._app(scope, receive, send)
 
     def _without_credentials(self, scope: Scope) -> Scope:
-        """Return the ASGI scope without credentials, and with only the cookies for readers."""
+        """Return a copy of the ASGI scope without credentials, and with only readers' cookies."""
         cookies = cookie_parser(_header(scope, b"cookie").decode("latin-1"))
         dropped = {*self._credentials, b"cookie"}
         headers = [header for header in scope["headers"] if header[0] not in dropped]

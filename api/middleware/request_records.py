@@ -18,14 +18,14 @@ from services.event_origins import Origin
 log = get_logger("api.auth")
 
 MAX_LOGGED_PATH_CHARACTERS = 500
-# The pattern of request ids that are accepted from callers.
+# The pattern that a request id from a caller must match.
 _VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
-# Paths that aren't traced, because machines request them every few seconds.
+# The paths of untraced requests, which machines send every few seconds.
 _UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class RequestMiddleware:
-    """Assigns a request id, and records a span, a log line and metrics for each request."""
+    """Assigns an id to each request, and records a trace span, a log line and metrics."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -39,7 +39,7 @@ class RequestMiddleware:
         event_origins.set_origin(Origin(client[0] if client else None, headers.get("user-agent")))
         scope["pressroom.headers"].append((b"x-request-id", request_id.encode()))
         started_at = time.perf_counter()
-        # 499 is nginx's status for a caller who disconnects before the response.
+        # nginx uses the status 499 for a caller that disconnects before the response.
         status = 499
 
         async def send_and_note_status(message: Message) -> None:
@@ -48,11 +48,11 @@ class RequestMiddleware:
                 status = message["status"]
             await send(message)
 
-        # Uvicorn runs each request in a separate context, so the request id is unset after the
-        # request.
+        # Uvicorn runs each request in a separate context, so the request id doesn't remain set
+        # after the request.
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        # The trace span contains the route, not the path, because a path may contain an e-mail
-        # address.
+        # The trace span contains the route instead of the path, because a path may contain an
+        # e-mail address.
         is_traced = scope["path"] not in _UNTRACED_PATHS
         parent = headers.get("traceparent")
         with spans.request_span(scope["method"], parent) if is_traced else nullcontext():
@@ -75,7 +75,7 @@ class RequestMiddleware:
 
 
 def _mask_addresses(path: str) -> str:
-    """Return the path for the log, with ``{address}`` in place of e-mail addresses."""
+    """Return the path for the log, with ``{address}`` in place of each e-mail address."""
     segments = path.split("/")
     masked = "/".join("{address}" if "@" in segment else segment for segment in segments)
     return masked[:MAX_LOGGED_PATH_CHARACTERS]

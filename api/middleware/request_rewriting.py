@@ -1,4 +1,4 @@
-"""Rewrites the caller's address, the cookies, the path and the method of requests."""
+"""Rewrites the caller's IP address, the cookies, the path and the method of requests."""
 
 from typing import cast
 
@@ -11,28 +11,28 @@ from core.settings import Settings
 
 log = get_logger(__name__)
 
-# The key in the ASGI scope that marks a HEAD request.
+# The key whose presence in the ASGI scope marks a HEAD request.
 _HEAD_KEY = "pressroom.head"
 
 
 class ForwardingMiddleware:
-    """Reads the caller's IP address and URL scheme from the headers of a trusted proxy.
+    """Reads the caller's IP address and URL scheme from headers that a trusted proxy has set.
 
-    All callers behind an untrusted proxy seem to have the proxy's IP address, so the log warns
-    about an untrusted proxy. The warning about an untrusted proxy is logged only once, because any
-    caller can send the header of a proxy.
+    Behind an untrusted proxy, all callers seem to have the proxy's IP address, so a warning is
+    logged. The warning about an untrusted proxy is logged only once, because any caller can send a
+    proxy's headers.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         networks = list(settings.forwarding_networks())
         proxy_headers = ProxyHeadersMiddleware(app, trusted_hosts=networks)  # type: ignore[arg-type]
         self._trusted = proxy_headers.trusted_hosts
-        # Uvicorn and Starlette have different types for ASGI applications.
+        # Cast the type, because Uvicorn and Starlette define different types for ASGI applications.
         self._app = cast("ASGIApp", proxy_headers)
         self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Store the IP address of the TCP peer, because Uvicorn replaces it with the forwarded IP
+        # Store the IP address of the TCP peer before Uvicorn replaces it with the forwarded IP
         # address.
         scope[PEER] = scope.get("client")
         if not self._has_warned and any(name == b"x-forwarded-for" for name, _ in scope["headers"]):
@@ -46,8 +46,10 @@ class ForwardingMiddleware:
 class PlainCookiesMiddleware:
     """Drops cookies that contain a quotation mark, because a quoted cookie can be slow to parse.
 
-    Some versions of Python take quadratic time to parse a quoted cookie. FastAPI parses the cookies
-    of every request. Pressroom's cookies contain no quotation marks.
+    In some versions of Python, the time to parse a quoted cookie grows quadratically with its
+    length. Quoted cookies would slow down every request, because FastAPI parses the cookies of
+    every request. Dropping quoted cookies is harmless, because Pressroom's own cookies contain no
+    quotation marks.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -68,10 +70,10 @@ def _drop_quoted_cookies(cookies: bytes) -> bytes:
 
 
 class PathMiddleware:
-    """Accepts paths with a trailing slash, and accepts HEAD requests for every route with GET.
+    """Accepts paths with a trailing slash, and HEAD requests for all routes that accept GET.
 
-    Uvicorn drops the body of a response to a HEAD request. A handler with an expensive response
-    body should check ``is_head`` and omit the response body.
+    Uvicorn drops the body of a response to a HEAD request. A handler whose response body is
+    expensive should check ``is_head`` and omit the body.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -84,10 +86,11 @@ class PathMiddleware:
         try:
             await self._app(inner_scope, receive, send)
         finally:
-            # ``RequestMiddleware`` needs the route for its metrics and its traces.
+            # Copy the route to the outer ASGI scope, because ``RequestMiddleware`` needs the route
+            # for metrics and traces.
             scope["route"] = inner_scope.get("route")
 
 
 def is_head(scope: Scope) -> bool:
-    """Return whether the caller sent a HEAD request, which the handler sees as a GET request."""
+    """Return whether the caller sent a HEAD request, which handlers receive as a GET request."""
     return _HEAD_KEY in scope

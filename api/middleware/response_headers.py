@@ -12,42 +12,43 @@ _COMMON_HEADERS: tuple[_Header, ...] = (
     (b"referrer-policy", b"no-referrer"),
 )
 _PAGE_HEADERS: tuple[_Header, ...] = (
-    # Deny pages the use of the camera, the location and similar features, because only injected
+    # Don't let pages use the camera, the location and similar features, because only injected
     # scripts would use them.
     (
         b"permissions-policy",
         b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
     ),
-    # With ``same-origin``, another site's page can't control a window in which it opens a Pressroom
-    # page.
+    # With the policy ``same-origin``, a page of another site can't control a window in which it has
+    # opened a Pressroom page.
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-# Responses that aren't pages get the strictest content security policy, because they don't need to
-# load, run or frame content.
+# Responses that aren't HTML pages get the strictest content security policy, because they don't
+# load or run anything.
 _STRICT_POLICY: _Header = (
     b"content-security-policy",
     b"default-src 'none'; frame-ancestors 'none'",
 )
-# Responses with a caller's own data must not be cached. Shared caches know that ``Authorization``
-# contains credentials, but don't know that the header for API keys contains credentials.
+# JSON responses must not be cached, because they may contain data that only the caller may see.
+# Shared caches don't know that the header for API keys contains credentials, so caching must be
+# forbidden explicitly.
 _NO_STORE: _Header = (b"cache-control", b"no-store")
 _HSTS_NAME = b"strict-transport-security"
-# The header ``Connection: close`` makes the caller send its next request to another process.
+# The header ``Connection: close`` makes the caller open its next connection to another process.
 _CLOSE_CONNECTION: _Header = (b"connection", b"close")
 
 
 class HeadersMiddleware:
-    """Adds headers for browsers and caches to each response that lacks the headers.
+    """Adds default headers for browsers and caches to each response that doesn't set them.
 
-    The middleware also adds the headers that handlers and inner middleware have stored in
-    ``scope["pressroom.headers"]``. While the process shuts down, each response closes its
-    connection. ``HeadersMiddleware`` must be outside of all middleware that returns responses.
+    The middleware adds the headers that handlers and inner middleware have stored in
+    ``scope["pressroom.headers"]``. While the process shuts down, each response asks the client to
+    close the connection. ``HeadersMiddleware`` must wrap all middleware that can return a response.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, drain: Drain) -> None:
         self._app = app
         self._drain = drain
-        # The HSTS header makes browsers use TLS for all later requests.
+        # The HSTS header makes browsers use TLS for all future requests to the host.
         hsts = b"max-age=31536000" + (b"; includeSubDomains" if settings.hsts_subdomains else b"")
         is_https = settings.public_url.scheme == "https"
         self._common_headers = _COMMON_HEADERS + (((_HSTS_NAME, hsts),) if is_https else ())

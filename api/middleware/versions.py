@@ -1,4 +1,4 @@
-"""Handles the version of the API that clients select with a header."""
+"""Handles the header ``Pressroom-Version``, with which clients select a version of the API."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -8,8 +8,8 @@ from core.errors.requests import VERSION_UNKNOWN
 
 VERSION_HEADER = "Pressroom-Version"
 # The supported API versions, newest first. Each API version is the date of a breaking change
-# (docs/conventions.md). A client that selects no API version gets the oldest one, so that a new API
-# version doesn't break the client.
+# (docs/conventions.md). A client that selects no API version gets the oldest supported version, so
+# that new versions don't break the client.
 VERSIONS = ("2026-11-21",)
 
 _HEADER_NAME = VERSION_HEADER.lower().encode()
@@ -18,9 +18,9 @@ _KNOWN_VERSIONS = {version.encode() for version in VERSIONS}
 
 
 class VersionMiddleware:
-    """Adds the API version to each response, and refuses requests for an unknown API version.
+    """Adds the API version to each response, and refuses requests for an unknown version.
 
-    Responses with pages for browsers contain no API version.
+    HTML pages for browsers don't contain the header ``Pressroom-Version``.
     """
 
     def __init__(self, app: ASGIApp) -> None:

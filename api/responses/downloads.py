@@ -23,9 +23,10 @@ def stream_file(
     *,
     status: int = HTTPStatus.OK,
 ) -> StreamingResponse:
-    """Return a response that streams the content.
+    """Return a response that streams the content of a file.
 
-    Threads of the bulkhead produce the content. The response to a HEAD request has no content.
+    Threads of ``bulkhead`` read the content of the file. For a HEAD request, the response has no
+    body.
     """
     pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
     limited_pieces = _SLOW_DOWNLOADS.limit(client_address(request), pieces)

@@ -1,4 +1,4 @@
-"""Waits for jobs, and builds responses with the results of jobs."""
+"""Waits for the end of jobs, and builds responses that contain the results of jobs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,7 +36,7 @@ async def wait_for_job(
 ) -> Job:
     """Wait until the job ends or ``seconds`` have passed, and return the job.
 
-    Raises the error of a failed or cancelled job.
+    Raises the job's error if the job failed or was cancelled.
     """
     job_end = state.jobs.wait(build_job_topic(job_id), seconds, owner_id=owner_id)
     await run_while_connected(request.receive, job_end)
@@ -47,10 +47,9 @@ async def wait_for_job(
 
 
 def build_job_response(state: State, job: Job) -> JSONResponse:
-    """Return the job's record with status 200, or with status 202 if the job isn't finished.
+    """Return the job's record, with status 200 for a finished job and 202 for an unfinished one.
 
-    Call ``build_job_response`` in a thread, because the function queries the database for samples
-    of an imported file.
+    Call ``build_job_response`` in a thread, because ``build_job_response`` may query the database.
     """
     record = JobRecord.of(job, add_file_samples(state, job, add_links(state, job)))
     content = build_envelope(record).model_dump(mode="json")
@@ -60,10 +59,10 @@ def build_job_response(state: State, job: Job) -> JSONResponse:
 
 
 def build_count_response(job: Job, name: str, *, replayed: bool = False) -> JSONResponse:
-    """Return a response with a count from the job's result.
+    """Return a response that contains a count from the job's result.
 
-    The response for an unfinished job has the status 202, and contains the job's id. ``name``: the
-    name of the count in the job's result.
+    If the job isn't finished, the response has the status 202 and contains the job's id. ``name``:
+    the key of the count in the job's result.
     """
     headers = {"Idempotent-Replayed": "true"} if replayed else {}
     if job.status == JobStatus.SUCCEEDED:
@@ -79,10 +78,10 @@ async def respond_to_undo(
     preference: Preference,
     begin: Callable[..., int | None],
 ) -> JSONResponse:
-    """Start an undo, wait for its job, and return the number of restored members.
+    """Undo an import or a bulk action, and return the number of restored members.
 
-    ``begin``: a function that starts the undo and returns the id of its job. ``begin`` returns
-    ``None`` if nothing can be undone.
+    ``begin``: a function that starts the undo job and returns the job's id. If nothing can be
+    undone, ``begin`` returns ``None``.
     """
     job_id = await state.in_unit_of_work(begin)
     if job_id is None:
@@ -92,9 +91,10 @@ async def respond_to_undo(
 
 
 def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[str, Any] | None:
-    """Return the job's result with newly signed URLs of the files that the job wrote.
+    """Return the job's result, with new signed URLs for the files that the job has written.
 
-    A caller without a recent login gets no working URL, because the files contain e-mail addresses.
+    Without a recent login, the caller gets no working URL, because the files contain e-mail
+    addresses.
     """
     result = job.result
     if result is None:
@@ -112,7 +112,7 @@ def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[
 def add_file_samples(
     state: State, job: Job, result: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Add sample rows of the imported file to the result of an import job.
+    """Add sample rows from the imported file to the result of an import job.
 
     Call ``add_file_samples`` in a thread, because the function queries the database.
     """
@@ -124,7 +124,7 @@ def add_file_samples(
 def list_readings(state: State, job: Job) -> list[dict[str, str]]:
     """Return sample rows of an imported file, decoded with each possible encoding.
 
-    Each item has the form of a validation error about the query parameter ``encoding``. The
+    Each returned item looks like a validation error about the query parameter ``encoding``. The
     returned list is empty unless the import failed because the encoding of its file is uncertain.
     Call ``list_readings`` in a thread, because the function queries the database.
     """
@@ -143,9 +143,10 @@ def list_readings(state: State, job: Job) -> list[dict[str, str]]:
 
 
 def _read_error(state: State, job: Job) -> DomainError:
-    """Return the error of a failed job.
+    """Return the error with which a job failed.
 
-    If the encoding of an imported file is uncertain, the error contains sample rows of the file.
+    If a job failed because the encoding of a file is uncertain, the error contains sample rows of
+    the file.
     """
     error = restore_error(job)
     problems = [FieldProblem(**reading) for reading in list_readings(state, job)]

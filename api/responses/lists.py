@@ -1,4 +1,4 @@
-"""Builds the records that describe mailing lists in responses."""
+"""Builds the records with which responses describe mailing lists."""
 
 from collections.abc import Sequence
 

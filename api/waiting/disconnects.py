@@ -1,4 +1,4 @@
-"""Cancels work when the caller disconnects before the response."""
+"""Cancels the work for a request when the caller disconnects before the response is ready."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 class CallerDisconnected(Exception):
-    """The exception for a caller who disconnected before the response was sent."""
+    """The exception that is raised if a caller disconnects before the response is sent."""
 
 
 async def run_while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Wait for the work while the caller is connected, and return the result of the work.
+    """Return the result of the work, but stop waiting if the caller disconnects.
 
     If the caller disconnects, cancel the work and raise ``CallerDisconnected``. The request's body
-    must have been read before, so that the next ASGI message is a disconnect.
+    must already have been read, so that the next ASGI message reports a disconnect.
     """
     work_task = asyncio.ensure_future(work)
 

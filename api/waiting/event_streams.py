@@ -16,7 +16,7 @@ MAX_STREAMS = 500
 
 
 class StreamCounter:
-    """Counts the event streams that each user has open on this process."""
+    """Counts how many event streams each user has open on this process."""
 
     def __init__(self) -> None:
         self._open: Counter[int] = Counter()
@@ -26,10 +26,11 @@ class StreamCounter:
 
     @contextmanager
     def count_stream(self, user_id: int) -> Iterator[None]:
-        """Count an event stream until the ``with`` block ends.
+        """Count an event stream as open until the ``with`` block ends.
 
-        Raises ``jobs.too_many_streams`` if the user has too many open event streams. Raises
-        ``service.busy`` if the process has too many open event streams.
+        Raises ``jobs.too_many_streams`` if the user already has ``MAX_STREAMS_PER_USER`` open event
+        streams. Raises ``service.busy`` if the process already has ``MAX_STREAMS`` open event
+        streams.
         """
         if self._open.total() >= MAX_STREAMS:
             raise requests.SERVICE_BUSY()
@@ -40,7 +41,7 @@ class StreamCounter:
 
 
 class EventStream(StreamingResponse):
-    """A stream of server-sent events, which is counted until its connection ends."""
+    """A response that streams server-sent events, and is counted until its connection closes."""
 
     def __init__(
         self, streams: StreamCounter, user_id: int, events: AsyncIterable[str] | Iterable[str]

@@ -1,4 +1,4 @@
-"""Counts open streams, downloads or requests per key, such as per user."""
+"""Counts open streams, downloads or requests by a key, such as a user id."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 @contextmanager
 def count_while_open(counter: Counter[K], key: K) -> Iterator[None]:
-    """Increase the count of the key by one until the ``with`` block ends."""
+    """Increase the count for ``key`` by one until the ``with`` block ends."""
     counter[key] += 1
     try:
         yield

@@ -1,4 +1,4 @@
-"""Refuses work that would wait too long in its queue."""
+"""Refuses work that would wait too long in a queue before a worker starts it."""
 
 import asyncio
 import math
@@ -13,18 +13,18 @@ from core.queues import Queue
 from storage.redis.canaries import Canaries
 
 READ_EVERY_SECONDS = 1.0
-# The maximum delay of a queue if callers wait for the results of the work.
+# The maximum time that work may wait in a queue if a caller waits for the result.
 MAX_QUEUE_SECONDS_WHILE_WAITING = 30.0
-# The maximum delay of a queue if no caller waits for the results of the work. If the delay of a
-# queue were longer, the workers might never catch up.
+# The maximum time that work may wait in a queue if no caller waits for the result. If work waited
+# in a queue for more than ``MAX_QUEUE_SECONDS``, the workers might never catch up.
 MAX_QUEUE_SECONDS = 600.0
 _MAX_RETRY_AFTER_SECONDS = 60
 
 
 class QueueAges:
-    """The delays with which workers start the work in each queue.
+    """Measures how long work waits in each queue before a worker starts it.
 
-    The delays of the queues are read from Redis once per second.
+    The waiting time per queue is read from Redis once per second.
     """
 
     def __init__(self, client: redis.Redis) -> None:
@@ -32,7 +32,7 @@ class QueueAges:
         self._seconds: dict[str, float] = {}
 
     def check(self, queue: Queue, *, waits: bool) -> None:
-        """Raise ``queue.overloaded`` if new work in the queue would start too late.
+        """Raise ``queue.overloaded`` if new work would wait too long in the queue.
 
         Args:
             waits: whether a caller waits for the result of the work.
@@ -46,6 +46,6 @@ class QueueAges:
             try:
                 self._seconds = await BACKGROUND.run(self._canaries.read_delays)
             except (RedisError, DomainError):
-                # Accept all work while the delays of the queues are unknown.
+                # If the waiting times of the queues can't be read, accept all work.
                 self._seconds = {}
             await asyncio.sleep(READ_EVERY_SECONDS)

@@ -1,4 +1,4 @@
-"""Limits the number of slow downloads per caller.
+"""Limits how many slow downloads a caller may have open at the same time.
 
 Each slow download occupies a connection to the object storage or the database.
 """
@@ -16,13 +16,13 @@ from core.logging import get_logger
 log = get_logger(__name__)
 
 # A download counts as slow if it takes longer than ``MAX_QUICK_SECONDS``. Quick downloads aren't
-# counted, because a cache or a mail provider downloads many files for many people at the same time.
+# limited, because caches and mail providers download many files for many people at the same time.
 MAX_QUICK_SECONDS = 10.0
 MAX_SLOW_DOWNLOADS_PER_CALLER = 32
 
 
 class SlowDownloads:
-    """Counts the slow downloads that each caller has open on this process."""
+    """Counts how many slow downloads each caller has open on this process."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
@@ -30,7 +30,7 @@ class SlowDownloads:
     async def limit(
         self, address: str | None, content: AsyncIterator[bytes]
     ) -> AsyncGenerator[bytes]:
-        """Yield the content of a download, but disconnect a caller with too many slow downloads."""
+        """Yield a download's content, but disconnect a caller that has too many slow downloads."""
         caller = name_address_holder(address)
         clock = asyncio.get_running_loop().time
         began_at = clock()

@@ -1,4 +1,4 @@
-"""Receives notifications from Redis, and passes them to the listeners in the process."""
+"""Receives notifications from Redis, and passes them to listeners in the API process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
@@ -11,11 +11,11 @@ from storage.redis.notifications import CHANNEL, build_channel_name, build_job_t
 
 log = get_logger(__name__)
 
-# The maximum time between two checks of a job. Jobs are checked even without a notification,
-# because notifications can get lost.
+# The interval at which an event stream checks its jobs. Event streams check their jobs even without
+# a notification, because notifications can get lost.
 CHECK_EVERY_SECONDS = 1.0
-# The maximum time without a message or a response to a ping, before a connection to Redis counts as
-# broken.
+# If neither a message nor a response to a ping arrives for this time, the connection to Redis
+# counts as broken.
 _MAX_SILENCE_SECONDS = 4
 _PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
 
@@ -24,14 +24,14 @@ Listener = Callable[[str, str], None]
 
 
 class NotificationsSilent(Exception):
-    """The exception for a broken connection to Redis, on which pings get no response."""
+    """The exception for a connection to Redis that doesn't respond to pings."""
 
 
 class Subscriber:
     """Passes notifications from Redis to listeners.
 
-    The subscriber receives notifications for all API processes, and notifications for its own
-    process. ``waiter``: the name of the subscriber's process.
+    The subscriber receives notifications to all API processes, and notifications to its own process
+    only. ``waiter``: the name under which workers address the subscriber's process.
     """
 
     def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
@@ -66,8 +66,8 @@ class Subscriber:
                 message = await pubsub.get_message(timeout=1.0)
                 if message is None:
                     silent_seconds += 1
-                    # The response to a ping counts as a message, so a working connection to Redis
-                    # never seems to be broken.
+                    # The response to a ping counts as a message, so an idle connection to Redis
+                    # doesn't count as broken.
                     await pubsub.ping()
                     continue
                 silent_seconds = 0

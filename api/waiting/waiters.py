@@ -1,10 +1,10 @@
-"""Lets requests wait for a result without occupying a thread.
+"""Lets requests wait for a result, such as the end of a job, without occupying a thread.
 
-Each waiting request has a future. A topic is the name of a result, such as the end of a job. A
-single loop looks up the results of all topics with one query, however many requests wait.
+Each waiting request has an asyncio future, and each result has a name, which is called its topic. A
+single query looks up the results for all topics, however many requests wait.
 
-When a notification about a topic arrives, the loop looks up the topic at once. A notification can
-get lost, so the loop also looks up all topics every 300 ms.
+When a notification about a topic arrives, the background loop looks up the result immediately.
+Notifications can get lost, so the background loop also looks up all topics every 300 ms.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ log = get_logger(__name__)
 
 LOOK_UP_ALL_SECONDS = 0.3
 MAX_WAITING_REQUESTS = 2_000
-# The maximum number of waiting requests per owner is lower than the total maximum, so that one
-# owner can't block all others.
+# The number of waiting requests per owner is limited, so that one owner can't use up
+# ``MAX_WAITING_REQUESTS``.
 MAX_WAITING_REQUESTS_PER_OWNER = 500
 
 V = TypeVar("V")
@@ -37,9 +37,9 @@ Lookup = Callable[[list[str]], Awaitable[Mapping[str, V]]]
 
 
 class Waiters(Generic[V]):
-    """The futures of waiting requests by topic, and the loop that sets the results of the futures.
+    """The futures of waiting requests by topic, and the loop that looks up their results.
 
-    ``look_up``: a function that returns the values of the topics whose results are known.
+    ``look_up``: a function that returns the known results by topic.
     """
 
     def __init__(self, look_up: Lookup[V]) -> None:
@@ -51,7 +51,7 @@ class Waiters(Generic[V]):
         self.closed = False
 
     def close(self) -> None:
-        """End the waits of all requests as after a timeout, because the process shuts down."""
+        """Make all waiting requests continue as after a timeout, because the process shuts down."""
         self.closed = True
         for futures in self._futures.values():
             for future in futures:
@@ -59,10 +59,10 @@ class Waiters(Generic[V]):
                     future.set_result(None)
 
     async def wait(self, topic: str, seconds: float, *, owner_id: int = 0) -> V | None:
-        """Wait for the value of the topic, or return ``None`` after a timeout.
+        """Wait for the result of the topic, and return ``None`` after a timeout.
 
-        Raises ``queue.too_many_waiters`` if too many requests wait. ``wait`` doesn't check the
-        maximum number of waiting requests per owner, because ``check_room`` does.
+        Raises ``queue.too_many_waiters`` if ``MAX_WAITING_REQUESTS`` is reached. ``wait`` doesn't
+        enforce the limit on waiting requests per owner, because ``check_room`` does.
         """
         with self.register(topic) as future, count_while_open(self._owners, owner_id):
             self.nudge(topic)
@@ -71,9 +71,10 @@ class Waiters(Generic[V]):
             return None
 
     def check_room(self, owner_id: int) -> None:
-        """Refuse a request if too many requests already wait, before the request's data is stored.
+        """Refuse a new request if too many requests already wait for results.
 
-        Raises ``queue.too_many_waiters`` or ``queue.too_many_of_yours``.
+        Raises ``queue.too_many_of_yours`` if the owner has too many waiting requests. Raises
+        ``queue.too_many_waiters`` if the process has too many waiting requests.
         """
         if len(self._futures) >= MAX_WAITING_REQUESTS:
             raise QUEUE_TOO_MANY_WAITERS()
@@ -81,7 +82,7 @@ class Waiters(Generic[V]):
             raise QUEUE_TOO_MANY_OF_YOURS()
 
     def nudge(self, topic: str) -> None:
-        """Make the loop look up the topic at once, because the topic's value may be known now."""
+        """Make the background loop look up the topic now, because the result may be known."""
         if topic in self._futures:
             self._nudged.add(topic)
             self._wake.set()
@@ -131,18 +132,18 @@ class Waiters(Generic[V]):
 
 
 def deliver_job_status(waiters: Waiters[bool], topic: str, status: str) -> None:
-    """Make the loop look up a job after a notification about the end of the job.
+    """Make the background loop look up a job when a notification says that the job has ended.
 
-    The status in a notification isn't trusted, because another deployment may have sent the
-    notification. Redis delivers notifications to all deployments on the same server, even if they
-    use different Redis databases.
+    The job's status in the notification isn't trusted, because the notification may come from
+    another deployment. Redis delivers a notification to all deployments on the same Redis server,
+    even if the deployments use different database numbers.
     """
     if status in FINISHED:
         waiters.nudge(topic)
 
 
 def build_job_lookup(database: Database) -> Lookup[bool]:
-    """Return a function that finds the topics of finished jobs among the given topics."""
+    """Return a function that finds out which of the given topics belong to finished jobs."""
 
     def find_ended_jobs(topics: list[str]) -> Mapping[str, bool]:
         job_ids = {topic: parse_job_topic(topic) for topic in topics}

@@ -1,7 +1,7 @@
-"""Calls workers for work that exists only during a request, such as generating metadata.
+"""Lets workers do work that is needed only during a request, such as generating metadata.
 
-Concurrent calls with the same input share one run of the work, even from different processes. A run
-is cancelled when no caller waits for its result any longer.
+Concurrent calls with the same input share one run of the work, even calls from different API
+processes. If all callers that share a run have gone away, the run is cancelled.
 """
 
 import asyncio
@@ -22,13 +22,14 @@ from storage.redis.request_calls import RequestCalls
 
 log = get_logger(__name__)
 
-# The pause before a message to the workers is repeated, because messages can get lost. The pause
-# doubles each time, so that repeated messages don't fill the queue.
+# If no result arrives within this time, the message to the workers is sent again, because messages
+# can get lost. The pause before a message is sent again doubles each time, so that repeated
+# messages don't fill the queue.
 RESEND_AFTER_SECONDS = 2.0
 
 
 class WorkerCalls:
-    """Sends work to workers, and waits for the results."""
+    """Sends work to workers, and waits for the results of the work."""
 
     def __init__(self, calls: RequestCalls) -> None:
         self._calls = calls
@@ -43,15 +44,16 @@ class WorkerCalls:
         owner_id: int | None = None,
         shared_key: str | None = None,
     ) -> dict[str, Any]:
-        """Send work to the workers, and return the result of the work.
+        """Send work to the workers, wait for the result, and return it.
 
-        Raises the errors of the work. Raises ``request.too_slow`` if there is no result in time.
-        Raises ``queue.unavailable`` if the broker accepts no message. Raises ``queue.overloaded``
-        or ``queue.too_many_of_yours`` if the work would wait too long in its queue.
+        Raises the error with which the work failed. Raises ``request.too_slow`` if no result
+        arrives within ``seconds``. Raises ``queue.unavailable`` if the message to the workers can't
+        be sent. Raises ``queue.overloaded`` or ``queue.too_many_of_yours`` if the work would wait
+        too long in its queue.
 
         Args:
-            shared_key: a key that is made from everything that determines the result. Concurrent
-                calls with an equal key share one run of the work.
+            shared_key: a key that identifies everything on which the result depends, or ``None``.
+                Concurrent calls with the same ``shared_key`` share one run of the work.
         """
         caller = self._calls.create_caller_id()
         request_id = request_scripts.build_request_id(kind.queue, shared_key or caller)
@@ -60,7 +62,8 @@ class WorkerCalls:
         )
         result = None
         if seconds > 0:
-            # Register the call before the message is sent, so that a fast result isn't missed.
+            # Register the call before the message is sent, so that a result that arrives quickly
+            # isn't missed.
             with self.results.register(build_result_topic(request_id)) as future:
                 try:
                     await join(seconds=seconds)
@@ -68,8 +71,9 @@ class WorkerCalls:
                 except RedisError:
                     raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
-                    # Remove the caller from the run even if ``join`` failed or was cancelled. The
-                    # caller is removed in the background, so that the response isn't delayed.
+                    # Remove the caller from the shared run even if ``join`` failed or was
+                    # cancelled. The caller is removed from the shared run in the background, so
+                    # that the response isn't delayed.
                     self._calls.remove_caller(request_id, caller)
         if result is None and self.results.closed:
             raise requests.QUEUE_UNAVAILABLE()
@@ -82,9 +86,9 @@ class WorkerCalls:
         return outcome["result"]
 
     def deliver(self, topic: str, value: str) -> None:
-        """Pass the result in a notification to the waiting callers.
+        """Pass the result that a notification contains to the waiting callers.
 
-        If the notification contains no result, the result is looked up.
+        If a notification contains no result, the background loop looks up the result.
         """
         if value:
             self.results.fulfil(topic, value)
@@ -95,9 +99,9 @@ class WorkerCalls:
 async def _wait_and_resend(
     future: asyncio.Future[str | bytes | None], join: Callable[..., Awaitable[None]], seconds: float
 ) -> str | bytes | None:
-    """Wait for the result, and repeat the message to the workers until the result arrives.
+    """Wait for the result of the work, and resend the message to the workers until it arrives.
 
-    Return ``None`` if there is no result in time.
+    Returns ``None`` if no result arrives in time.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
@@ -111,7 +115,7 @@ async def _wait_and_resend(
             try:
                 await join(seconds=remaining, again=True)
             except (RedisError, DomainError) as error:
-                # Ignore the failure to repeat the message, because the first message may still be
+                # Ignore a failure to send the message again, because the first message may still be
                 # in the queue.
                 log.warning("request.not_sent_again", reason=type(error).__name__)
     return None
