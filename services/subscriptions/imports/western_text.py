@@ -15,7 +15,7 @@ _ALPHABETS = tuple(
         "áéíóúüïñçâêôãõà",  # Spanish, Portuguese
         "àèéìíîòóùú",  # Italian
         "áéíóúäëïöüèêç",  # Dutch
-        "åäöéàüæøôòè",  # Danish, Finnish, Norwegian, Swedish
+        "åäöéàüæøôòè",  # Nordic languages
         "áðéíóúýþæö",  # Icelandic
         "àèéíïòóúüç",  # Catalan
     )
