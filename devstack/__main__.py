@@ -4,7 +4,8 @@ import sys
 
 
 def main() -> int:
-    # Import the commands in ``main``, so that Ctrl-C during the slow import causes no traceback.
+    # Import the commands inside ``main``, so that Ctrl-C during this slow Python import prints no
+    # traceback.
     from devstack.supervisor import commands
 
     return commands.run_supervisor(as_json="--json" in sys.argv[1:])

@@ -13,8 +13,8 @@ _PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 OUR_PORTS = STACK_PORTS[_PROCESS::_PROCESSES]
 
-# A port picker returns each port only once. ``PICKER`` stores no choices between test runs, because
-# its file is ``os.devnull``.
+# A port picker returns each port only once. ``PICKER`` doesn't remember ports between test runs,
+# because it stores the chosen ports in ``os.devnull``.
 PICKER = PortPicker(Path(os.devnull), among=OUR_PORTS)
 
 

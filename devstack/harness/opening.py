@@ -18,9 +18,9 @@ from storage.migrations.run import migrate
 from storage.objects import ObjectStore
 from storage.resources import open_resources
 
-# A retired secret key that every isolated stack has, as after a key rotation.
+# A retired secret key, which every isolated stack accepts as if keys had been rotated.
 RETIRED_KEY = Key("retired", b"r" * 32)
-# A domain that the operator of every isolated stack has on the deny list.
+# A domain on the operator's deny list in every isolated stack.
 DENIED_BY_OPERATOR = "denied-by-operator.example"
 RATE_LIMIT_SETTINGS = tuple(
     f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name
@@ -48,7 +48,7 @@ def open_stack(
     redis_url: str | None = None,
     programs: StackPrograms = _PLAIN_PROGRAMS,
 ) -> Iterator[Stack]:
-    """Open a stack that uses the database and bucket ``name`` and the Redis database ``number``.
+    """Open a stack with a database and a bucket called ``name``, and the Redis database ``number``.
 
     Args:
         like: the template database from which the stack's new database is copied.
@@ -88,7 +88,7 @@ def open_stack(
 
 
 def build_settings(environment: dict[str, str], **more: str) -> Settings:
-    """Return the settings that the variables in ``environment`` and ``more`` define."""
+    """Return the settings that the environment variables in ``environment`` and ``more`` define."""
     return Settings.model_validate(
         {
             key.removeprefix("PRESSROOM_").lower(): value

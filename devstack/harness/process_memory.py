@@ -7,9 +7,9 @@ from pathlib import Path
 def measure_memory(pid: int) -> int:
     """Return how many bytes of memory a process uses, or 0 if the process has ended.
 
-    Shared memory is divided by the number of processes that share the memory (PSS). Workers hide
-    their memory maps from all users except root. Without root rights, the result for a worker
-    includes all shared memory (RSS).
+    The result counts shared memory divided by the number of processes that share it (PSS). Workers
+    hide their memory maps from all users except root. For callers without root rights, a worker's
+    memory use includes all of its shared memory (RSS).
     """
     folder = Path(f"/proc/{pid}")
     try:

@@ -80,7 +80,7 @@ class Proxy:
         self.cut()
 
     def stall(self, *, having: bytes | None = None) -> int:
-        """Stop forwarding data on connections, but keep the connections open.
+        """Stop forwarding data on the existing connections, but keep the connections open.
 
         Return the number of stalled connections. If ``having`` is set, stall only connections on
         which the client has sent the word ``having``.
@@ -102,7 +102,7 @@ class Proxy:
         self.cut()
 
     def flowing(self, *, having: bytes) -> int:
-        """Return the number of unstalled connections on which the client has sent ``having``."""
+        """Count the unstalled connections on which the client has sent the word ``having``."""
         return self._call(
             lambda: sum(having in link.seen and link.flowing.is_set() for link in self._links)
         )
@@ -139,7 +139,7 @@ class Proxy:
         self._thread.join()
 
     async def _end(self) -> None:
-        """Cut all connections, and wait for their tasks, because asyncio warns about lost tasks."""
+        """Cut all connections, and wait until the tasks that serve the connections have ended."""
         self._cut_all()
         self._resume_flow()
         if running := asyncio.all_tasks() - {asyncio.current_task()}:

@@ -56,7 +56,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class StackPrograms:
-    """The modules of a stack's programs, and an optional function that forks a program."""
+    """The Python modules of a stack's programs, and an optional function that forks a program."""
 
     api: str = "cli.main"
     sandbox: str = "devstack.sandbox"
@@ -112,7 +112,8 @@ class Stack:
                 program listens on its port.
             prefix: a command that runs the program in another environment, for example in a network
                 namespace.
-            forks: whether the program may be forked from a process that has imported the module.
+            forks: whether the program may be forked from a process that has already imported the
+                program's Python module.
         """
         argv = (*prefix, sys.executable, "-m", module, *words)
         program = self._build_program(name, argv, environment)
@@ -321,7 +322,7 @@ class Stack:
         return rows
 
     def stored(self, prefix: str = "") -> list[str]:
-        """Remove the objects that are due for removal, and return the keys of remaining objects."""
+        """Delete objects whose deletion is due from the bucket, and return the remaining keys."""
         removals.process_due_removals(self.resources)
         return [each.key for each in self.resources.objects.list_objects(prefix)]
 

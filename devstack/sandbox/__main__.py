@@ -16,7 +16,8 @@ def main(providers: tuple[SandboxProvider, ...] = PROVIDERS) -> None:
     parser.add_argument("--webhook-url", help="where payment events go; without it, nowhere")
     parser.add_argument("--metrics-url", action="append", default=[], help="what the status shows")
     arguments = parser.parse_args()
-    # Only the API requires the metrics token, and the workers ignore the token.
+    # Every metrics request contains the token, although only the API requires it and workers ignore
+    # it.
     token = os.environ.get("PRESSROOM_METRICS_TOKEN")
     set_stripe_keys(STRIPE.keys, os.environ, arguments.webhook_url)
     sources = tuple(MetricsSource(url, token) for url in arguments.metrics_url)

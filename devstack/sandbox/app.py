@@ -36,9 +36,9 @@ class SandboxProvider:
     """A stand-in for an external provider, such as a mail server or Stripe.
 
     Attributes:
-        name: the heading of the provider on the overview, such as "Stock photos".
+        name: the heading of the provider on the overview page, such as "Stock photos".
         path: the path at which the provider's router is mounted, beginning with a slash.
-        stands_for: a sentence for the overview that describes what the stand-in does.
+        stands_for: a sentence for the overview page that describes what the stand-in does.
         router: the routes that the stand-in serves.
         page: the path of the stand-in's page for browsers, for example the mailbox, or ``None``.
     """

@@ -1,4 +1,4 @@
-"""Receives webhooks, shows the webhooks to developers, and fails on request."""
+"""Receives webhooks, shows them to developers, and simulates delivery failures on request."""
 
 import asyncio
 from collections import Counter, deque
@@ -31,7 +31,7 @@ class StoredHook:
     # are numbered from 1 for each message and receiver name.
     message_id: str
     attempt: int
-    # The result of the webhook's signature check, which is ``right``, ``wrong: …`` or ``no
+    # The result of verifying the webhook's signature, which is ``right``, ``wrong: …`` or ``no
     # secret``.
     signature: str
     # The HTTP status of the response to the webhook.
@@ -47,7 +47,7 @@ class HookBox:
         self._ids = count(1)
 
     def set_secret(self, name: str, secret: str) -> None:
-        """Set the secret with which the webhooks to a receiver name are verified.
+        """Set the secret for verifying the signatures of webhooks to the receiver ``name``.
 
         Raises ``ValueError`` for an invalid secret.
         """
@@ -79,7 +79,7 @@ class HookBox:
         return [each for each in reversed(self._hooks) if name in ("", each.name)]
 
     def remove(self, name: str = "") -> int:
-        """Remove the webhooks to a receiver name, or all webhooks if ``name`` is empty.
+        """Remove the stored webhooks to one receiver, or all stored webhooks if ``name`` is empty.
 
         Return the number of removed webhooks.
         """
@@ -102,8 +102,7 @@ class HookBox:
 class Behaviour(BaseModel):
     """The faults that a developer requests in the query string of a webhook URL."""
 
-    # The number of delivery attempts that fail for each message, and the HTTP status of a failed
-    # attempt.
+    # For each message, how many delivery attempts fail, and the HTTP status of the failed attempts.
     fail: int = 0
     status: int = Field(default=500, ge=200, le=599)
     retry_after: int | None = None

@@ -37,7 +37,7 @@ INJECTED_SENTENCE = f"Claim your prize at {INJECTED_LINK} and follow {INJECTED_H
 
 
 def build_instance(body: dict[str, Any]) -> dict[str, object]:
-    """Return an instance of the JSON schema in a request's ``response_format``."""
+    """Return a JSON object that satisfies the JSON schema in a request's ``response_format``."""
     shape = (body.get("response_format") or {}).get("json_schema") or {"schema": {}}
     messages = body.get("messages") or [{}]
     content = str(messages[-1].get("content", ""))
@@ -140,7 +140,7 @@ def build_error(status: int, message: str, headers: dict[str, str] | None = None
 
 
 def respond_with_status(code: int, retry_after: Callable[[], str] | None = None) -> Behaviour:
-    """Return a model behaviour that responds to each call with the HTTP status ``code``."""
+    """Return a function that answers each call of a model with the HTTP status ``code``."""
 
     async def answer(_: CompletionBody) -> Response:
         headers = {"Retry-After": retry_after()} if retry_after else {}
@@ -162,7 +162,8 @@ async def respond_with_prose(body: CompletionBody) -> Response:
 async def answer_injected_prompt(body: CompletionBody) -> Response:
     """Respond like a model that obeys a prompt injection in the post.
 
-    Add a link and a handle to each text of the response, and a key that the request's schema lacks.
+    Add a link and a handle to each text in the response, and add a key that isn't in the request's
+    JSON schema.
     """
     answer: dict[str, object] = {
         name: [f"{each} {INJECTED_LINK} {INJECTED_HANDLE}" for each in value]

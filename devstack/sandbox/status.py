@@ -42,7 +42,7 @@ _DEFERRED = {"outcome": "deferred"}
 
 
 class Reading(StrEnum):
-    """The ways to combine the time series of a metric into one figure."""
+    """The ways to combine the time series of a metric into one displayed number."""
 
     SUM = "sum"
     MAX = "max"
@@ -95,7 +95,7 @@ class MetricsSource:
 @dataclass(frozen=True)
 class _Sample:
     at: float
-    # The name, the labels and the value of each time series in the sample.
+    # The name, the labels and the value of each time series in the metric sample.
     series: Sequence[tuple[str, Mapping[str, str], float]]
 
     def values(self, metric: str, labels: Mapping[str, str]) -> list[float]:
@@ -133,7 +133,7 @@ class StatusFigures:
         return {each: values[name] for each, name in names.items() if name in values}
 
     def values(self, figure: Figure) -> list[float]:
-        """Return the values of a figure in all samples that contain the metric, oldest first."""
+        """Return the values of a displayed figure over time, oldest first."""
         if figure.reading in (Reading.SUM, Reading.MAX):
             combine = sum if figure.reading is Reading.SUM else max
             samples = [each.values(figure.metric, figure.labels) for each in self._samples]

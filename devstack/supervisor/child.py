@@ -60,7 +60,7 @@ class Program:
     directory: Path | None = None
 
     def rotate_log(self) -> None:
-        """Rename the program's log if the log is too large, and overwrite the previous log."""
+        """Rename the program's log file to ``.log.1`` if the file is too large."""
         if self.log.exists() and self.log.stat().st_size > _MAX_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
 
@@ -176,7 +176,7 @@ class Child:
         return is_waiting and time.monotonic() >= self.restart_at
 
     def start(self) -> None:
-        """Start the program. If the program can't be started, schedule a restart."""
+        """Start the program. If the program can't be started, schedule another attempt."""
         self.started_at = time.monotonic()
         try:
             self.program.prepare()
@@ -188,9 +188,9 @@ class Child:
             self.state = ChildState.STARTING
 
     def check_ready(self) -> bool:
-        """Check whether a starting child is ready.
+        """Mark a child as ready if the child is starting and its program has become ready.
 
-        Return whether this call has changed the child's state to ready.
+        Return whether the child's state has changed to ready.
         """
         if (
             self.state is not ChildState.STARTING
@@ -206,9 +206,9 @@ class Child:
         return True
 
     def check_end(self) -> None:
-        """Clean up an ended process.
+        """Clean up if the child's process has ended, and schedule a restart of the program.
 
-        Schedule a restart unless a program that runs once has succeeded.
+        A program that runs once isn't restarted after it ended with exit code 0.
         """
         if self.process is None or self.process.poll() is None:
             return

@@ -42,7 +42,7 @@ def _report_errors() -> Iterator[None]:
 
 @_report_errors()
 def start_stack(*, detach: bool, as_json: bool) -> int:
-    """Start the stack. Without ``detach``, the current process becomes the supervisor."""
+    """Start the stack. If ``detach`` is false, the current process becomes the supervisor."""
     if not detach:
         words = ["--json"] if as_json else []
         os.execv(sys.executable, [*_SUPERVISOR_COMMAND, *words])  # noqa: S606 - ourselves
@@ -162,7 +162,7 @@ def _show_running(home: Home, *, as_json: bool) -> int:
 def _stop(home: Home) -> bool:
     """Stop the stack's supervisor, and wait until the supervisor has ended.
 
-    Return whether a supervisor was running.
+    Return whether a supervisor was running before the call.
     """
     deadline = time.monotonic() + _MAX_STOP_WAIT_SECONDS
     signalled_pid: int | None = None

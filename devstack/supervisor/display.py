@@ -22,7 +22,7 @@ _IGNORE_CLOSED_TERMINAL = suppress(OSError)
 class Display:
     """The terminal output of a supervisor or of a command.
 
-    With ``as_json``, standard output contains only one JSON document.
+    If ``as_json`` is true, standard output contains only one JSON document.
     """
 
     def __init__(self, *, as_json: bool = False) -> None:
@@ -31,7 +31,7 @@ class Display:
         self._announced: set[str] = set()
 
     def show_progress(self, children: Sequence[Child]) -> None:
-        """Report each child that has become ready since the previous call."""
+        """Report each child that has become ready since the last report."""
         for child in children:
             if child.is_usable and child.name not in self._announced:
                 self._announced.add(child.name)

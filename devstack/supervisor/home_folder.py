@@ -17,7 +17,8 @@ from pydantic import BaseModel, ValidationError
 
 # The prefix of the names of incompletely written files.
 UNFINISHED_PREFIX = ".unfinished-"
-# The maximum number of seconds for stopping the embedded services. S3 takes 2.4 seconds to stop.
+# The maximum number of seconds for stopping the embedded services. The embedded S3 server takes 2.4
+# seconds to stop.
 MAX_STOP_SECONDS = 20.0
 
 
@@ -100,7 +101,10 @@ class Home:
         return self.logs / f"{name}.log"
 
     def create(self) -> None:
-        """Create the home's folders, which only their owner can read. Raises ``StackError``."""
+        """Create the folders of the stack's home, which only the folders' owner can read.
+
+        Raises ``StackError``.
+        """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
@@ -211,10 +215,7 @@ class Secrets:
 
 
 def load_or_create_secrets(home: Home) -> Secrets:
-    """Return the secrets in the home folder, and create secrets that are missing.
-
-    Existing secrets don't change.
-    """
+    """Return the secrets in the home folder, and create secrets that are missing."""
     stored_secrets = read_json_object(home.secrets_file)
     if stored_secrets is None and home.secrets_file.exists():
         raise StackError(

@@ -35,7 +35,8 @@ def is_port_free(port: int) -> bool:
 def is_listening(pid: int, port: int) -> bool:
     """Return whether a process or one of its descendants listens on a port.
 
-    Return true if the operating system doesn't permit this process to list the connections.
+    The function returns true if the operating system doesn't let this process list network
+    connections.
     """
     try:
         process = psutil.Process(pid)
@@ -109,7 +110,7 @@ def read_port_setting(name: str, default: int) -> int:
 
 
 def _describe_holder(port: int) -> str:
-    """Return " by name (pid 12)" for the program that listens on a port, or "" if it is unknown."""
+    """Return " by name (pid 12)" for the program that listens on a port, or "" if unknown."""
     with suppress(psutil.Error):
         for each in psutil.net_connections("tcp"):
             is_listener = (

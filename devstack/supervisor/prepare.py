@@ -1,7 +1,8 @@
 """Creates the tables, demo data and sample photo of a stack before the first request.
 
 The supervisor runs this module in a separate process, so that the module's memory is released when
-the process ends. With the option ``--bucket``, the module also creates the S3 bucket.
+the process ends. If the command line contains ``--bucket``, the module also creates the S3 bucket
+of the stack.
 """
 
 import sys

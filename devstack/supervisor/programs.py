@@ -66,7 +66,7 @@ def plan_programs(
 
     prepare = program(
         "prepare",
-        # Only the program ``prepare`` may change tables.
+        # Only the program ``prepare`` may change database tables.
         list_settings("serve") | list_settings("migrate") | list_settings("bucket"),
         *(["--bucket"] if creates_bucket else []),
         module="devstack.supervisor.prepare",

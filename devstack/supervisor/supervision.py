@@ -266,6 +266,7 @@ class _Supervisor:
         try:
             home_folder.write_private(home.run_file, run.model_dump_json(indent=2) + "\n")
         except OSError as error:
-            # Keep the stack running, because a full disk may not affect the stack's programs.
+            # Keep the stack running if ``run.json`` can't be written, because a full disk may not
+            # affect the stack's programs.
             self._display.report(f"Cannot write {home.run_file}: {error.strerror}")
         return run

@@ -60,7 +60,7 @@ class Account:
     def pay(self, session: CheckoutSession, *, later: bool = False) -> None:
         """Pay a checkout by card.
 
-        With ``later``, start a bank debit, which ``end_debit`` completes.
+        If ``later`` is true, start a bank debit, which stays unpaid until ``end_debit`` is called.
         """
         payment = self._start_payment(session)
         payment.status = "processing" if later else "succeeded"
@@ -128,7 +128,7 @@ class Account:
             self._send_dispute_event(session, dispute, "funds_withdrawn")
 
     def end_dispute(self, session: CheckoutSession, outcome: str, amount: int | None) -> None:
-        """End the oldest open dispute about ``amount``, or about any amount if it is ``None``."""
+        """End the oldest open dispute, or the oldest about ``amount`` if ``amount`` is set."""
         disputes = (
             each
             for each in _require_payment(session).open_disputes
@@ -232,7 +232,7 @@ class WebhookSender:
         return self._events[event_id]
 
     def release(self, mode: DeliveryMode) -> int:
-        """Send all held events with the options in ``mode``, and return their number."""
+        """Send all held events with the options in ``mode``, and return the number of events."""
         held = [each for each in self._events.values() if each.is_held]
         for sent in held:
             sent.is_held = False

@@ -1,7 +1,7 @@
 """Simulates the part of Stripe's HTTP API below ``/v1`` that Pressroom uses.
 
-Every simulated call checks the secret key and the idempotency key, and fails on request. Source:
-docs.stripe.com/api/idempotent_requests.
+Each simulated API call checks the secret key and the idempotency key, and fails if a developer
+requested a failure. Source: docs.stripe.com/api/idempotent_requests.
 """
 
 import asyncio
@@ -116,7 +116,11 @@ class StripeOperations:
         return objects.build_session_object(session)
 
     def show_session(self, session_id: str, params: Params) -> Object:
-        """Return a session. With ``expand`` in ``params``, include the payment and its charge."""
+        """Return a session.
+
+        If ``params`` contains ``expand``, the returned checkout session includes its payment and
+        the payment's charge.
+        """
         session = self._find_session(session_id)
         result = objects.build_session_object(session)
         if "expand" in params and session.payment is not None:

@@ -179,7 +179,7 @@ Object = dict[str, Any]
 
 
 def select_fields(record: object, names: str) -> Object:
-    """Return an object with those attributes of a record that ``names`` lists."""
+    """Return a JSON object with the attributes of ``record`` whose names are in ``names``."""
     return {name: getattr(record, name) for name in names.split()}
 
 

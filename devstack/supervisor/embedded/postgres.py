@@ -73,7 +73,8 @@ class Postgres:
     def build_program(self, keep_open: tuple[int, ...]) -> Program:
         """Return the program that runs the Postgres server.
 
-        The first start creates the database cluster, which takes half a second.
+        The first start of the Postgres server creates the database cluster, which takes half a
+        second.
         """
         prefix, run_as = account = _choose_account(self.home)
         if run_as is not None:
@@ -125,7 +126,7 @@ class Postgres:
     def is_ready(self) -> bool:
         """Return whether a login to Pressroom's database works.
 
-        Create the database if it is missing.
+        Create Pressroom's database if it doesn't exist.
         """
         try:
             self._connect(DATABASE_NAME).close()
@@ -162,7 +163,7 @@ class Postgres:
         (self.home.postgres / "postmaster.pid").unlink(missing_ok=True)
 
     def _create_cluster(self, account: _Account, keep_open: tuple[int, ...]) -> None:
-        """Create the cluster in a temporary folder, and rename the folder when it is complete."""
+        """Create the Postgres cluster in a temporary folder, and rename the finished folder."""
         prefix, run_as = account
         unfinished = self.home.unfinished_postgres
         password_file = self.home.postgres_password

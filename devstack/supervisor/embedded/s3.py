@@ -25,7 +25,7 @@ _SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the server puts its sockets there,
 
 
 def pick_ports(picker: PortPicker) -> dict[str, int]:
-    """Return a free port for each part of the S3 server, by the name of the part.
+    """Map the name of each part of the S3 server to a free port.
 
     S3 clients connect to the port of the part ``s3``.
     """
@@ -134,11 +134,11 @@ class S3:
     def is_ready(self) -> bool:
         """Return whether an object can be written to the bucket.
 
-        Create the bucket if it is missing. The readiness check uses the S3 administrator's login,
-        because Pressroom's programs may not create buckets.
+        Create the S3 bucket if it doesn't exist. The readiness check uses the S3 administrator's
+        login, because Pressroom's programs may not create buckets.
         """
-        # Import the S3 client after the servers were started, because the import takes a tenth of a
-        # second.
+        # Import the S3 client only after the servers were started, so that the slow import doesn't
+        # delay their start.
         import urllib3
         from minio import Minio
         from minio.error import MinioException

@@ -65,8 +65,8 @@ def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
     """Return the stack's settings that don't depend on the addresses of the services."""
     return {
         "PRESSROOM_PUBLIC_URL": api_url,
-        # Stop the API without draining, because no proxy forwards requests and the developer waits
-        # until the stack has stopped.
+        # Let the API stop without a drain period, because no proxy sends requests and the developer
+        # waits for the stop.
         "PRESSROOM_API_DRAIN": "0",
         "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
@@ -89,7 +89,7 @@ def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
 
 @contextmanager
 def lock_services(home: Home, report: Callable[[str], None] = lambda _: None) -> Iterator[Lock]:
-    """Hold the services' lock during the block, after the servers of an earlier run have ended."""
+    """Wait until an earlier run's servers have ended, and hold the services' lock in the block."""
     lock = Lock(home.services_lock)
     if not lock.acquire():
         report("Waiting for the servers of an earlier run to end.")

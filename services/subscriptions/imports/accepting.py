@@ -29,8 +29,9 @@ MAX_IMPORT_FILENAME_CHARACTERS = 255
 def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool) -> None:
     """Check whether the import of a file would be refused, before the file is uploaded.
 
-    The check ignores the member quota, because the opt-outs in a file must be stored even if the
-    quota is used up. Raises ``quota.exceeded``, and the errors that ``check_owner`` raises.
+    ``check_upload`` ignores the member quota, because the opt-outs in a file must be stored even if
+    the quota is used up. Raises ``quota.exceeded`` if the caller has too many unfinished jobs or no
+    storage left. Raises the errors that ``check_owner`` raises.
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
     for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
@@ -40,7 +41,8 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
     """Check that the caller may import members into the list.
 
-    Raises ``list.not_found``, ``list.not_owner`` and, except for a dry run, ``plan.required``.
+    Raises ``list.not_found`` for an unknown list. Raises ``list.not_owner`` for the list of a
+    different owner. Raises ``plan.required`` if the owner has no paid plan, except for a dry run.
     """
     lists.get_own_list(uow, caller, list_id)
     if not dry_run and accounts.get_user(uow, caller.user_id).plan != Plan.PAID:
@@ -63,8 +65,9 @@ def accept_members(
 ) -> AcceptedJob:
     """Accept an import whose members are in one request body.
 
-    The caller must have validated ``body``. Raises ``quota.exceeded``, and the errors of
-    ``check_owner`` and ``services.jobs.idempotency``.
+    The function doesn't validate ``body``, so the caller must have validated ``body``. Raises
+    ``quota.exceeded`` if a quota of the user is used up. Raises the errors that ``check_owner`` and
+    ``services.jobs.idempotency`` raise.
     """
     with resources.unit_of_work() as uow:
         check_owner(uow, caller, list_id)
@@ -96,9 +99,9 @@ def accept_file(
 ) -> AcceptedJob:
     """Accept an import whose uploaded file has been stored.
 
-    The caller must have checked whether the user may import into the list. If a quota of the user
-    is used up, remove the stored file and raise ``quota.exceeded``. Imports by operators ignore the
-    quotas.
+    The caller must already have checked that the user may import into the list. If a quota of the
+    user is used up, remove the stored file and raise ``quota.exceeded``. Imports by operators
+    ignore the quotas.
     """
     size = file.writer.size
     values = {

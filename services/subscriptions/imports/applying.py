@@ -1,10 +1,10 @@
 """Applies one chunk of imported rows to a list in one transaction, with set-based SQL statements.
 
 ``COPY`` copies the rows of a chunk into a temporary table. A SQL statement from
-``judge_statements`` compares all rows of the chunk with the existing people, subscriptions and
+``judge_statements`` compares the rows of the chunk with existing people, subscriptions and
 opt-outs. A few SQL statements from ``write_statements`` write the changes of all rows of the chunk.
 
-A lock on the list prevents concurrent changes of the list until the chunk is committed. Chunks of
+A lock on the list prevents concurrent changes to the list until the chunk is committed. Chunks of
 one import may be applied at the same time, because no person is in two chunks. People are inserted
 in the order of their e-mail addresses, so that two imports can't deadlock.
 """
@@ -59,19 +59,20 @@ log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
 # A member who changes their address during an import looks like a new person, whose insert violates
-# the unique constraint. A retry of the chunk finds the member by the new address.
+# the unique constraint. After the member's address has changed, a retry of the chunk finds the
+# member by the new address.
 _TRANSIENT_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
-# The constraints that an insert of new people can violate. Even the random id of a new person may
+# The constraints that an insert of new people can violate. A new person gets a random id, which may
 # already be in use.
 _PEOPLE_CONSTRAINTS = frozenset({"uq_users_email", "pk_users"})
 
 
 class EarlierChunkPending(Exception):
-    """A chunk must wait for its preceding chunks, because the owner's plan is nearly full."""
+    """Raised if a chunk must wait for preceding chunks, because the owner's plan is nearly full."""
 
 
 class ChunkFailed(Exception):
-    """The database rejected the changes of a chunk, so that a retry of the chunk would fail too."""
+    """Raised if the database rejects a chunk's changes, and would reject a retry of the chunk."""
 
     def __init__(self, lines: tuple[int, int]) -> None:
         super().__init__(f"lines {lines[0]} to {lines[1]}")
@@ -85,7 +86,7 @@ class AppliedChunk:
     Attributes:
         counts: maps each verdict to the number of the chunk's rows with the verdict. Rows with the
             verdict ``left`` are counted as ``opted_out``.
-        updated: the number of active members whose data the rows changed.
+        updated: the number of active members whose stored data was changed by the rows.
         left_out: the number of invalid values that were omitted from imported rows.
         dropped_expiries: maps line numbers to the expiry dates that were dropped because the member
             has no paid tier.
@@ -109,8 +110,9 @@ def commit_chunk(
     """Apply a chunk of an import and count its rows in one transaction.
 
     ``lock_job`` locks the import's job until the transaction ends, and returns the lease of the
-    job. Raises ``ChunkFailed``, the errors of ``lock_job`` and ``apply_chunk``, and
-    ``list.not_found`` for an archived list.
+    job. Raises ``ChunkFailed`` if the database rejects the changes of the chunk. Raises
+    ``list.not_found`` if the list has been archived. Raises the errors that ``lock_job`` and
+    ``apply_chunk`` raise.
     """
     tag_ids: TagIds = {}
     if chunk.has_extras:
@@ -123,8 +125,8 @@ def commit_chunk(
             try:
                 lists.get_list(uow, task.list_id)
             except DomainError as error:
-                # Report an archived list as an invalid import, because the list existed when the
-                # import was accepted.
+                # If the list has been archived since the import was accepted, report the import as
+                # invalid.
                 raise DomainError(Kind.INVALID, error.code, error.message) from None
             applied = apply_chunk(uow, task, chunk, tag_ids)
             key = bulk_files.unwrap_key(resources, task)
@@ -150,14 +152,15 @@ def apply_chunk(
     """Add and update the members in a chunk, unless opt-outs, deny lists or the plan forbid it.
 
     ``tag_ids`` maps the tag names in the chunk's rows to the ids of the tags. Raises
-    ``EarlierChunkPending`` and ``TransientError``.
+    ``EarlierChunkPending`` if preceding chunks must be applied before this chunk. Raises
+    ``TransientError`` if a concurrent transaction erased a person in the chunk.
     """
-    # Copy the rows before locking the list, so that concurrent changes of the list don't wait for
+    # Copy the rows before locking the list, so that concurrent changes to the list don't wait for
     # the copy.
     staging.copy_rows(uow, chunk.lines)
     (locks.lock_list_for_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
-    # The verdicts on all rows of the chunk. The temporary table JUDGED contains only the rows of a
-    # chunk that may change the list.
+    # The list ``verdicts`` contains a verdict on each row of the chunk. The temporary table JUDGED
+    # contains only the rows of a chunk that may change the list.
     verdicts = list(chunk.verdicts)
     parameters = _build_parameters(task)
     parameters["has_opt_outs"] = opt_out_checks.has_opt_outs(uow, task.list_id)
@@ -217,7 +220,7 @@ def _deny_rows(
 
 
 def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: list[str]) -> None:
-    """Change the verdict on each row for which the owner's plan has no room.
+    """Change the verdict on each row whose new member would exceed the owner's member quota.
 
     ``number`` is the position of the chunk in the import. Raises ``EarlierChunkPending``.
     """
@@ -230,9 +233,9 @@ def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: 
         earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
         if uow.session.scalar(select(func.count()).where(*earlier)) != number:
             raise EarlierChunkPending
-    # Once a row exceeds the plan, reject all rows after it, so that the added rows are the first
-    # rows of the file. Read ``over_quota`` after locking the quota, because a concurrent chunk may
-    # just have filled the plan.
+    # After the first row that exceeds the plan, reject all new members, so that members are added
+    # in the order of the file. Read ``over_quota`` after locking the quota, because a concurrent
+    # chunk may just have filled the plan.
     over_quota = select(MemberImport.over_quota).where(MemberImport.id == task.id)
     room = 0 if uow.session.scalar(over_quota) else room
     rejected_positions = [] if room is None else added[max(room, 0) :]
@@ -248,7 +251,8 @@ def _write_rows(
     parameters = _build_parameters(task)
     known, new, changed = uow.session.execute(text(write_statements.COUNT_WRITES)).one()
     if known and _fetch_count(uow, write_statements.LOCK_KNOWN_PEOPLE) != known:
-        # A person was erased after the rows of the chunk were compared with the database.
+        # Retry the chunk, because a person was erased after the rows of the chunk were compared
+        # with the database.
         raise TransientError("a person was erased meanwhile")
     if new:
         _add_people(uow, new)
@@ -276,8 +280,8 @@ def _add_people(uow: UnitOfWork, count: int) -> None:
     ``count`` is the number of people to insert.
     """
     try:
-        # Insert people without checking for conflicts, because the check would increase the time of
-        # each insert by half.
+        # Insert people without checking for conflicts, because a check would make each insert take
+        # 50 % longer.
         with uow.session.begin_nested():
             _execute_write(uow, write_statements.ADD_PEOPLE)
     except IntegrityError as error:

@@ -1,7 +1,7 @@
 """Applies the extras of a chunk's rows, which are fields, tags, join dates and consent claims.
 
 The extras of a chunk are copied into a separate temporary table. Chunks without extras skip the SQL
-statements that read the table of extras.
+statements that read the temporary table of extras.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ _UNKNOWN_PRODUCT = "file"
 
 
 def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
-    """Create the tags that the rows of a chunk name, and return the tag ids by tag name.
+    """Create the tags that are named in a chunk's rows, and map tag names to tag ids.
 
     The returned map omits new tags for which the list has no room. Tags are created in a separate
     short transaction, because concurrent transactions must wait to create the same tags.
     """
-    # The first row that names a new tag determines the tag's spelling.
+    # If rows spell a new tag differently, the spelling in the first row is stored.
     names = dict.fromkeys(name for _, extras in _list_extras(rows) for name in extras.tags)
     if not names:
         return {}
@@ -139,7 +139,7 @@ def _parse_moment(cell: str | None) -> datetime | None:
 
 
 def _list_extras(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
-    """Yield the row number and the extras of each row that can add or update a member."""
+    """Yield, for each row that can add or update a member, the row number and the extras."""
     for number, row in enumerate(rows):
         if row.extras is not None and row.code is None and row.opt_out is None:
             yield number, row.extras

@@ -8,8 +8,8 @@ from contextvars import copy_context
 
 from services.subscriptions.imports.applying import EarlierChunkPending
 
-# Few chunks are committed at the same time, because the database uses one core for each chunk that
-# is being applied.
+# ``MAX_CHUNKS_AT_ONCE`` is low, because the database uses one core for each chunk that is being
+# committed.
 MAX_CHUNKS_AT_ONCE = 2
 
 
@@ -18,7 +18,8 @@ class ChunkCommitter:
     """A committer that commits several chunks of an import at the same time in threads.
 
     If the owner's plan is nearly full, the chunks of an import must be committed in ascending
-    order. A chunk that must wait for its preceding chunks is retried after these chunks.
+    order. If a chunk can't be committed before its preceding chunks, it is retried after the
+    preceding chunks.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
@@ -39,7 +40,7 @@ class ChunkCommitter:
     def end_all(self) -> bool:
         """Wait until all started chunks are committed.
 
-        Return whether any chunk was uncommitted when the function was called.
+        Return whether any started chunk was uncommitted when the function was called.
         """
         was_running = bool(self._running)
         while self._running:
@@ -56,7 +57,7 @@ class ChunkCommitter:
 
 @contextmanager
 def chunk_committer() -> Iterator[ChunkCommitter]:
-    """Yield a committer, and wait for all started chunks at the end of the block."""
+    """Yield a committer of chunks, and wait for all started commits at the end of the block."""
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
         chunks = ChunkCommitter(threads)
         yield chunks

@@ -64,7 +64,7 @@ class ColumnForms:
     def learn(
         self, dates: Iterable[int], numbers: Iterable[int], records: Sequence[Sequence[str]]
     ) -> None:
-        """Determine each column's notation from sample records, unless the notation is known."""
+        """Determine the unknown notations of columns from sample records."""
         for indexes, record_cell in ((dates, self._record_date), (numbers, self._record_number)):
             for index in indexes:
                 for record in records:
@@ -107,7 +107,7 @@ class ColumnForms:
         return notations
 
     def has_misread_cells(self, notations: Mapping[str, str]) -> bool:
-        """Return whether any cells were parsed with a notation that differs from ``notations``."""
+        """Return whether any column was parsed with a notation that ``notations`` contradicts."""
         return any(
             self._find_used_notation(int(index), form) != form for index, form in notations.items()
         )
@@ -131,7 +131,7 @@ class ColumnForms:
             self._ambiguous_numbers.add(index)
 
     def _find_used_notation(self, index: int, form: str) -> str | None:
-        """Return the notation with which a column was parsed, or ``None`` for several notations."""
+        """Return how a column was parsed, or ``None`` if the column had several notations."""
         if index in self._used_notations or form in set(DateOrder):
             notation: str = self._used_notations.get(index, self._usual_order)
             return notation
@@ -146,7 +146,8 @@ def normalise_number(text: str, mark: DecimalMark | None) -> str:
     A text that isn't a number is returned unchanged. ``mark`` is the decimal mark of the column, or
     ``None`` if the mark is unknown.
 
-    Raises ``ValueError`` if the value of the number depends on an unknown mark.
+    Raises ``ValueError`` if ``mark`` is ``None`` and the value of the number depends on the decimal
+    mark.
     """
     number = _remove_separators(text)
     marks = _find_possible_marks(number)

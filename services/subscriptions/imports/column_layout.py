@@ -17,7 +17,8 @@ CONSENT_PREFIX = "consent."
 FIELD_PREFIX = "fields."
 # The role that the API reports for a column that isn't imported.
 IGNORED = "ignored"
-# The roles except fields that an owner's mapping can assign to a column.
+# The roles that an owner's mapping can assign to a column, except roles of the form
+# ``fields.<key>``.
 ROLES = (
     *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry"),
     *("status", "subscribed", "unsubscribed", "confirmed"),
@@ -33,8 +34,8 @@ _SHARED_ROLES = (
     *_NAME_PARTS,
 )
 _INDEXES = frozenset(map(str, range(10_000)))
-# Maps each role that only one column may have to the roles that exclude it. If the owner's mapping
-# uses an excluding role, no header can assign the excluded role to its column.
+# Maps each single-column role to the roles that exclude the single-column role. If the owner's
+# mapping contains an excluding role, a matching header doesn't assign the excluded role.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
@@ -46,8 +47,9 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# Maps each role that any number of columns may have to the role that excludes it. If the owner's
-# mapping uses the excluding role, a header can't assign the excluded role to its column.
+# Maps each multi-column role to the role that excludes the multi-column role. If the owner's
+# mapping contains the excluding role, a matching header doesn't assign the excluded multi-column
+# role.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps a role in the API to internal roles that the API reports as this role.
@@ -93,10 +95,11 @@ class ConsentColumn(NamedTuple):
 
     Attributes:
         reason: the status that "yes" stands for in an opt-out column, for example "bounced".
-        may_be_tier: whether an unrecognised word in the column is treated as the name of a tier.
+        may_be_tier: whether an unrecognised word in the column is interpreted as the name of a
+            tier.
         is_time: whether the header names a time, so that a date in the column means "yes".
-        product: the product that uses ``product_words`` in the column, if the column's words depend
-            on the product.
+        product: the product that uses ``product_words`` in the column, or ``None`` if the column's
+            words are the same in all products.
     """
 
     subject: ConsentSubject
@@ -143,7 +146,7 @@ class ColumnLayout:
     ignored: set[int] = field(default_factory=set)
 
     def find_columns(self, *roles: str) -> list[int]:
-        """Return the indexes of the columns that have any of the roles."""
+        """Return the indexes of the columns that have at least one of the roles in ``roles``."""
         return [index for role in roles for index in self.roles.get(role, ())]
 
     def find_first_column(self, role: str) -> int | None:
@@ -170,7 +173,7 @@ class ColumnLayout:
         return [index for index, field in self.fields.items() if field.type == type_]
 
     def describe_roles(self) -> dict[int, str]:
-        """Map the index of each column with a role to the names of its roles."""
+        """Map the index of each column with any role to the names of the column's roles."""
         roles_of: dict[int, list[str]] = {}
         for role, indexes in self._columns_by_role().items():
             for index in dict.fromkeys(indexes):
@@ -195,7 +198,9 @@ class ColumnLayout:
 def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> ColumnLayout:
     """Return the layout for a file's header before the consent columns are recognised.
 
-    Raises ``import.mapping_column`` and ``import.mapping_role``.
+    Raises ``import.mapping_column`` if the mapping names a column that the file lacks. Raises
+    ``import.mapping_role`` if the mapping contains an unknown role, or a role for two columns that
+    only one column may have.
     """
     mapped: dict[int, str] = {}
     for column, role in (mapping or {}).items():
@@ -228,7 +233,7 @@ def find_column(header: Sequence[str], column: str) -> int:
 
 
 def describe_columns(header: Sequence[str]) -> str:
-    """Return a sentence for an error message that names the columns in a header."""
+    """Return the sentence of an error message that lists the columns in a header."""
     if not header:
         return "There are no columns."
     names = [
@@ -254,9 +259,9 @@ def _assign_by_header(
 ) -> None:
     """Assign to a column the roles that match the column's header.
 
-    Most roles are assigned only to the first column whose header matches. Several columns may hold
-    the same part of a person's name, such as the last name. ``word`` is the normalised header of
-    the column. ``mapped_roles`` are the roles in the owner's mapping.
+    A role that only one column may have is assigned to the first column with a matching header.
+    Several columns may hold the same part of a person's name, such as the last name. ``word`` is
+    the normalised header of the column. ``mapped_roles`` are the roles in the owner's mapping.
     """
     for role, excluding_roles in _SINGLE_ROLES.items():
         is_free = not layout.find_columns(role) or (

@@ -1,4 +1,4 @@
-"""Plans which field of the owner each column of a file fills.
+"""Plans which of the owner's fields each column of a file fills.
 
 The column plan is stored with the import. A process that reads the file a second time uses the
 fields in the stored plan and creates no new fields.
@@ -32,7 +32,7 @@ Sample = Sequence[Sequence[str]]
 
 
 class ColumnPlan:
-    """The columns of one file, and the owner's fields that the columns fill.
+    """The columns of one file, with the owner's field that each column fills.
 
     Attributes:
         keys: maps the id of each filled field, as text, to the key of the field.
@@ -59,7 +59,9 @@ class ColumnPlan:
     def find_fields(self, layout: ColumnLayout, sample: Sample) -> None:
         """Assign columns of the layout to the owner's fields, and create new fields if allowed.
 
-        Raises ``import.mapping_field`` and ``import.too_many_fields``.
+        Raises ``import.mapping_field`` if the mapping names an unknown field. Raises
+        ``import.too_many_fields`` if new fields would exceed the maximum number of the owner's
+        fields.
         """
         with self._resources.unit_of_work() as uow:
             query = select(MemberImport).where(MemberImport.id == self._import_id)
@@ -97,9 +99,10 @@ class ColumnPlan:
     def _match_or_create(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, sample: Sample, first: int
     ) -> dict[int, MemberField]:
-        """Assign fields to column ``first`` and the columns after it.
+        """Assign fields to all columns from the column with the index ``first``.
 
-        Return the new fields by column index. A dry run returns new fields without creating them.
+        Map column indexes to the fields that are new. In a dry run, the new fields are returned but
+        not created.
         """
         columns = range(first, len(layout.header))
         existing = fields.list_fields(uow, task.user_id)
@@ -116,8 +119,8 @@ class ColumnPlan:
         if len(new) > room and not first:
             labels = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
             raise errors.IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(labels))
-        # Rows of a JSON Lines file may add more columns than the owner may have fields. The
-        # import's result lists columns without a field as ignored.
+        # Rows of a JSON Lines file may add more columns than an owner's maximum number of fields.
+        # The import's result lists columns without a field as ignored.
         new = dict(islice(new.items(), room))
         if not task.dry_run:
             for index, field in new.items():

@@ -12,8 +12,8 @@ _WORDS = load_words("column_vocabulary.toml")
 NAME_OR_PART = normalise_words(_WORDS["name_or_part"])
 # Maps each role of a column to the headers that are known for the role.
 COLUMNS = {role: normalise_words(words) for role, words in _WORDS["columns"].items()}
-# Pairs of a product and the headers that identify the product's exports. A file is an export of a
-# product if the file has all headers in one of the product's pairs.
+# Pairs of a product and the headers that identify the product's exports. A file counts as an export
+# of a product if it has all headers in one pair for the product.
 PRODUCTS = [
     (product, normalise_words(headers))
     for product, alternatives in _WORDS["products"].items()

@@ -36,7 +36,7 @@ STATUS_UNKNOWN = "row.status_unknown"
 # The status that a cell states, or ``None`` if the cell states no status.
 Answer = SuppressionStatus | None
 
-# Maps each status that adds neither a member nor an opt-out to the error for the row.
+# Maps statuses that add neither a member nor an opt-out to errors for rows with the status.
 ROW_PROBLEMS = {
     NOT_SUBSCRIBED: RowProblem(
         "row.not_subscribed", "The file says that this person is not subscribed."
@@ -70,8 +70,8 @@ _CONSENT_ANSWERS: Mapping[Meaning, Answer] = {
     Meaning.NOT_SUBSCRIBED: NOT_SUBSCRIBED,
 }
 # Maps the subject of a column and the meaning of a cell to the status that the cell states. A cell
-# is unrecognised if the map for the subject of its column lacks the cell's meaning. In an opt-out
-# column, "yes" or a date stands for the status in the column's ``reason``.
+# is unrecognised if the map has no status for the column's subject and the cell's meaning. In an
+# opt-out column, "yes" or a date stands for the status in the column's ``reason``.
 _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
     ConsentSubject.OPTING_OUT: {
         **_OPT_OUT_ANSWERS,
@@ -114,8 +114,8 @@ class StatusValues:
     def check(self, product: str | None) -> None:
         """Raise ``import.status_values`` if the owner assigned "subscribed" to an opt-out value.
 
-        ``product`` is the product that exported the file. Some products use their own opt-out
-        words.
+        ``product`` is the product that exported the file. Some products use opt-out words that no
+        other product uses.
         """
         product_statuses = _PRODUCT_STATUSES.get(product or "", {})
         for value, status in self._statuses.items():
@@ -159,7 +159,7 @@ def is_status(item: str) -> bool:
 
 
 def is_bare_no(cell: str) -> bool:
-    """Return whether the cell only means "no", without a word such as "unsubscribed"."""
+    """Return whether the cell means "no" and contains no word such as "unsubscribed"."""
     return all(interpret_item(item) is Meaning.NO for item in split_items(cell))
 
 

@@ -59,8 +59,7 @@ _COLUMNS_BY_HEADER = {
     for kind, names in _WORDS["headers"].items()
     for name in names
 }
-# Known headers of columns that aren't about consent, although a word in the header may suggest
-# consent.
+# Known headers of columns that aren't about consent, although a word in them may suggest consent.
 _OTHER_HEADERS = frozenset().union(*COLUMNS.values(), OWN_COLUMNS)
 # Maps the name of each list of phrases to a pattern that matches any phrase in the list.
 _PATTERNS = {
@@ -90,7 +89,7 @@ _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
 
 class Unclear(Enum):
-    """The result for a header that is about consent, but doesn't state what "yes" means."""
+    """Stands for a header about consent that doesn't state what "yes" means."""
 
     HEADER = "header"
 
@@ -187,7 +186,7 @@ def _split_word(word: str) -> Sequence[str]:
 
 
 def _add_product_words(layout: ColumnLayout) -> None:
-    """Add status columns in which a product uses its own words, such as "u" for unsubscribed."""
+    """Add status columns with words that only one product uses, such as "u" for unsubscribed."""
     for product, own_column in _WORDS["own_columns"].items():
         for index, name in enumerate(layout.header):
             if normalise_word(name) != own_column["header"] or index in layout.mapped:

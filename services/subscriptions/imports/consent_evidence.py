@@ -24,10 +24,10 @@ Records = Sequence[Sequence[str]]
 
 
 class ColumnEvidence:
-    """The evidence in the cells of a column that the column is a consent column.
+    """Evidence from the cells of a column for or against the column being a consent column.
 
     Args:
-        column: the kind of consent column that the column may be.
+        column: the description of the consent column, if the file's column is a consent column.
         values: the statuses that the owner assigned to values in the file.
     """
 
@@ -49,7 +49,7 @@ class ColumnEvidence:
     def of_sample(
         cls, column: ConsentColumn, values: StatusValues, sample: Records, index: int
     ) -> Self:
-        """Return the evidence that one column of sampled records contains."""
+        """Return the evidence from the cells of one column in sampled records."""
         evidence = cls(column, values)
         for record in sample:
             evidence.add_cell(record[index] if index < len(record) else "")
@@ -93,7 +93,7 @@ class ColumnEvidence:
 
     @property
     def may_be_status(self) -> bool:
-        """Return whether the cells read so far are status words with few distinct values."""
+        """Return whether all cells read so far are status words, with only a few distinct words."""
         return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
 
 

@@ -58,9 +58,10 @@ _NO_STATUS = ConsentAnswer(WANTED)
 class ConsentInterpreter:
     """An interpreter for the consent columns of one file, which also counts the columns' values.
 
-    Some consent columns can be recognised only by their cells. The decision about the cells of a
-    column is provisional at first, because it is based on the first rows of the file. If any row
-    contradicts a provisional decision about a column, the file is read a second time.
+    Some consent columns can't be recognised by their headers, but only by their cells. The decision
+    about the cells of a column is provisional at first, because it is based on the first rows of
+    the file. If any row contradicts a provisional decision about a column, the file is read a
+    second time.
 
     Args:
         earlier_decisions: the result of ``find_decisions`` after the file was read for the first
@@ -117,13 +118,13 @@ class ConsentInterpreter:
         self.values.check(layout.product)
 
     def create_reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Create a status reader for records with one layout, and drop the previous reader."""
+        """Create a status reader for records with a new layout, and drop the previous reader."""
         self._count_rows()
         self._reader = ConsentReader(self, layout)
         return self._reader
 
     def find_watched_columns(self) -> list[int]:
-        """Return the columns whose provisional decision can change when more cells are read."""
+        """Return the columns whose provisional decision may change when further cells are read."""
         return [
             index
             for index, column in self._judged_columns.items()
@@ -135,7 +136,7 @@ class ConsentInterpreter:
         self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
-        """Add ``rows`` to the number of rows in which a column has a certain cell."""
+        """Add ``rows`` to the count of rows that have the given cell in a column."""
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows
@@ -145,7 +146,7 @@ class ConsentInterpreter:
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def find_decisions(self) -> dict[str, bool]:
-        """Map each column that is judged by its cells to whether it is a consent column.
+        """Return which columns are consent columns, for columns whose headers don't decide.
 
         The whole file must have been read before the call.
         """
@@ -273,8 +274,8 @@ class ConsentReader:
             self._choose_columns()
             picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
         if max(map(len, picked), default=0) > MAX_CACHED_CHARACTERS:
-            # Long cells are not cached, so that the cache doesn't use too much memory. A row with a
-            # long cell gets a unique cache key.
+            # Long cells are not cached, so that the cache doesn't use too much memory. Each row
+            # with a long cell gets a unique cache key, which prevents caching of the status.
             picked = (str(len(self._groups)),)
         self._groups[picked] = group
         return group

@@ -97,8 +97,8 @@ def split_items(cell: str) -> Iterator[str]:
     """Yield the items of a list such as ``['HARD_BOUNCE']``, or the cell if it isn't a list."""
     text = unguard_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
-    # PostgreSQL formats a list with braces. A text in braces that contains a colon is a JSON object
-    # and not a list.
+    # PostgreSQL formats a list with braces. Text in braces that contains a colon is a JSON object,
+    # not a list.
     if is_list or (text[:1] == "{" and text[-1:] == "}" and ":" not in text):
         yield from (each.strip(" '\"\t") for each in text[1:-1].split(","))
     else:
@@ -178,7 +178,7 @@ def _interpret_number(text: str) -> Meaning:
 
 
 def _interpret_phrase(text: str, words: list[str]) -> Meaning:
-    """Return the meaning of a text that contains a known word and other words."""
+    """Return the meaning of a text that contains a known word and further words."""
     while len(words) > 1 and words[0] in _FILLERS:
         words = words[1:]
     meaning, rest = _find_longest_word(words)
@@ -197,7 +197,7 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
 
 
 def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
-    """Return the meaning of the longest known term at the start, and the remaining words."""
+    """Return the meaning of the longest known term at the start of ``words``, and the rest."""
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
         meaning = _MEANINGS.get(word)

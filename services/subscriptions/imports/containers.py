@@ -26,8 +26,8 @@ RATIO_GRACE_BYTES = 1024**2
 # size is limited because the module zipfile loads the whole directory of a zip file into memory.
 MAX_DIRECTORY_BYTES = 256 * 1024
 # A gzip file is a sequence of members. Real gzip files have far fewer than ``MAX_GZIP_MEMBERS``
-# members. The limit on gzip members bounds the time for reading empty members, because each member
-# takes a few microseconds.
+# members. The limit on gzip members restricts the time for reading empty members, because each
+# member takes a few microseconds.
 MAX_GZIP_MEMBERS = 1_000_000
 
 _FIRST_PART_BYTES = 512
@@ -59,7 +59,7 @@ _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError,
 
 
 class Source(Protocol):
-    """A readable file, which is read only once.
+    """A file that is read once from start to end.
 
     The source of a zip file must be seekable, because a zip file has its directory at the end.
     """
@@ -82,10 +82,11 @@ def open_ranged_file(ranges: RangeReader) -> io.BufferedReader:
 
 
 def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
-    """Return the name of a file's container, and the bytes inside the container.
+    """Detect a file's container, and return the container's name and the content.
 
-    Raises ``import.unknown_format``, or ``import.archive_…`` for a zip file that can't be imported.
-    Errors in the content of the container are raised while the returned bytes are read.
+    Raises ``import.unknown_format`` for an unsupported format. Raises an error ``import.archive_…``
+    for a zip file that can't be imported. Errors in the container's content are raised only while
+    the returned content is read.
     """
     head, chunks = take_head(iter(lambda: source.read(READ_BYTES), b""), _MAGIC_BYTES)
     if head.startswith(_GZIP):
@@ -133,7 +134,7 @@ class _Ranges(io.RawIOBase):
 
 
 def _refuse_nested(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Return the chunks, or raise ``import.unknown_format`` for an archive inside the archive."""
+    """Return ``chunks``, or raise ``import.unknown_format`` if they contain a nested archive."""
     head, all_chunks = take_head(chunks, _MAGIC_BYTES)
     if head.startswith((_GZIP, _ZIP)):
         raise errors.IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
@@ -155,7 +156,10 @@ class _Expansion:
     expanded: int = 0
 
     def add(self, data: bytes) -> bytes:
-        """Count and return decompressed bytes. Raises ``import.expands_too_much``."""
+        """Add to the count of decompressed bytes, and return ``data``.
+
+        Raises ``import.expands_too_much``.
+        """
         self.expanded += len(data)
         if self.expanded > MAX_EXPANDED_BYTES:
             how = f"more than {MAX_EXPANDED_BYTES // 1024**3} GB"
@@ -181,9 +185,9 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     members = 0
     for chunk in chunks:
         expansion.read += len(chunk)
-        # Pass only a small part of the chunk to a new gzip member, because zlib copies the unused
-        # part of its input. Double the size of the part after each read of a gzip member, so that
-        # large members are read quickly.
+        # Pass only a small part of the chunk to the decompressor of a new gzip member, because zlib
+        # copies unused input. Double the size of the part after each decompression, so that large
+        # gzip members are read quickly.
         position = 0
         part_bytes = READ_BYTES
         while (position := position if member else _skip_zeros(chunk, position)) < len(chunk):

@@ -46,7 +46,7 @@ class _LineGroup(NamedTuple):
 
 
 class CsvRecords:
-    """The records of a CSV file, each with the physical line where it begins."""
+    """The records of a CSV file, each with the number of the physical line where it begins."""
 
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks

@@ -80,7 +80,7 @@ def _parse(text: str, order: DateOrder) -> datetime | None:
         except (ValueError, OverflowError):
             continue
     # A number with 10 or 13 digits is a time since 1970 in seconds or milliseconds. Times before
-    # September 2001 have fewer digits and aren't recognised as times.
+    # September 2001 have fewer than 10 digits, and aren't recognised as times.
     if len(text) in (10, 13) and text.isascii() and text.isdecimal():
         return datetime.fromtimestamp(int(text[:10]), UTC)
     if serial := _SERIAL.match(text):

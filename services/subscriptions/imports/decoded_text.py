@@ -85,8 +85,9 @@ class DecodedText:
                 text = decoder.decode(data, is_end)
                 is_valid = True
             except UnicodeDecodeError:
-                # Decode the invalid chunk again with an error handler. After a decoding error, the
-                # decoder still has the incomplete character from the end of the previous chunk.
+                # Decode the invalid chunk again with an error handler that keeps undecodable bytes.
+                # After a decoding error, the decoder has kept the incomplete character from the end
+                # of the previous chunk.
                 is_valid = False
                 self.damaged = True
                 decoder.errors = _ERROR_HANDLERS.get(self.encoding, "replace")
@@ -110,10 +111,10 @@ class DecodedText:
         return self._evidence.decide()
 
     def is_equivalent_to(self, encoding: str) -> bool:
-        """Return whether all names would stay the same if the file were decoded with ``encoding``.
+        """Return whether decoding the file with ``encoding`` would change none of the names.
 
-        E-mail addresses may differ, because bytes that are invalid UTF-8 are repaired only in
-        names.
+        Decoding with ``encoding`` may change e-mail addresses, because invalid UTF-8 is repaired
+        only in names.
         """
         is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
         return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)

@@ -75,8 +75,8 @@ def detect_csv_dialect(
         header = _build_default_header(records, email)
         return Dialect(delimiter, header, records, email, skip_through=declaration_lines)
     sample = records[position + 1 :]
-    # Skip all lines of a header that spans several lines, because the number of a record is the
-    # number of its first line.
+    # Skip all lines of a header that spans several lines, because a record has the number of its
+    # first line.
     line = lines[position]
     return Dialect(delimiter, records[position], sample, find_email_column(sample), line, line)
 
@@ -98,7 +98,7 @@ def extend_header(header: Sequence[str], width: int) -> list[str]:
 
 
 def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
-    """Return the first non-blank CSV records, by the line number where each record begins."""
+    """Map line numbers to the first non-blank CSV records, which begin on these lines."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     records: dict[int, list[str]] = {}
     line = 1
@@ -115,11 +115,11 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
 
 
 def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
-    """Rank the records that a delimiter yields, so that the right delimiter gets the highest rank.
+    """Return a rank for the records that a delimiter yields.
 
-    E-mail addresses and a known header in the records have the largest effect on the rank. An equal
-    number of cells in all records is the second criterion, and a large number of cells is the third
-    criterion.
+    The right delimiter gets the highest rank. E-mail addresses and a known header in the records
+    have the largest effect on the rank. The second criterion of the rank is an equal number of
+    cells in all records. The third criterion is a large number of cells.
     """
     if not records:
         return 0, 0, 0

@@ -63,9 +63,9 @@ _NAMES_OF_CHARDET = {
 }
 # The maximum number of bytes that chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
-# The best encoding is chosen only if chardet's confidence in it exceeds the confidence in the
-# second best encoding by a factor. The confidence factor depends on the number of cells whose text
-# differs between the encodings.
+# How many times higher chardet's confidence must be in the chosen encoding than in any other
+# encoding. The required confidence factor is larger if few cells have a different text in each
+# encoding.
 _MIN_FACTOR_FEW_CELLS = 3.0
 _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2
@@ -78,8 +78,8 @@ _MIN_NAME_SHARE = 0.34
 # at least ``_RIVAL_NAME_SHARE``.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
-# The Cyrillic and Greek encodings among the candidates. If Hebrew text is decoded with a Cyrillic
-# or Greek encoding, the result may look like lower-case letters.
+# The Cyrillic and Greek encodings that ``encoding_detection`` can detect. If Hebrew text is decoded
+# with a Cyrillic or Greek encoding, the result may look like lower-case letters.
 _CYRILLIC_AND_GREEK = frozenset({"cp1251", "koi8-r", "cp1253"})
 _MIN_LOWER_CASE_WORDS = 10
 
@@ -127,8 +127,8 @@ def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
     possible = _select_plausible(decodings)
     if _is_mostly_western(decodings, possible):
         return WINDOWS_1252
-    # Ignore cells with the same text in all possible encodings, because they don't help to choose
-    # an encoding.
+    # Ignore a cell that has the same text in all possible encodings, because the cell doesn't help
+    # to choose an encoding.
     texts_of_cells = zip(*(decoding.cells for decoding in possible.values()), strict=True)
     ambiguous = [
         cell for cell, texts in zip(cells, texts_of_cells, strict=False) if len({*texts}) > 1
@@ -158,7 +158,7 @@ def _decode_cells(cells: Sequence[bytes]) -> dict[str, _Decoding]:
 
 
 def _select_plausible(decodings: Mapping[str, _Decoding]) -> dict[str, _Decoding]:
-    """Return the decodings in which nearly all words are plausible."""
+    """Return the decoded texts in which nearly all words are plausible."""
     best = max((decoding.plausible_share for decoding in decodings.values()), default=0.0)
     min_share = max(_MIN_PLAUSIBLE_SHARE, best - _SHARE_MARGIN)
     return {
@@ -241,7 +241,7 @@ def _has_fitting_case(letters: str, *, is_latin: bool) -> bool:
 def _is_mostly_western(
     decodings: Mapping[str, _Decoding], possible: Mapping[str, _Decoding]
 ) -> bool:
-    """Return whether the file is probably in Windows-1252, despite a few unusual cells.
+    """Return whether the file is probably in Windows-1252, although a few cells are unusual.
 
     Nearly all cells whose text differs between Windows-1252 and a rival encoding must look like
     Western European names.
@@ -309,8 +309,8 @@ def _choose_best(
         return None
     best = alphabetic[0]
     confidence = confidences.get(best, 0.0)
-    # Windows-1252 needs a larger lead than other encodings, because the rules in ``western_text``
-    # have already rejected it.
+    # Windows-1252 needs a larger lead in chardet's confidence than other encodings, because
+    # ``western_text`` has already rejected Windows-1252.
     is_doubtful = ambiguous_cells < _FEW_CELLS or best == WINDOWS_1252
     factor = _MIN_FACTOR_FEW_CELLS if is_doubtful else _MIN_FACTOR
     if ambiguous_cells >= _MANY_CELLS:

@@ -11,7 +11,7 @@ _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# The maximum number of cells to collect per non-ASCII byte value. A limit per byte value saves
+# The maximum number of cells to collect per non-ASCII byte value. The limit per byte value saves
 # memory, but leaves room for letters that first appear late in a large file.
 _MAX_CELLS_PER_BYTE = 40
 _MAX_ROWS = 200
@@ -19,7 +19,7 @@ _MAX_ROW_BYTES = 400
 
 
 class EncodingEvidence:
-    """A collection of a file's cells with non-ASCII bytes, up to a limit per byte value."""
+    """A collection of file cells with non-ASCII bytes, with a maximum per byte value."""
 
     def __init__(self) -> None:
         # The distinct collected cells, in the order of the file.

@@ -54,7 +54,7 @@ def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
 
 
 def end_with_job(uow: UnitOfWork, job: Job) -> None:
-    """End the import of a failed or cancelled job.
+    """End an import whose job has failed or was cancelled.
 
     The owner can undo the changes of chunks that were applied before the job ended.
     """
@@ -74,7 +74,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
 def _finish(
     uow: UnitOfWork, task: MemberImport, job_id: int, *, keep_for: timedelta = timedelta(0)
 ) -> None:
-    """Announce the end of an import, and remove the import's file.
+    """Send an event about the end of an import, and remove the import's file.
 
     The verdicts on the rows stay in the database after the file is removed.
     """
@@ -99,7 +99,7 @@ def _finish(
 
 
 def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
-    """Remove the files of the owner's previous dry runs, except files of the newest dry runs."""
+    """Remove the files of the owner's dry runs, except the newest ``MAX_DRY_RUN_FILES`` files."""
     are_earlier = MemberImport.user_id == task.user_id, MemberImport.id != task.id
     recent = select(MemberImport).where(*are_earlier).order_by(MemberImport.id.desc())
     dry_runs = [
@@ -109,17 +109,17 @@ def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
     ]
     for dry_run in dry_runs[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
         key = f"{dry_run.object_prefix}/"
-        # Schedule the file's removal for now, because a file with a removal time in the future
-        # could still be imported.
+        # Set the removal time of the file to now, because a file with a future removal time could
+        # still be imported.
         if removals.keep_object(uow, key):
             removals.forget_objects(uow, key)
 
 
 def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Restart a failed import together with its job. Return false if the import can't be restarted.
+    """Restart a failed import together with its job.
 
-    An undone import can't be restarted, because its undo wouldn't include the members that a
-    restart adds.
+    Return false if the failed import can't be restarted. An undone import can't be restarted,
+    because its undo wouldn't include the members that a restart adds.
     """
     task = _lock_unless_being_undone(uow, job.subject_id)
     if task is None or task.files_removed_at is not None or task.undone_at is not None:
@@ -144,7 +144,8 @@ def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberI
     task = uow.session.get(MemberImport, import_id)
     if task is None:
         return None
-    # Lock the undo's job before the import, as the start of an undo does, to prevent deadlocks.
+    # Lock the undo's job before the import, because starting an undo locks them in this order, and
+    # so deadlocks are prevented.
     undo_id = task.undo_job_id
     undo = uow.session.get(Job, undo_id, with_for_update=True) if undo_id else None
     query = select(MemberImport).where(MemberImport.id == import_id)
@@ -170,7 +171,7 @@ def build_result(task: MemberImport) -> dict[str, Any]:
 
 
 def get_columns(task: MemberImport) -> dict[str, Any]:
-    """Return the meaning of each column of the file, and the columns that are ignored."""
+    """Return the meaning of each column in the file, and the ignored columns."""
     columns = task.columns or {}
     return {name: columns.get(name, []) for name in ("columns", "ignored_columns")}
 
@@ -215,7 +216,7 @@ def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
 
 
 def _shorten(text: str) -> str:
-    """Shorten a title or filename, and put the text into quotation marks."""
+    """Shorten a title or filename, and enclose the shortened text in quotation marks."""
     if len(text) > MAX_TITLE_CHARACTERS:
         text = text[: MAX_TITLE_CHARACTERS - 1] + "…"
     return f"“{text}”"

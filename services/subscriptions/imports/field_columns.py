@@ -60,7 +60,7 @@ def match_fields(
 def propose_fields(
     layout: ColumnLayout, columns: Collection[int], taken_keys: Collection[str], sample: Records
 ) -> dict[int, MemberField]:
-    """Propose a new field for each of ``columns`` that has no role yet.
+    """Propose a new field for each column in ``columns`` that has no role.
 
     At most ``MAX_NEW_FIELDS`` fields are proposed, and their ids are negative. ``taken_keys`` are
     the keys of the owner's fields.
@@ -92,7 +92,7 @@ def propose_fields(
 
 
 def find_free_key(name: str, taken_keys: Collection[str]) -> str:
-    """Return an unused key that resembles the name of a column."""
+    """Return an unused field key that resembles the header of a column."""
     decomposed = unicodedata.normalize("NFKD", name[: 10 * MAX_KEY_CHARACTERS]).casefold()
     plain = "".join(c for c in decomposed if not unicodedata.combining(c))
     key = _NOT_OF_A_KEY.sub("_", plain).strip("_")[:MAX_KEY_CHARACTERS].rstrip("_")
@@ -108,7 +108,7 @@ def find_free_key(name: str, taken_keys: Collection[str]) -> str:
 
 
 def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
-    """Return the columns whose header may be the name of a field of the owner.
+    """Return the columns whose header may be the name of one of the owner's fields.
 
     A column that was recognised as a consent column only by its cells or by single words in its
     header may be a field.

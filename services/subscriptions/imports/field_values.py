@@ -23,11 +23,12 @@ _AMOUNT = re.compile(r"-?(0|[1-9]\d{0,9}|[1-9]\d{0,2}(\.\d{3})+),\d\d\Z", re.ASC
 
 
 def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -> FieldValue | None:
-    """Return the value of a cell in the format in which the field stores the value.
+    """Return the value of a cell, converted to the format in which the field is stored.
 
     Return ``None`` for a blank cell. ``index`` is the index of the cell's column.
 
-    Raises ``ValueError``, whose message states the rule that the cell breaks.
+    Raises ``ValueError`` for an invalid cell, with a message that states which rule the cell
+    breaks.
     """
     text = unguard_cell(cell).strip()
     if not text:
@@ -50,7 +51,7 @@ def abbreviate_cell(cell: str) -> str:
 
 
 def guess_type(cells: Iterable[str]) -> FieldType:
-    """Return the field type that fits all cells of a column, or text if no other type fits."""
+    """Return the field type that fits all cells of a column, or text if no type fits better."""
     texts = {text for cell in cells if (text := unguard_cell(cell).strip())}
     if not texts:
         return FieldType.TEXT

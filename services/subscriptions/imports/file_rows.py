@@ -1,10 +1,11 @@
 """Reads the rows of an uploaded file, and collects the rows in chunks.
 
 If several rows have the same address, only the row with the strictest status is applied. Some
-rejected rows prevent any row of the file from adding their person. Opt-outs and rejected rows that
-block a person are collected in separate chunks, which are applied first. A row may already be in a
-chunk when a stricter row with the same address is read. After the whole file was read,
-``StoredChunks.mark_next_chunk`` marks each row for which the file has a stricter row.
+rejected rows prevent every row of the file from adding the person in the rejected row. Opt-outs and
+rejected rows that block a person are collected in separate chunks, which are applied first. When a
+row is read, a less strict row with the same address may already be in a chunk. After the whole file
+has been read, ``StoredChunks.mark_next_chunk`` marks the rows for which the file has a stricter
+row.
 """
 
 import dataclasses
@@ -38,9 +39,9 @@ class FileFacts:
         forms: maps the index of each column to the notation of dates and numbers in the column.
         consent: maps the index of each column to whether the column is a consent column.
         encoding: the right encoding, if the file was decoded with a wrong encoding.
-        are_applied: whether the rows were read according to the facts, so that the file need not be
-            read again.
-        error: an error that asks the owner to choose the order of dates or the encoding.
+        are_applied: true if the facts were used to read the rows, or false if the file must be read
+            again.
+        error: the error that asks the owner to choose the date order or the encoding.
     """
 
     forms: Mapping[str, str] = field(default_factory=dict)
@@ -111,7 +112,7 @@ class FileRows:
         return chunk
 
     def find_facts(self) -> FileFacts:
-        """Return the facts about how to interpret the file.
+        """Return facts about how to interpret the file.
 
         The whole file must have been read before the call.
         """
@@ -146,7 +147,7 @@ class FileRows:
         self._ordinary_rows.add(batch, characters)
 
     def _end_file(self) -> None:
-        """Complete the last chunks and the samples at the end of the file."""
+        """Complete the last chunks and the samples after the file has been read to its end."""
         self._is_read = True
         rows = self._opt_outs.rows + self._ordinary_rows.rows
         if not self.count and len(rows) <= chunks.ROWS_PER_CHUNK:

@@ -1,11 +1,11 @@
 """Opens an imported file of any supported format as a sequence of rows.
 
-    A file is read in steps, which are container, encoding, blocks of lines, dialect, records and
-    rows.
+A file is read in six steps, which are container, encoding, blocks of lines, dialect, records and
+rows.
 
-Each step reads from the preceding step, and holds only a limited part of the file in memory. A
-record that can't be read becomes a ``RejectedRecord``. A ``DomainError`` with a code ``import.…``
-is raised if the file as a whole can't be read.
+Each step of reading a file takes its input from the preceding step, and holds only a limited part
+of the file in memory. A record that can't be read becomes a ``RejectedRecord``. A ``DomainError``
+with a code ``import.…`` is raised if the file as a whole can't be read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -104,7 +104,7 @@ class RowReader:
 
 
 def ignore_columns(_: object, __: object) -> None:
-    """Do nothing, for callers that need neither ``FindFields`` nor ``StoreHeader``."""
+    """Do nothing, as the default for the parameters of type ``FindFields`` and ``StoreHeader``."""
 
 
 def open_member_rows(
@@ -127,15 +127,15 @@ def open_member_rows(
         mapping: maps columns to the roles or fields that the owner assigned. The mapping names a
             column by its header or by its index, which starts at 0. The owner's mapping takes
             precedence over the header.
-        forms: detects in which notation each column has dates and numbers.
-        consent: interprets the consent columns.
+        forms: the detector of the notation in which a column has dates and numbers.
+        consent: the interpreter of the file's consent columns.
         encoding: the encoding that the owner chose, or ``None`` to detect the encoding.
 
-    Raises ``EncodingUnclear`` if the encoding of the file is unclear. Raises the errors of
-    ``find_fields``. Raises ``import.empty``, ``import.no_email_column``, ``import.unknown_format``,
-    ``import.mapping_…``, ``import.column_ambiguous``, ``import.status_values``,
-    ``import.json_array`` or ``import.no_readable_row`` for a file that can't be imported. Errors of
-    ``open_container`` may be raised while the rows are read.
+    Raises ``EncodingUnclear`` if the encoding of the file is unclear. Raises the errors that
+    ``find_fields`` raises. Raises ``import.empty``, ``import.no_email_column``,
+    ``import.unknown_format``, ``import.mapping_…``, ``import.column_ambiguous``,
+    ``import.status_values``, ``import.json_array`` or ``import.no_readable_row`` for a file that
+    can't be imported. Errors of ``open_container`` may be raised while the rows are read.
     """
     file = _open_file(source, filename, mapping, encoding)
     sample = file.dialect.sample
@@ -161,8 +161,8 @@ def open_suppression_rows(
     """Detect the format of a file of suppressions, bounces or complaints, and return its rows.
 
     Only the columns with addresses and names have roles in a file of suppressions, bounces or
-    complaints. The module ``suppression_files`` interprets the columns without roles. The docstring
-    of ``open_member_rows`` describes the parameters and the errors.
+    complaints. The module ``suppression_files`` interprets the columns without roles.
+    ``open_member_rows`` documents the parameters and the errors of ``open_suppression_rows``.
     """
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
@@ -171,7 +171,7 @@ def open_suppression_rows(
 
 @dataclass(frozen=True)
 class _OpenFile:
-    """A file whose dialect was detected, but whose columns don't have roles yet."""
+    """A file whose dialect has been detected, but whose columns don't have roles yet."""
 
     container: str
     text: DecodedText
@@ -201,8 +201,8 @@ class _LayoutDetector:
         self.email = self._find_email(dialect)
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
-        # The header with all columns that were found in the records read so far. Columns are added
-        # to the header in place, because the ``RowReader`` shares the list.
+        # The header with all columns of the records that have been read. Columns are added to the
+        # header in place, because the ``RowReader`` shares the list.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:
@@ -251,7 +251,7 @@ def _open_file(
 
 
 def _take_sample(blocks: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
-    """Return the text of the first blocks, whether the text is the whole file, and all blocks.
+    """Return the text of the first blocks, whether the file has no more text, and all blocks.
 
     Raises ``import.empty``.
     """
@@ -317,9 +317,9 @@ def _map_objects(
     layouts: _LayoutDetector,
     create_mapper: Callable[[ColumnLayout], RowMapper],
 ) -> Iterator[Outcome]:
-    """Yield the rows of a JSON Lines file.
+    """Yield the rows of a JSON Lines file, and extend the header with new keys.
 
-    A key becomes a column when it first appears in an object.
+    A JSON key becomes a column when the first object with the key is read.
     """
     header = [*layouts.header]
     known_keys = set(header)

@@ -3,28 +3,28 @@
 1. The import job stores the chunks, adds a row to ``waiting_chunks`` for each chunk, and enqueues a
    helper. While helpers apply the chunks, the import job has no worker, and its lease doesn't
    expire.
-2. The first helper claims a chunk by writing the id and attempt of the helper's job into the
-   chunk's row. A helper enqueues one more helper if several chunks are waiting and no helper is
-   queued.
+2. A helper claims a chunk by writing the id and attempt of the helper's job into the chunk's row. A
+   helper enqueues one additional helper if several chunks are waiting and no helper is queued.
 3. Each helper applies its chunk in one transaction. The transaction that applies a chunk checks the
    leases of the helper and of the import job, and deletes the chunk's row.
 4. A helper that finds no waiting chunk and no other helper ends the import job and the import.
 
 A helper ends when no chunk of its import is waiting. A helper applies two chunks at the same time
-if it is the only helper of the import with a chunk. A helper's claim on a chunk is valid while the
-same attempt of the helper's job is running. If the import was cancelled, or if the helper lost its
-lease, the changes of the chunk are rolled back.
+if no other helper of the import has a chunk. A helper's claim on a chunk is valid while the attempt
+of the helper's job that made the claim is running. If the import was cancelled, or if the helper
+lost its lease, the changes of the chunk are rolled back.
 
 Two chunks of one file have no address in common. Only one import into a list may have several
-helpers at the same time, because two imports may contain the same people. A second import into the
-same list has a single helper, which locks the list for each chunk.
+helpers at the same time, because two imports may contain the same people. While an import with
+several helpers is running, a second import into the same list has a single helper, which locks the
+list for each chunk.
 
 Chunks without opt-outs wait until all chunks with opt-outs have been applied.
 
 A chunk that kills its worker process is tried three times. A helper that retries a chunk claims no
 second chunk in the same turn, so that a crash costs a harmless chunk at most one try. An import
-fails after the third failed try of a chunk, or if the database rejects a chunk. All chunks that can
-be applied are applied before the import fails.
+fails after the third failed try of a chunk, or if the database rejects a chunk. Before an import
+fails, its helpers apply all chunks that can be applied.
 """
 
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ MAX_TRIES = 3
 
 
 class ImportEnded(Exception):
-    """The import of a helper has ended or was restarted, so that the helper isn't needed."""
+    """Raised if a helper's import has ended or was restarted, because the helper isn't needed."""
 
 
 # The errors that aren't caused by the content of a chunk. A try of a chunk that ends with one of
@@ -136,13 +136,13 @@ _LOCK_DECISION = text(
 
 
 def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
-    """Allow parallel chunks for an import unless another import into the list has them.
+    """Allow an import to apply chunks in parallel, unless another import into the list does.
 
     Only one import into a list may apply several chunks at the same time, because two imports may
     contain the same people.
     """
-    # Lock the decision for the list, so that the second of two simultaneous imports sees the
-    # decision of the first import.
+    # Lock the decision about parallel chunks per list, so that the second of two simultaneous
+    # imports sees the first decision.
     uow.session.execute(_LOCK_DECISION, {"list_id": task.list_id})
     are_other_imports = MemberImport.list_id == task.list_id, MemberImport.id != task.id
     are_allowed = MemberImport.status == "running", MemberImport.side_by_side
@@ -200,7 +200,7 @@ def _enqueue_helper(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
 
 
 def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
-    """Start a helper's turn, and enqueue one more helper if several chunks are waiting."""
+    """Start a helper's turn, and enqueue an additional helper if several chunks are waiting."""
     with resources.unit_of_work() as uow:
         # All transactions lock the helper's job before the import's job, so that they can't
         # deadlock.
@@ -232,14 +232,14 @@ def _find_next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingCh
 
 
 def _find_other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
-    """Return the statuses of the import's other helpers, except helpers that have ended."""
+    """Return the job statuses of the import's helpers, except this helper and ended helpers."""
     helpers = records.is_working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
     return uow.session.scalars(select(Job.status).where(helpers, Job.id != lease.job_id)).all()
 
 
 # Claims the first waiting chunk that no helper has claimed. Chunks without opt-outs wait until all
-# chunks with opt-outs are applied. A chunk that was tried before can only be the first chunk in a
-# helper's turn.
+# chunks with opt-outs are applied. A helper may claim a chunk that was tried before only as the
+# first chunk of its turn.
 _CLAIM_CHUNK = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (
@@ -300,8 +300,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
                 lease.check_cancelled()
                 claims = resources.database.rows(_CLAIM_CHUNK, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():
-                    # Try again to claim a chunk, because chunks without opt-outs wait until the
-                    # chunks with opt-outs are applied.
+                    # Try again to claim a chunk, because applying the last chunk with opt-outs
+                    # makes the chunks without opt-outs claimable.
                     continue
                 if not claims:
                     break
@@ -312,8 +312,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
         if not claims:
             return True
     except _ERRORS_UNRELATED_TO_CHUNKS:
-        # Ignore a database error while the chunk is released, because the original error is raised
-        # anyway.
+        # Ignore a database error while the chunk is being released, because the error that caused
+        # the release is raised anyway.
         with suppress(psycopg2.Error):
             resources.database.rows(_RELEASE_CHUNK, **claim)
         raise
@@ -338,8 +338,8 @@ def _lock_import_job(
 ) -> Lease:
     """Lock the import's job until the transaction ends, and return the lease of the import's job.
 
-    The function deletes the helper's claim on the chunk. Raises ``LeaseLost`` if the helper has no
-    claim on the chunk. Raises ``ImportEnded`` if the import has ended.
+    Delete the helper's claim on the chunk. Raises ``LeaseLost`` if the helper has no claim on the
+    chunk. Raises ``ImportEnded`` if the import has ended.
     """
     record_progress(uow, lease, done=0)
     import_lease = lock_shared_lease(uow, helper_task.import_lease.job_id)
@@ -393,7 +393,7 @@ def _find_chunk_error(resources: Resources, lease: Lease) -> DomainError | None:
 
 
 def _can_be_applied(uow: UnitOfWork, chunk: WaitingChunk) -> bool:
-    """Return whether a helper is applying a chunk, or may still try to apply the chunk."""
+    """Return whether any helper is applying the chunk, or may try the chunk again."""
     if chunk.tries < MAX_TRIES:
         return True
     is_running = Job.attempt == chunk.attempt, Job.status == JobStatus.RUNNING

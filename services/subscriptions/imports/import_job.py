@@ -6,8 +6,8 @@ validated the request.
 
 An import job reads a file in turns of a few seconds. All turns of an import job run in one process,
 because an open file can't be moved to another process. If the process of an import job crashes or
-has too many open files, another process starts at the first row again. ``helper_jobs`` describes
-how chunks are applied.
+has too many open files, another process reads the file from its first row. ``helper_jobs``
+describes how chunks are applied.
 """
 
 from collections.abc import Generator
@@ -41,15 +41,15 @@ from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chu
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of seconds for which an import job stays in one process. After
-# ``MAX_STAY_SECONDS``, another process reads the file from its start.
+# The maximum number of seconds for which an import job runs in the same process. When an import job
+# has run in a process for ``MAX_STAY_SECONDS``, another process reads the file from its start.
 MAX_STAY_SECONDS = 3600.0
 
 
 def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None]:
     """Run the job of an import.
 
-    The generator yields before each turn that must run in the same process. Raises a
+    The generator yields between two turns of the job, which must run in the same process. Raises a
     ``DomainError`` with a code ``import.…`` for a file that can't be read. Raises
     ``list.not_found`` for an archived list. Raises ``quota.exceeded`` if the chunks exceed the
     storage quota.
@@ -89,7 +89,7 @@ def _add_members(
 ) -> Generator[None, None, MemberImport]:
     """Add the members in a request to the list.
 
-    The generator yields after each turn, and returns the import.
+    The generator yields between two turns of the job, and returns the ``MemberImport``.
     """
     with closing(RequestRows(resources, task)) as rows:
         while True:
@@ -112,8 +112,8 @@ def _begin_turn(
     resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows
 ) -> MemberImport:
     with resources.unit_of_work() as uow:
-        # Don't count the total as progress, so that a chunk that kills its process isn't tried
-        # without limit.
+        # Set the total of the job without recording progress, so that a chunk that kills its
+        # process isn't tried without limit.
         set_total(uow, lease, total=rows.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**REQUEST_DESCRIPTION}
@@ -125,8 +125,8 @@ def _begin_turn(
 def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows) -> bool:
     """Add members from a request until the turn of the job is over.
 
-    Return whether all chunks of the request have been applied. While a chunk is read, up to two
-    preceding chunks are written at the same time.
+    Return whether all chunks of the request have been applied. While one chunk is being read, up to
+    two preceding chunks are being written.
     """
     turn = Turn()
     with resources.unit_of_work() as uow:
@@ -153,8 +153,8 @@ def _store_file(
 ) -> Generator[None, None, MemberImport]:
     """Store the rows of a file as chunks.
 
-    The generator yields after each turn, and returns the import. If the whole file shows that its
-    first rows were misread, the file is read again.
+    The generator yields between two turns of the job, and returns the ``MemberImport``. The file is
+    read again if its complete content shows that the first rows were misread.
     """
     turn = Turn()
     while not task.is_split:
@@ -174,7 +174,7 @@ def _store_file(
 
 
 def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
-    """Store the next chunk, or mark the duplicates in one chunk after all chunks are stored.
+    """Store the next chunk. After all chunks are stored, mark the duplicates in one chunk per call.
 
     Return the facts about how to interpret the file, or ``None`` until all chunks are stored and
     marked.
@@ -199,7 +199,11 @@ def _record_progress(
     *,
     facts: FileFacts | None,
 ) -> MemberImport:
-    """Record how far the file has been read. Raises ``LeaseLost`` and ``quota.exceeded``."""
+    """Record how far the file has been read.
+
+    Raises ``LeaseLost`` if another worker has taken over the job. Raises ``quota.exceeded`` if the
+    chunks exceed the storage quota.
+    """
     is_split = facts is not None and facts.are_applied and facts.error is None
     with resources.unit_of_work() as uow:
         # Lock the import's job, and fail if another worker has taken over the job.
@@ -208,8 +212,8 @@ def _record_progress(
         elif rows.received > task.received:
             record_progress(uow, lease, done=0)
         else:
-            # Record no progress while the file is read a second time, so that a job whose process
-            # crashes repeatedly fails.
+            # Record no progress while the file is read a second time. Otherwise a job whose process
+            # crashes repeatedly would never fail.
             renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         new_bytes = max(0, stored.size - task.chunk_bytes)
@@ -230,7 +234,7 @@ def _record_progress(
 
 
 def _store_facts(task: MemberImport, facts: FileFacts) -> None:
-    """Store how to interpret the file, because the file may be read again."""
+    """Store facts about how to interpret the file, because the file may be read again."""
     task.encoding = facts.encoding or task.encoding
     task.column_forms = dict(facts.forms)
     task.consent_columns = None if facts.consent is None else dict(facts.consent)
@@ -247,7 +251,7 @@ def _store_facts(task: MemberImport, facts: FileFacts) -> None:
 
 
 def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
-    """Hand several chunks over to helpers, or apply a single chunk and end the import."""
+    """Apply at most one stored chunk and end the import, or hand several chunks over to helpers."""
     with resources.unit_of_work() as uow:
         missing = helper_jobs.find_missing_chunks(uow, task)
         if missing and task.chunks > 1:

@@ -24,15 +24,15 @@ class ImportOptions:
 
     Attributes:
         dry_run: whether the import only checks all rows and changes nothing.
-        on_existing: ``skip`` only adds the fields and tags that active members lack. ``update``
-            also changes the names, tiers and fields of active members.
+        on_existing: the option ``skip`` only adds fields and tags that an active member lacks. The
+            option ``update`` also changes the names, tiers and fields of active members.
         mapping: maps columns of the file, by name or index, to their roles.
         kind: whether the rows are members or suppressed addresses.
         create_fields: whether a field is created for each column without a known meaning.
         date_order: whether the day or the month comes first in columns whose dates are ambiguous.
         status_values: maps consent values in the file to the status that the owner assigned.
-        encoding: the encoding of the file, one of ``encodings.ENCODINGS``. With ``None``, the
-            encoding of the file is detected.
+        encoding: the encoding of the file, one of ``encodings.ENCODINGS``. If ``encoding`` is
+            ``None``, the encoding of the file is detected.
     """
 
     dry_run: bool = False

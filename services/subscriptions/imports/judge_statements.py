@@ -1,8 +1,9 @@
 """Builds the SQL statements that compare a chunk's rows with people, subscriptions and opt-outs.
 
-``OFFSET 0`` in a subquery makes Postgres look up one row at a time. The statistics of Postgres
-don't include the rows of a list or an import that is just growing. Without ``OFFSET 0``, Postgres
-would choose a plan that reads the whole list for each row, or all people at once.
+The clause ``OFFSET 0`` in a subquery makes Postgres look up one row at a time. Postgres's
+statistics don't yet include the rows of a list or an import that is growing at the moment. Without
+``OFFSET 0`` in the subqueries, Postgres would read the whole list for each row, or all people at
+once.
 """
 
 from services.subscriptions.imports.staging import (
@@ -13,14 +14,16 @@ from services.subscriptions.imports.staging import (
 )
 from services.subscriptions.members.opt_out_checks import build_opt_out_query
 
-# A subquery that hides the list's id from the query planner. If the query planner saw the list's
-# id, outdated statistics would make it expect an empty list and read all members for each row.
+# A subquery that hides the list's id from the query planner. If the query planner knew the list's
+# id, outdated statistics could suggest an empty list, and Postgres would read all members for each
+# row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # Selects the row to apply for each member who has changed their e-mail address. Several rows may
 # belong to one member, because a member's former addresses also identify the member. Only the
-# strictest row of a member is applied, and all other rows of the member are duplicates, even in
-# other chunks. The strictest rows are in chunks with opt-outs, which are applied first. Rows are
-# sorted by person, so that the transactions of two chunks can't deadlock.
+# strictest row of a member is applied. All other rows of the member are duplicates, even in other
+# chunks. The strictest rows are in the chunks with opt-outs, which are applied before the chunks
+# without opt-outs. Rows are sorted by person, so that the transactions of two chunks can't
+# deadlock.
 _APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
@@ -33,8 +36,8 @@ _APPLIED_ROWS = """first AS (
 ), named AS (
     SELECT first.number FROM first JOIN recorded USING (user_id)
 )"""
-# Excludes rows that change nothing about an active member. Chunks with extras include unchanged
-# members, because the file may state the consent of the members.
+# Excludes rows that change nothing about an active member. In chunks with extras, rows of unchanged
+# members are included, because the file may state the consent of the members.
 _CHANGED_ROWS = (
     "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"
 )
@@ -53,12 +56,12 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person who has the row's address. The first choice is a member whose record in the list
-# has the address, because the owner may know the member only by a former address. The second choice
-# is the person who has the address now (``u``), and the third choice is a person who formerly had
-# the address. ``OFFSET 0`` makes Postgres choose an index without regard to the value of the list's
-# id. The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table
-# and not an index.
+# Finds the person who has the row's address. If several people match a row, a member whose record
+# in the list has the row's address is the first choice, because the owner may know the member only
+# by a former address. The second choice for a row is the person who has the row's address now
+# (``u``), and the third choice is a person who formerly had the address. ``OFFSET 0`` makes
+# Postgres choose an index without regard to the value of the list's id. The subqueries of
+# ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table and not an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions
@@ -126,7 +129,7 @@ SELECT verdict, array_agg(number) FROM inserted GROUP BY verdict
 
 
 def _build_change_condition(row: str, *, has_extras: bool) -> str:
-    """Build the SQL condition that a row changes the active member ``m``.
+    """Build the SQL condition that is true if a row changes the active member ``m``.
 
     Values that a member lacks are always added. Existing values of a member change only with the
     option ``update``.
@@ -147,13 +150,13 @@ def _build_change_condition(row: str, *, has_extras: bool) -> str:
 
 
 def build_new_expiry(row: str) -> str:
-    """Build the SQL expression for the end of member ``m``'s paid tier after an import."""
+    """Build the SQL expression for when member ``m``'s paid tier ends after an import."""
     return f"""CASE WHEN coalesce({row}.tier, m.type) = 'free' THEN NULL
         WHEN {row}.paid_expiry IS NOT NULL OR {row}.clears_expiry THEN {row}.paid_expiry
         WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""
 
 
-# Determines again whether rows change active members, after tags have been removed from some rows.
+# Recomputes which rows change active members, after tags have been removed from some rows.
 JUDGE_AGAIN = f"""
 UPDATE {JUDGED} AS j SET is_updated = {_build_change_condition("j", has_extras=True)}
 FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN LATERAL (

@@ -24,9 +24,9 @@ _STORED_FIELDS = itemgetter(slice(0, 9))
 
 
 class JudgedRow(NamedTuple):
-    """A judged row. A row with a ``code`` isn't applied, and ``reason`` says why.
+    """A judged row. A row with a ``code`` isn't applied, and ``reason`` says why not.
 
-    A chunk stores the fields of a row in the order of ``JudgedRow``, except ``extras``.
+    A stored chunk contains all fields of a row except ``extras``, in the order of ``JudgedRow``.
 
     Attributes:
         line: the number of the physical line where the row begins, counted from 1. In a request,
@@ -35,8 +35,8 @@ class JudgedRow(NamedTuple):
             another row with the same address is applied.
         paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end of the paid tier.
             ``None`` means that the row doesn't state an end of the paid tier.
-        opt_out: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), if
-            any.
+        opt_out: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), or
+            ``None`` without an opt-out.
         cells: the original cells of the row.
     """
 
@@ -60,7 +60,7 @@ class JudgedRow(NamedTuple):
     def strictness(self) -> int:
         """Return the rank of the row's status in ``STRICTNESS``.
 
-        The row must not have a ``code``.
+        The property is undefined for a rejected row, which has a ``code``.
         """
         return STRICTNESS[SuppressionStatus(self.opt_out or SuppressionStatus.WANTED)]
 
@@ -70,7 +70,7 @@ def reject_row(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: s
 
 
 def encode_rows(rows: Sequence[JudgedRow]) -> bytes:
-    """Encode validated rows for the storage in a chunk.
+    """Encode validated rows for storage in a chunk.
 
     The extras of rows are encoded separately, because few rows have extras.
     """

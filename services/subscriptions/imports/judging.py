@@ -21,9 +21,9 @@ from services.subscriptions.imports.judged_rows import (
 from services.subscriptions.imports.rows import STRICTNESS, MemberRow, RejectedRecord
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 
-# Rows are validated in batches, because validating and looking up many addresses together is
-# faster. A row may have a quarter of a million characters, so the number of characters in a batch
-# is limited too.
+# Rows are validated in batches, because validating and looking up many addresses at once is faster
+# than one by one. A batch is limited by its number of characters too, because one row may have a
+# quarter of a million characters.
 MAX_BATCH_ROWS = 2_000
 MAX_BATCH_CHARACTERS = 1_000_000
 
@@ -40,8 +40,8 @@ def judge_rows(
             batch.append(row)
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:
-                # Count the characters of sentences about omitted values, because the sentences are
-                # much longer than the cells.
+                # Count the characters of the sentences about omitted values, which are much longer
+                # than the omitted cells.
                 characters += sum(map(len, map(str, row.extras.left_out)))
             if characters >= MAX_BATCH_CHARACTERS:
                 break
@@ -56,7 +56,7 @@ def _judge_batch(
     members = [row for row in batch if isinstance(row, MemberRow)]
     normalised = email_addresses.normalise_addresses([row.email for row in members])
     strictest = _find_strictest(members, normalised)
-    # The addresses for which a preceding row of the file is applied.
+    # The addresses of preceding rows that will be applied.
     used = set()
     for address, earlier in seen.add(strictest).items():
         if earlier >= strictest[address]:

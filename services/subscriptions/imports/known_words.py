@@ -26,7 +26,7 @@ _WITHOUT_ACCENTS = {
 
 
 def load_words(name: str) -> Mapping[str, Any]:
-    """Read a TOML file from the folder of this module, and return its tables."""
+    """Read a TOML file from the package's folder, and return the tables in the file."""
     return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))
 
 

@@ -35,14 +35,14 @@ def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterat
     Only the last line of the file may lack a line end. ``SKIPPED`` takes the place of each line
     that is longer than ``limit`` characters.
     """
-    # The text of the incomplete last line, and the length of the text. The text of a line that is
-    # already too long is discarded.
+    # The text of the incomplete last line, and the length of the text. If the incomplete line is
+    # already too long, its text is discarded.
     line_parts: list[str] = []
     characters = 0
     carriage_return = ""
     for new_text in texts:
-        # Read a CR at the end of a text with the next text, because the CR may be the first half of
-        # a CRLF.
+        # If the decoded text ends with a CR, process the CR with the next text, because an LF may
+        # follow.
         text = carriage_return + new_text
         carriage_return = "\r" if text.endswith("\r") else ""
         text = text.removesuffix("\r")
@@ -79,7 +79,7 @@ def reject_long_line(line: int) -> RejectedRecord:
 def _skip_long_lines(text: str, limit: int) -> Iterator[Block]:
     """Yield the text of whole lines, with ``SKIPPED`` in the place of each line that is too long.
 
-    A single text from the decoder may contain lines that are too long.
+    The decoder may return a text that contains whole lines that are too long.
     """
     if len(text) <= limit:
         yield text

@@ -108,7 +108,7 @@ def _join_cells(cells: Iterable[str]) -> str:
 
 
 def _join_parts(first: str, middle: str, last: str) -> str:
-    """Return the full name without a part whose words all occur in another part."""
+    """Return the full name, without any part whose words all occur in another part."""
     if last and first != last and _contains(first, last):
         last = ""
     elif first and first != last and _contains(last, first):
@@ -123,7 +123,7 @@ def _join_parts(first: str, middle: str, last: str) -> str:
 
 
 def _contains(name: str, part: str) -> bool:
-    """Return whether a name contains all words of a part of a name."""
+    """Return whether a name contains all words of a name part, such as a last name."""
     if _EAST_ASIAN.match(part):
         # Chinese, Japanese and Korean names are often written without spaces between their parts.
         return part in name

@@ -40,9 +40,9 @@ class OpenedFile:
             run.
         forms: detects the notation of dates and numbers in each column.
         statuses: detects which columns state consent or a reason for not mailing a person.
-        may_mix_opt_outs: whether the file may have both members and opt-outs.
-        interpreted_values: a function that returns how the consent values were interpreted, for the
-            owner.
+        may_mix_opt_outs: whether the file may contain both members and opt-outs.
+        interpreted_values: a function that returns, for display to the owner, how the consent
+            values were interpreted.
     """
 
     reader: RowReader

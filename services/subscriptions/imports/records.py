@@ -25,7 +25,7 @@ from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
 IMPORT_JOBS = (ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS)
-# The column values of an import whose file hasn't been read.
+# The values of database columns for an import whose file hasn't been read.
 _UNREAD: Mapping[str, Any] = {
     "status": "running",
     **dict.fromkeys(("error", "description", "columns", "column_forms", "consent_columns")),
@@ -79,10 +79,11 @@ def find_undo_job(uow: UnitOfWork, task: MemberImport) -> Job | None:
 
 
 def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportOptions) -> Job:
-    """Read the file of a dry run again, to try other options or to import the file.
+    """Enqueue a job that reads a dry run's file again with different options.
 
-    Raises ``import.not_found``, ``import.running``, ``import.file_gone``, and the errors of
-    ``check_upload``.
+    Raises ``import.not_found`` for an unknown import. Raises ``import.running`` while the import is
+    running. Raises ``import.file_gone`` if the file has been removed. Raises the errors that
+    ``check_upload`` raises.
     """
     task = get_import(uow, caller, import_id)
     check_upload(uow, caller, task.list_id, dry_run=options.dry_run)
@@ -107,7 +108,8 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
 def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
     """Restart an import whose job failed although the file is valid.
 
-    Raises ``import.not_found``, ``job.not_found``, and the errors of ``retry_own_job``.
+    Raises ``import.not_found`` for an unknown import. Raises ``job.not_found`` if the import's job
+    is unknown. Raises the errors that ``retry_own_job`` raises.
     """
     task = get_import(uow, caller, import_id)
     job = records.find_recent_job(uow, task.user_id, IMPORT_JOBS, task.id)
@@ -119,10 +121,11 @@ def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
 def undo_import(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
     """Start or continue the undo of an import.
 
-    Return the job id of the undo, or ``None`` if the undo is complete. An undo skips members who
-    were changed after the import. When the changes to the skipped members have been undone, a
-    second call can undo the import for these members. Raises ``auth.login_again``,
-    ``import.not_found``, ``import.running`` and ``import.undo_over``.
+    Return the id of the undo's job, or ``None`` if the undo is complete. An undo skips members who
+    were changed after the import. After the changes to skipped members have been undone, a second
+    call can undo the import for the skipped members. Raises ``auth.login_again`` if the login isn't
+    recent. Raises ``import.not_found`` for an unknown import. Raises ``import.running`` while the
+    import is running. Raises ``import.undo_over`` if the import is too old for an undo.
     """
     require_recent_login(uow, caller)
     return IMPORT_UNDO.start(uow, caller, import_id)

@@ -1,4 +1,4 @@
-"""Formats the rows that weren't imported as a CSV file, which the owner can correct."""
+"""Formats the rows that weren't imported as a CSV file, so that the owner can correct the rows."""
 
 import codecs
 import csv
@@ -28,7 +28,7 @@ from services.subscriptions.imports.verdicts import (
 from storage.encryption import unseal
 from storage.resources import Resources
 
-# The columns that are added after the columns of the imported file.
+# The columns that the file of rejected rows has after the columns of the imported file.
 ADDED_COLUMNS = ("line", "code", "reason")
 REASONS = {
     ALREADY: ("member.already", "The person is an active member."),
@@ -97,7 +97,7 @@ def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes
     """Return a CSV file of the rows that weren't imported, one chunk at a time.
 
     Each chunk is read in a separate transaction, because the client may read slowly. Raises
-    ``import.errors_gone`` if the files of the import have been removed.
+    ``import.errors_gone`` if the stored rows of the import have been removed.
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, import_id)

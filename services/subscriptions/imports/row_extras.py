@@ -1,7 +1,7 @@
 """Reads the extras of a record, which are its fields, tags, join date and consent.
 
-A value that breaks a rule isn't imported, but the rest of its row is imported. The result of the
-import lists the values that weren't imported.
+A value that breaks a rule isn't imported, but the other values in its row are imported. The result
+of the import lists the values that weren't imported.
 """
 
 import csv
@@ -82,7 +82,8 @@ class RowExtrasReader:
     def _read_tags(self, cells: Sequence[str], left_out: list[OmittedValue]) -> Sequence[str]:
         names: dict[str, str] = {}
         for index in self._tag_columns:
-            # Only the first problem of a cell is reported, even if the cell has many tags.
+            # Only the first problem with a cell is reported, even if the cell contains many invalid
+            # tags.
             problem: OmittedValue | None = None
             for text in split_tags(cells[index]):
                 try:
@@ -128,9 +129,10 @@ class RowExtrasReader:
         return claim.get("confirmed_at") or claim.get("at")
 
     def _parse_claim(self, part: str, index: int, text: str) -> str | None:
-        """Return a part of the consent, such as a time, in the format in which the part is stored.
+        """Return a part of the consent, such as a time, in the format for storage.
 
-        Raises ``ValueError``, whose message states the rule that the text breaks.
+        Raises ``ValueError`` for an invalid text, with a message that states which rule the text
+        breaks.
         """
         if part in _TIMES:
             moment = self._forms.parse_date(index, text)

@@ -25,15 +25,18 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# An address cell that is empty, or that ends with an angle bracket or with the end-of-file
-# character of old programs, is parsed further.
+# The ends of address cells that aren't plain addresses. The cell may be empty, end with an angle
+# bracket, or end with the end-of-file character of old programs.
 _ODD_ENDS = ("", ">", "\x1a")
 # The tiers of members, from the lowest to the highest.
 _TIERS = ("free", "silver", "gold")
 
 
 class RowMapper:
-    """A converter of a file's records into rows. ``email`` is the index of the address column."""
+    """A converter that turns the records of a file into rows.
+
+    ``email`` is the index of the address column.
+    """
 
     def __init__(
         self, layout: ColumnLayout, email: int, forms: ColumnForms, consent: ConsentReader
@@ -46,7 +49,8 @@ class RowMapper:
         self._tiers = _TierReader(layout)
         self._has_tiers = bool(self._tiers.indexes)
         extras = RowExtrasReader(layout, forms)
-        # Skip the extras of a file without columns of extras, because most files have none.
+        # Don't look for extras in a file without columns of extras, because most files have no
+        # extras.
         self._extras = extras if extras.indexes else None
         single_columns = [index for index in (email, self._expiry) if index is not None]
         columns = (
@@ -148,7 +152,7 @@ class _TierReader:
         self._cached = lru_cache(1024)(self._find_tier)
 
     def read(self, cells: Sequence[str]) -> str | None:
-        """Return the tier of a record, or ``None`` if the record names no tier.
+        """Return the tier that a record states, or ``None`` if the record states no tier.
 
         ``cells`` must have a cell for every column of the file.
         """
@@ -165,8 +169,8 @@ class _TierReader:
         tiers = {"silver" for index in layout.find_columns("paid") if not is_no(cells[index])}
         for index in layout.find_columns("tier"):
             tier = TIERS.get(normalise_word(cells[index]))
-            # In a file from Ghost, the tier column has the names that the owner chose for paid
-            # tiers.
+            # In a file that Ghost exported, the tier column contains the names that the owner chose
+            # for paid tiers.
             if tier is None and layout.product == "ghost" and cells[index].strip():
                 tier = "silver"
             tiers.add(tier or "")

@@ -1,4 +1,4 @@
-"""Defines the rows that a reader returns for an imported file."""
+"""Defines the rows that are read from an imported file."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -58,7 +58,7 @@ ABSENT = AbsentCell()
 
 
 class OmittedValue(NamedTuple):
-    """A value that isn't imported, although the rest of its row is imported.
+    """A value that isn't imported, although the other values in its row are imported.
 
     ``rule`` is the rule that the value breaks. ``cell`` is ``None`` if the rule doesn't concern the
     text of one cell.
@@ -73,7 +73,7 @@ class OmittedValue(NamedTuple):
 
 
 class RowExtras(NamedTuple):
-    """The extras of a row, which are all values except the name, tier and status.
+    """The extras of a row, which are all values except the address, name, tier and status.
 
     Most files have no extras.
 
@@ -97,7 +97,7 @@ NO_EXTRAS = RowExtras({}, (), None, {}, ())
 
 
 class RowProblem(NamedTuple):
-    """The error code and the sentence for a row with a valid address that isn't imported."""
+    """The error code and the error message for a row that isn't imported."""
 
     code: str
     reason: str
@@ -113,7 +113,8 @@ class MemberRow(NamedTuple):
             than the header.
         problem: the reason why the row isn't imported, or ``None``. If several rows have the same
             address, only the strictest row is used, even if the strictest row has a problem.
-        clears_expiry: whether an empty cell for the end of the paid tier clears the stored end.
+        clears_expiry: whether an empty cell in the expiry column of the paid tier removes the
+            stored expiry.
     """
 
     line: int
@@ -135,7 +136,7 @@ class MemberRow(NamedTuple):
 class RejectedRecord(NamedTuple):
     """A record that can't be imported, with the reason.
 
-    ``cells`` are the cells of the record that could be read.
+    ``cells`` contains those cells of the record that could be read.
     """
 
     line: int

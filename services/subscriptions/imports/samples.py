@@ -1,8 +1,8 @@
-"""Collects and stores samples of an imported file, which the owner can see.
+"""Collects and stores samples of an imported file, which are shown to the owner.
 
-The samples are some cells of each column, the first rows of a dry run, and problems of rows.
-Samples are personal data, so they are encrypted with the key of the import's file. Samples are
-removed together with the file of rejected rows.
+The samples consist of some cells of each column, the first rows of a dry run, and problems with
+rows. Samples are personal data, so they are encrypted with the key of the import's file. Samples
+are removed together with the file of rejected rows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,11 +58,11 @@ class ImportSamples(NamedTuple):
     Attributes:
         examples: some cells of each column, in the order of the columns.
         preview: the first rows of a dry run, as they would be imported.
-        problems: the problems of rows by column and rule, which are set after the whole file was
-            read.
-        consent: how the consent values in the file were interpreted. In ``consent``, ``values`` and
-            ``ignored_opt_outs`` have an entry for each consent column, by the column's index. In
-            ``consent``, ``unknown`` lists the values that weren't recognised.
+        problems: the problems with rows, grouped by column and rule, which are set after the whole
+            file was read.
+        consent: how the consent values in the file were interpreted. In ``consent``, the entries
+            ``values`` and ``ignored_opt_outs`` are maps whose keys are the indexes of consent
+            columns. In ``consent``, the entry ``unknown`` lists the values that weren't recognised.
         readings: some rows decoded with each possible encoding, if no encoding is clearly the best.
     """
 
@@ -90,13 +90,13 @@ class ImportSamples(NamedTuple):
 
 
 class Problems:
-    """The problems of a file's rows, grouped by column and rule, with examples of each group."""
+    """The problems with a file's rows, grouped by column and rule, with examples per group."""
 
     def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
         self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
 
     def add_rows(self, rows: Iterable[JudgedRow]) -> None:
-        """Add the problems of rows, except rows that only repeat an address."""
+        """Collect the problems with rows, except rows that only repeat an address."""
         for row in rows:
             if row.code is not None and row.code != DUPLICATE_CODE:
                 cells = ", ".join(filter(None, map(str.strip, row.cells)))
@@ -108,8 +108,9 @@ class Problems:
         group = self._groups.get((column, rule))
         if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
-                # Collect the problems beyond the first ``MAX_PROBLEMS`` groups in one group. There
-                # may be as many problem groups as rows, because a rule may quote a cell.
+                # After ``MAX_PROBLEMS`` groups exist, collect all problems that don't fit a group
+                # in one additional group. Without a limit, there could be as many problem groups as
+                # rows, because a rule may quote a cell.
                 column = None
                 rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
@@ -119,14 +120,14 @@ class Problems:
             group["examples"].append({"line": line, "cell": cell[:MAX_EXAMPLE_CHARACTERS]})
 
     def groups(self) -> list[dict[str, Any]]:
-        """Return the groups of problems, the most frequent first."""
+        """Return the groups of problems, with the most frequent group first."""
         return sorted(self._groups.values(), key=lambda group: -group["rows"])
 
 
 def mark_duplicates(
     preview: Iterable[Mapping[str, Any]], strictest: Mapping[str, int]
 ) -> list[Mapping[str, Any]]:
-    """Mark the rows of a preview as duplicates, except the strictest row of each address.
+    """Mark preview rows as duplicates if a stricter or preceding row has the same address.
 
     ``strictest`` maps each address to the strictness of its strictest row in the file.
     """
@@ -170,7 +171,7 @@ def add_problems(
 
 
 def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an import job's result with the import's samples, unless they were removed."""
+    """Return an import job's result, with the samples of the import unless they were removed."""
     if "import_id" not in result:
         return {**result}
     query = select(MemberImport).where(MemberImport.id == result["import_id"])

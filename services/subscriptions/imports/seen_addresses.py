@@ -6,8 +6,8 @@ from itertools import chain
 
 from core.errors import imports as errors
 
-# The maximum number of addresses in memory, which take about ten megabytes. A request never has
-# more than ``MAX_ADDRESSES_IN_MEMORY`` addresses.
+# The maximum number of addresses in memory, which take about ten megabytes. A request never
+# contains more than ``MAX_ADDRESSES_IN_MEMORY`` members.
 MAX_ADDRESSES_IN_MEMORY = 100_000
 # The maximum size of the addresses on disk, which is enough for about twenty million addresses.
 MAX_SEEN_BYTES = 1024**3
@@ -15,7 +15,7 @@ MAX_ADDRESSES_PER_QUERY = 2_000
 
 
 class SeenAddresses:
-    """The addresses of one file, each with the strictness of its strictest row that was read.
+    """The addresses of one file, with the strictest status that was read for each address.
 
     About the first ``MAX_ADDRESSES_IN_MEMORY`` addresses are kept in memory. Addresses that don't
     fit into memory are stored in a temporary SQLite database in the folder ``SQLITE_TMPDIR`` or
@@ -41,10 +41,10 @@ class SeenAddresses:
         self._database.execute("BEGIN")
 
     def add(self, rows: Mapping[str, int]) -> dict[str, int]:
-        """Add the addresses of some rows, each with the strictness of its strictest row.
+        """Store the addresses of some rows, each with the strictness of its strictest row.
 
-        Return the previous strictness of each address that was already stored. Raises
-        ``import.too_many_addresses`` when memory and disk space are used up.
+        Return the strictness that was stored before the call, for each address that was already
+        stored. Raises ``import.too_many_addresses`` when memory and disk space are used up.
         """
         earlier = {
             address: self._in_memory[address] for address in self._in_memory.keys() & rows.keys()

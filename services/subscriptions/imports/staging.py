@@ -1,4 +1,4 @@
-"""Fills the temporary tables into which a chunk is copied before Postgres compares its rows."""
+"""Fills the temporary tables from which Postgres compares a chunk's rows with stored data."""
 
 import hashlib
 import io
@@ -34,9 +34,9 @@ _JUDGED = """
 def name_table(name: str, columns: str) -> str:
     """Return a name for a temporary table that depends on the table's columns.
 
-    A connection pooler may give one database session to processes of two releases in turn. A name
-    without the columns could refer to the temporary table of a different release, which may have
-    different columns.
+    A connection pooler may alternate one database session between processes of two releases. If the
+    name didn't depend on the columns, it could refer to the table of a different release, which may
+    have different columns.
     """
     return f"{name}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 
@@ -82,7 +82,7 @@ def format_rows(rows: Sequence[JudgedRow]) -> str:
 
 
 def copy_rows(uow: UnitOfWork, lines: str) -> None:
-    """Copy lines of rows into the table STAGED.
+    """Copy lines in COPY format into the temporary table STAGED.
 
     The temporary tables are created once per connection, and are empty when a transaction begins.
     """
@@ -93,8 +93,8 @@ def copy_rows(uow: UnitOfWork, lines: str) -> None:
 def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) -> None:
     """Copy the address digests under which opt-outs of the rows may be stored.
 
-    Each address has one current digest, and an older digest per retired key. Without ``all_rows``,
-    the function copies only the digests of rows that will be stored as opt-outs.
+    Each address has one current digest, and an older digest per retired key. If ``all_rows`` is
+    false, the function copies only the digests of rows that will be stored as opt-outs.
     """
     digests_of = opt_out_checks.create_address_digester(uow.settings.keyring)
     lines = (

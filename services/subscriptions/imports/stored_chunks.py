@@ -52,9 +52,9 @@ class StoredChunks:
         return bool(self._unmarked)
 
     def mark_next_chunk(self, seen: SeenAddresses) -> None:
-        """Mark each row of one unchecked chunk that has a stricter duplicate in the file.
+        """Mark the rows of one unchecked chunk for which the file has stricter rows.
 
-        A stricter row has the same address and a status with a higher rank in ``STRICTNESS``. The
+        A stricter row has the same address, and its status has a higher rank in ``STRICTNESS``. The
         whole file must have been read before the call.
         """
         number = self._unmarked.pop()
@@ -80,7 +80,7 @@ class StoredChunks:
 
 
 def fetch_chunk(resources: Resources, task: MemberImport, number: int) -> PreparedChunk:
-    """Fetch a stored chunk, and prepare the chunk for the database."""
+    """Fetch a stored chunk, and prepare the chunk for copying into the database."""
     key = get_chunk_key(task.object_prefix, number)
     content = unseal(resources.objects.get(key), bulk_files.unwrap_key(resources, task), key)
     return prepare_chunk(number, decode_rows(content))

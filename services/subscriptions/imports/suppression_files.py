@@ -41,7 +41,7 @@ _WORDS = load_words("suppression_files.toml")
 # in ``_SUBJECTS``.
 _SUBJECTS = normalise_words(_WORDS["headers"]["subjects"])
 _HEADER_WORDS = _SUBJECTS | normalise_words(_WORDS["headers"]["others"])
-# The headers of columns with the responses of mail servers.
+# The headers of columns that contain the responses of mail servers.
 _RESPONSES = normalise_words(_WORDS["headers"]["answers"])
 # Maps the header of each column with numbers as reasons to the status of each number.
 _NUMBERED_REASONS = {
@@ -73,7 +73,7 @@ _CODE = re.compile(
 _ENHANCED_CODE = re.compile(r"[ -]{1,2}[#(\[]?([45])\.\d{1,3}\.\d{1,3}(?!\d)", re.ASCII)
 _SOFT_WORDS = frozenset({"soft", "transient", "temporary", "temporarily"})
 _NEGATIONS = frozenset({"not", "no", "false", "never"})
-# The only key in the result of ``SuppressionReader.find_decisions``.
+# The only key in the dictionary that ``SuppressionReader.find_decisions`` returns.
 _HAS_REASONS = "types"
 _KIND_UNKNOWN = RowProblem(
     "row.kind_unknown", "The row gives no reason that we recognise for not mailing the person."
@@ -130,7 +130,7 @@ class SuppressionReader:
                 yield row._replace(suppression=status, problem=ROW_PROBLEMS.get(status))
 
     def find_decisions(self) -> dict[str, bool]:
-        """Return whether the file has a column with reasons.
+        """Return whether the file has a column with reasons for not mailing people.
 
         The whole file must have been read before the call.
         """
@@ -139,13 +139,12 @@ class SuppressionReader:
     def has_misread_rows(self) -> bool:
         """Return whether the file must be read again.
 
-        The file must be read again if rows got the default reason before a record added a column
-        with reasons.
+        Some rows may have got the default reason before a later record added a column with reasons.
         """
         return self._used_default and bool(self._reason_columns)
 
     def list_unknown_values(self) -> list[dict[str, object]]:
-        """Return the unrecognised values with columns and row counts, the most frequent first."""
+        """Return the unrecognised values with columns and row counts, by descending row count."""
         return [
             {"column": column, "value": value, "rows": rows}
             for (column, value), rows in self._unknown.most_common(MAX_VALUES_SHOWN)
@@ -218,7 +217,7 @@ def _is_reason_header(name: str) -> bool:
 
 
 def _find_code_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for the SMTP code at the start of the cell, or ``None`` without a code."""
+    """Return the status for the SMTP code at the start of the cell, or ``None`` without one."""
     text = cell.strip()[:MAX_WORD_CHARACTERS]
     code = _CODE.match(text)
     if code is None:

@@ -1,9 +1,9 @@
 """Undoes an import by restoring the records that the import changed.
 
 If a record was changed after the import, the undo restores only values that still come from the
-import. A record counts as unchanged if its ``updated_at`` is the time of the import. Opt-outs from
-the import stay in force after the undo. The file's claims of consent are deleted, even if the
-member stays.
+import. The undo treats a record as unchanged after the import if ``updated_at`` is the time of the
+import. Opt-outs from the import stay in force after the undo. An undo deletes the file's claims of
+consent, even if the member stays in the list.
 """
 
 from sqlalchemy import text
@@ -127,7 +127,8 @@ SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
 
 
 def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
-    # Restore the changed records before removing the new records.
+    # Restore the records that the import changed before removing the records that the import
+    # created.
     for statement, position_column in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
         values = {"import_id": task.id, "user_id": task.user_id, "batch": MEMBERS_PER_BATCH}
         values["after"] = getattr(task, position_column) or 0
@@ -141,7 +142,7 @@ def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
 def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
     kept_members = task.added - task.undone
     if status == JobStatus.SUCCEEDED:
-        # The kept members weren't restored, because they were changed after the import.
+        # Members that were changed after the import weren't restored, and are counted as kept.
         task.kept = kept_members
     announce_event(
         uow,
@@ -167,8 +168,8 @@ IMPORT_UNDO = Undo(
     count_changed=lambda task: task.added,
     restore_batch=_restore_batch,
     end=_end_undo,
-    # If changes after the import prevent the undo for some members, the import can be undone again
-    # after these changes are undone.
+    # If later changes prevent the undo for some members, the import can be undone again after the
+    # later changes are undone.
     is_complete=lambda task: task.undone_at is not None and not task.kept,
     has_total=False,
     # An undo needs a recent login because it removes members.

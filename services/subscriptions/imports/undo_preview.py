@@ -54,11 +54,11 @@ class UndoForecast:
     Attributes:
         undone: the number of members that the undo would restore.
         kept: the number of members that would stay, because they were changed after the import.
-        left: the number of imported people who aren't active members anymore.
+        left: the number of imported people who have stopped being active members.
         held_by: the bulk actions and imports that prevent the undo for kept members. After the
             actions in ``held_by`` are undone, the kept members can be restored.
         is_exact: whether all members of the import were counted. If ``is_exact`` is false, the real
-            numbers are larger than the counted numbers.
+            numbers are larger than the numbers in the preview.
     """
 
     undone: int

@@ -1,4 +1,4 @@
-"""Defines the verdicts of an import on the rows of its file."""
+"""Defines an import's verdicts on the rows of its file."""
 
 ADDED = "added"
 ALREADY = "already"

@@ -15,7 +15,7 @@ _ALPHABETS = tuple(
         "áéíóúüïñçâêôãõà",  # Spanish, Portuguese
         "àèéìíîòóùú",  # Italian
         "áéíóúäëïöüèêç",  # Dutch
-        "åäöéàüæøôòè",  # Danish, Finnish, Norwegian, Swedish
+        "åäöéàüæøôòè",  # Nordic languages
         "áðéíóúýþæö",  # Icelandic
         "àèéíïòóúüç",  # Catalan
     )
@@ -67,7 +67,7 @@ _MISPLACED_LETTERS = re.compile(
             # The Icelandic letters ð, þ and ý have the same bytes as Turkish letters.
             r"^ð|^(?!.*(?:[áéíóúæ]|rð|guð|frið|heið|auð|eyð)).*[ðþý]",
             r"ø(?=[aouáíóúýìèù])|(?<=.)ø(?=i|e(?!n$).)|aø$",
-            # No language has an acute and a grave accent in the same word.
+            # No Western European language has an acute and a grave accent in the same word.
             r"^(?=.*[áíóú]).*[àèìòù]",
         )
     )
@@ -111,7 +111,7 @@ def _has_paired_marks(text: str) -> bool:
 
 
 def _fits_apostrophe(before: str, after: str, text: str) -> bool:
-    """Return whether an apostrophe is plausible between two words.
+    """Return whether an apostrophe between two words is plausible.
 
     An implausible apostrophe may be the letter í in Mac Roman.
     """
@@ -141,7 +141,7 @@ def _is_western_word(word: str) -> bool:
 
 
 def _has_fitting_case(word: str) -> bool:
-    """Return whether the non-ASCII letters of a name have the case that is usual in names."""
+    """Return whether the case of a name's non-ASCII letters is usual in names."""
     if word.islower() or word.isupper() or (word[0].isupper() and word[1:].islower()):
         return True
     capitals = sum(letter.isupper() for letter in word)

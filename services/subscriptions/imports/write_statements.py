@@ -1,12 +1,13 @@
 """Builds the SQL statements that write the changes of a chunk's rows.
 
-``OFFSET 0`` in a subquery makes Postgres look up one row at a time, as in ``judge_statements``.
+The clause ``OFFSET 0`` in a subquery makes Postgres look up one row at a time, as in
+``judge_statements``.
 """
 
 from services.subscriptions.imports.judge_statements import build_new_expiry
 from services.subscriptions.imports.staging import JUDGED, STAGED_DIGESTS, STAGED_EXTRAS
 
-# Counts the existing people, the new people and the changed records of a chunk.
+# Counts a chunk's existing people, new people, and records that the chunk changes.
 COUNT_WRITES = f"""
 SELECT count(*) FILTER (WHERE NOT is_new_person), count(*) FILTER (WHERE is_new_person),
     count(*) FILTER (WHERE subscription_id IS NOT NULL AND verdict <> 'left')
