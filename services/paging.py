@@ -22,8 +22,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
-# The maximum total size of the items in a response. The size of the whole response is limited to 4
-# MB.
+# The maximum total size of the items in a response. The whole response is limited to 4 MB.
 MAX_ITEMS_BYTES = 3_990_000
 # The maximum number of rows that are read and held in memory at the same time. A typical page needs
 # one batch of ``_MAX_BATCH_ROWS`` rows.
@@ -108,8 +107,8 @@ def select_owner_page(
 ) -> Q:
     """Return the query for one page of an owner's rows, in descending order of their ids.
 
-    The query returns one row more than fits on the page, and ``read_page`` removes this row. The
-    table must have an index on (owner, id DESC). Raises ``cursor.invalid``.
+    The query selects one row more than fits on the page, and ``read_page`` removes this row from
+    the page. The table must have an index on (owner, id DESC). Raises ``cursor.invalid``.
     """
     before = None if page_request.cursor is None else ids.parse_id_cursor(page_request.cursor)
     query = order_newest_first(query, owner, value, owner.class_.id, before=before)
@@ -121,8 +120,8 @@ def select_owner_page(
 def select_page_by_id(query: Q, column: InstrumentedAttribute[int], page_request: PageRequest) -> Q:
     """Return the query for one page of a small result, in descending order of the ids.
 
-    The query returns one row more than fits on the page, which shows whether a next page exists.
-    The result must be small, because Postgres finds and sorts all rows that meet the conditions of
+    The query selects one row more than fits on the page, to show whether a next page exists. The
+    result must be small, because Postgres finds and sorts all rows that meet the conditions of
     ``query``.
     """
     if page_request.cursor is None:
@@ -140,8 +139,8 @@ def select_page_by_moment(
 ) -> Q:
     """Return the query for one page of rows, sorted by time because their ids don't rise with time.
 
-    The query returns one row more than fits on the page, which shows whether a next page exists.
-    Rows with the same time are sorted by id. Raises ``cursor.invalid``.
+    The query selects one row more than fits on the page, to show whether a next page exists. Rows
+    with the same time are sorted by id. Raises ``cursor.invalid``.
     """
     if page_request.cursor is None:
         query = query.offset(page_request.offset)
@@ -183,7 +182,7 @@ def fill_page(
         batch_request = replace(batch_request, limit=limit)
         batch = read_rows(batch_request)
         for index, item in enumerate(show(batch.rows)):
-            remaining_bytes -= size_of(item) + 1  # add 1 for the comma after the item
+            remaining_bytes -= size_of(item) + 1  # a comma of 1 byte follows each item
             if remaining_bytes < 0 and items:
                 cursor = batch.cursor_after(index) if index else batch_request.cursor
                 return PageOfRows(items, cursor)

@@ -81,12 +81,12 @@ def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
 def change_address(
     uow: UnitOfWork, secret: str, caller: Caller, *, erases: bool, is_visible: bool
 ) -> User:
-    """Change an account to the e-mail address that a mailed link confirms.
+    """Change the e-mail address of an account to the address that a mailed link confirms.
 
     Args:
         erases: whether a list's record for the new address may be erased.
-        is_visible: whether the new address is shown to the owners of the lists to which the person
-            is subscribed, as soon as the change can't be undone.
+        is_visible: whether the owners of lists to which the person is subscribed see the new
+            address after the change can no longer be undone.
 
     Raises ``account.address_taken``, ``list.busy``, and every error of
     ``registration.prove_address``. Raises ``account.address_has_record`` if a list has a record for
@@ -109,8 +109,8 @@ def erase_occupying_record(
 
     Call ``erase_occupying_record`` only after locking the person who owns the account. Raises
     ``account.address_taken`` if the record belongs to another account. Raises
-    ``account.address_has_record`` if a record exists but ``erases`` is false. Raises ``list.busy``
-    if another transaction keeps the record locked.
+    ``account.address_has_record`` if a list's record exists but ``erases`` is false. Raises
+    ``list.busy`` if another transaction keeps the record locked.
     """
     # Wait only briefly for the record's lock, because an import that has locked the record may wait
     # for the locked person.

@@ -40,9 +40,10 @@ _MAX_BATCHES = 20
 
 
 def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0)) -> None:
-    """Schedule the removal of objects and folders. The key of a folder ends in a slash.
+    """Schedule the removal of objects and folders from the object storage.
 
-    The objects are removed after the delay ``after``, but never before the transaction commits.
+    The key of a folder ends in a slash. The objects are removed after the delay ``after``, but
+    never before the transaction commits.
     """
     uow.session.add_all(ObjectRemoval(key=key, try_at=func.now() + after) for key in keys)
 

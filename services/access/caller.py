@@ -11,7 +11,7 @@ from services.event_origins import Credential, CredentialKind
 class Caller:
     """The user who sent a request, and the scopes of the credential in the request.
 
-    Exactly one of the attributes ``key_id``, ``session_id`` and ``grant_id`` is set.
+    Exactly one of the attributes ``key_id``, ``session_id`` and ``grant_id`` of a caller is set.
 
     Attributes:
         unrestricted: whether the credential is a session or an unrestricted API key. Only an

@@ -41,7 +41,7 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_PER_MB = 2**20
-# The number of bytes that each stored row consumes of the storage quota, in addition to the bytes
+# The number of bytes of the storage quota that each stored row consumes, in addition to the bytes
 # of the row's filter.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk

@@ -43,8 +43,8 @@ class MailKind(StrEnum):
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
-    # The module ``services.subscriptions.preferences`` sends these mails, which contain a link to a
-    # reader's preferences.
+    # A mail that contains a link to a reader's preferences. The module
+    # ``services.subscriptions.preferences`` sends this kind of mail.
     PREFERENCES = "preferences"
 
 

@@ -17,7 +17,7 @@ An attacker who tries passwords for many accounts stays below the limits per e-m
 client. A counter per network limits an attacker who tries many accounts, by counting the accounts
 with failed logins within an hour. An account counts only once in the counter of a network. A
 successful login subtracts the account from the network's counter. Logins with known browsers don't
-count for their network.
+count in the network's counter.
 """
 
 import secrets

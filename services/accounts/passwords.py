@@ -1,7 +1,7 @@
 """Hashes and verifies passwords with argon2id.
 
-The argon2id parameters are the second recommendation of RFC 9106, which needs 64 MiB of memory.
-Hashing a password occupies a processor core, so callers must limit the number of simultaneous
+The argon2id parameters follow the second recommendation of RFC 9106, and need 64 MiB of memory per
+hash. Hashing a password occupies a processor core, so callers must limit the number of simultaneous
 calls.
 """
 

@@ -124,8 +124,8 @@ def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
 def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
     """Return the new e-mail address that a mailed link confirms, without marking the link as used.
 
-    Raises ``account_link.used`` for a used link. Raises ``account_link.invalid`` for an unknown
-    link, or for another person's link.
+    Raises ``account_link.used`` for a used link. Raises ``account_link.invalid`` if the link is
+    unknown or belongs to a different person.
     """
     link, email = _read_link(uow, Purpose.CHANGE_ADDRESS, secret)
     if link.user_id != user_id:

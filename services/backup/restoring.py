@@ -46,7 +46,7 @@ class RestoreResult:
     """The result of restoring a backup.
 
     Attributes:
-        objects: the number of restored objects, which the bucket did not contain.
+        objects: the number of objects that were restored because the bucket did not contain them.
         revision: the revision of the database schema after the backup was restored.
     """
 
@@ -93,9 +93,10 @@ def _is_in_use(settings: Settings) -> bool:
 
 
 def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
-    """Raise an error if this release or the configured keys can't restore the backup.
+    """Check that this release and the configured keys can restore the backup.
 
-    Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` or ``backup.key_differs``.
+    Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` or ``backup.key_differs``
+    if the backup can't be restored.
     """
     # Schema revisions can be compared by name, because their names sort by age.
     if manifest.revision > get_newest_revision():
@@ -138,7 +139,7 @@ class VerifyResult:
         later_objects: the number of objects that were uploaded between the database dump and the
             end of the backup.
         journal_files: the number of journal files that restoring the backup would replay.
-        rows: the number of rows in each table of ``_COUNTED_TABLES``.
+        rows: maps the name of each table in ``_COUNTED_TABLES`` to the number of rows in the table.
         faults: the faults that the verification found, one sentence per fault.
     """
 

@@ -34,7 +34,7 @@ RETURN_PATH = "/topups/return"
 _RETURN_PURPOSE = "topup-return"
 # The time within which an order must be paid.
 ORDER_LIFETIME = timedelta(hours=1)
-# The minimum lifetime of a payment page, because providers refuse to create a page that expires
+# The minimum lifetime of a payment page. Payment providers refuse to create a page that expires
 # within half an hour.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
 

@@ -26,8 +26,8 @@ class LedgerFilter:
     """The filter that selects the ledger entries on a page.
 
     Attributes:
-        actions: the actions of the ledger entries to include. If ``actions`` is empty, the entries
-            of all actions are included.
+        actions: the actions, such as ``topup``, of the ledger entries that the page should contain.
+            If ``actions`` is empty, the entries of all actions are included.
         first: the first day in UTC, or ``None`` to begin with the oldest ledger entry.
         last: the last day in UTC, or ``None`` to end with the newest ledger entry.
     """

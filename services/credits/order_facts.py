@@ -19,8 +19,8 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# The statuses from which an order can change to ``REVIEW``. In these statuses, no user has received
-# the order's credits.
+# The statuses from which an order can change to ``REVIEW``. An order whose owner has received the
+# credits can't change to ``REVIEW``.
 REVIEWABLE = (
     OrderStatus.PENDING,
     OrderStatus.EXPIRED,

@@ -20,7 +20,7 @@ _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderSt
 def get_order(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
     """Return an order that belongs to the user ``user_id``.
 
-    Raises ``order.not_found`` for an unknown order or another user's order.
+    Raises ``order.not_found`` if the user has no order with this id.
     """
     order = get_order_of_any_user(uow, order_id)
     if order.user_id != user_id:

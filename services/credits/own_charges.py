@@ -39,8 +39,8 @@ REVERSE_OPEN = register_maintenance(
 )
 # The time after the end of a request within which the API process must reverse an open charge.
 _REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
-# The time within which a worker must settle or reverse a charge. This deadline must exceed the
-# maximum duration of a provider call.
+# The time within which a worker must settle or reverse a charge. A worker's deadline must exceed
+# the maximum duration of a provider call.
 _WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 

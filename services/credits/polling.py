@@ -98,7 +98,7 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
                         with resources.unit_of_work() as uow:
                             settle_order(uow, order.id, evidence, OrderVia.POLL)
                         settled += 1
-                except Exception:  # an error in one order must not stop other orders
+                except Exception:  # one faulty order must not stop the poller
                     log.exception("order.not_settled", order_id=order.id)
                     statement = update(PaymentOrder).where(PaymentOrder.id == order.id)
                     statement = statement.values(next_check_at=func.now() + _RETRY_DELAY)

@@ -92,7 +92,8 @@ def price_order(
     a missing amount.
 
     Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
-    ``topup.amount_mismatch``, ``topup.amount_too_small``, ``topup.amount_too_large``.
+    ``topup.amount_mismatch``, ``topup.amount_too_small`` or ``topup.amount_too_large`` for an
+    invalid order.
     """
     known = {each.code: each for each in settings.currencies}
     code = next(iter(known)) if currency is None else currency.upper()

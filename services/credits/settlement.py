@@ -181,7 +181,7 @@ def _update_ledger(uow: UnitOfWork, order: PaymentOrder) -> None:
         values = {**_entry_values(order), "amount": due - order.taken, "source": source}
         uow.session.execute(_TAKE, values)
         uow.after_commit(partial(count_credits, CreditAction.TOPUP_REFUND, due - order.taken))
-        # Convert the withdrawn credits to an amount of money.
+        # Convert the withdrawn credits to money, because the metric counts amounts of money.
         refund = (due - order.taken) * order.amount / order.credit_amount
         uow.after_commit(partial(count_money, MoneyDirection.OUT, order.currency, refund))
     elif due < order.taken:

@@ -159,7 +159,7 @@ def list_clients(uow: UnitOfWork, *, limit: int = 1000) -> list[OAuthClient]:
 def revoke_client(uow: UnitOfWork, client_id: str) -> int:
     """Revoke an OAuth client, so that its grants stop working.
 
-    Return 1 if this call revoked the client, or 0 if the client was already revoked. Raises
+    Return 1 if this call revoked the OAuth client, or 0 if the client was already revoked. Raises
     ``oauth_client.not_found``.
     """
     if uow.session.get(OAuthClient, client_id) is None:

@@ -96,7 +96,7 @@ def grant_scopes(
 
 
 def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
-    """Lock a grant until the transaction ends. Return ``None`` if the grant is revoked."""
+    """Lock an OAuth grant until the transaction ends. Return ``None`` if the grant is revoked."""
     query = select(OAuthGrant).where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))
     return uow.session.scalar(
         query.with_for_update(key_share=True), execution_options={"populate_existing": True}

@@ -77,7 +77,7 @@ def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
     """Request an immediate run of a kind of maintenance.
 
     Raises ``maintenance.not_found`` for an unknown kind of maintenance. Raises
-    ``maintenance.running`` if a run of this kind is in progress.
+    ``maintenance.running`` if a maintenance run of this kind is in progress.
     """
     maintenance.request_run(uow, name)
     _record_operator_event(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)

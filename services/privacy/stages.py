@@ -23,8 +23,8 @@ from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
-# The maximum numbers of events and rows in a batch. Erasing a batch takes a fraction of a second.
-# Tests set smaller batch sizes.
+# The maximum numbers of events and rows that one batch of an erasure contains. Erasing a batch
+# takes a fraction of a second. Tests set smaller batch sizes.
 MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
 # The number of lists per batch is small, because a batch blocks bulk actions on all of its lists.

@@ -1,8 +1,8 @@
 """Purges abandoned orders, unconfirmed subscription requests, and strangers, every hour.
 
-Abandoned orders and unconfirmed requests are purged because a stranger can create any number of
-them. A subscription request lapses if nobody confirms it within the retention period. When the
-subscription request of a new reader lapses, the reader's subscription is deleted. When the
+Abandoned orders and unconfirmed subscription requests are purged because a stranger can create any
+number of them. A subscription request lapses if nobody confirms it within the retention period.
+When the subscription request of a new reader lapses, the reader's subscription is deleted. When the
 subscription request of a former member lapses, the subscription returns to its status before the
 request.
 
@@ -36,8 +36,8 @@ PURGE_STRANGERS = register_maintenance(
 )
 _MAX_BATCH_ROWS = 1_000
 _MAX_BATCH_PEOPLE = 5_000
-# The maximum number of batches per run, which cover half a million people. Each run continues after
-# the last person of the preceding run.
+# The maximum number of batches per run of the purge, which together cover half a million people.
+# Each run continues after the last person of the preceding run.
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING

@@ -93,8 +93,7 @@ def build_request_options(
     """Return the WebAuthn options for signing with a passkey in a browser, as JSON.
 
     Args:
-        form_cookie: the form cookie of the browser. The WebAuthn challenge is valid only in the
-            browser that sends ``form_cookie``.
+        form_cookie: the form cookie of the browser in which the WebAuthn challenge is valid.
         known: the passkeys that the browser may use. If ``known`` is ``None``, the person logs in
             without a password, so any passkey with user verification is allowed.
     """

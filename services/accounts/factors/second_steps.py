@@ -25,8 +25,7 @@ class SubmittedFactor:
     """The second factor that a person submitted in a form.
 
     Attributes:
-        form_cookie: the form cookie of the browser. The challenge for a passkey is valid only in
-            the browser that sends ``form_cookie``.
+        form_cookie: the form cookie of the browser in which the challenge for a passkey is valid.
         code: a code from the authenticator app, or a recovery code.
         passkey: the browser's WebAuthn response, which contains a signature of the passkey.
     """
