@@ -54,7 +54,7 @@ class JoinedWrites:
 
     Uvicorn writes the headers and the body of a response separately. If the process were killed
     between both writes, the client would get headers without a body. Joined writes let a proxy
-    retry a request on another host, because a proxy can't retry after it has received headers.
+    retry a request on another host, because a proxy can't retry after it has forwarded headers.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:

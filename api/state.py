@@ -79,7 +79,7 @@ class State:
         """Look up the URL's host in DNS, and check that webhooks may be sent to the URL.
 
         Raises ``webhook.url_not_allowed`` if webhooks must not be sent to the URL. Raises
-        ``service.busy`` while a DNS lookup that the same user has caused before still hangs.
+        ``service.busy`` while an earlier DNS lookup for the same user hangs.
         """
         lookup = HOST_LOOKUPS_BY_CALLER.run(user_id, self.receivers.check, url)
         try:

@@ -79,8 +79,8 @@ async def begin_session(
 
     Every kind of login calls ``begin_session``, including a renewed login and a login by a link in
     a mail. Logging in ends the session that the browser had before, even if the session belongs to
-    another user. A person who has set up a second factor gets no session yet, but a page with
-    status 403 that asks for the second factor.
+    another user. A person who has set up a second factor gets status 403 and a page that asks for
+    the second factor, but no session.
 
     Args:
         identify: a function that returns the person to log in, or raises an error.

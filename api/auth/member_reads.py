@@ -18,7 +18,7 @@ _PAGES_PER_HOUR_LIMIT = parse_limits(f"{MAX_PAGES_PER_HOUR}/hour")[0]
 
 
 def limit_members_page(caller: Caller, page: PageRequest) -> PageRequest:
-    """Limit the number of members per page if the caller has a session, not an API key."""
+    """Limit the size of a page of members if the caller has a session, not an API key or token."""
     if caller.session_id is None:
         return page
     return replace(page, limit=min(page.limit, MAX_MEMBERS_PER_SESSION_PAGE))

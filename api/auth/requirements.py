@@ -74,7 +74,7 @@ class Access(ABC):
 
 
 class PublicAccess(Access):
-    """The access rule for public routes, which ignore credentials."""
+    """An access rule that ignores credentials, for public routes."""
 
     async def authorise(self, request: Request) -> None:
         if self.stranger is not None and state_of(request).rate_limiter.has_limit(self.stranger):

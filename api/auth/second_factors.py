@@ -54,7 +54,7 @@ def is_factor_error(error: DomainError) -> bool:
 
 
 def status_of_error(error: DomainError) -> int:
-    """Return the HTTP status of a page that shows the error above a form.
+    """Return the HTTP status of the page that shows ``error`` above its form.
 
     The status for a missing or wrong second factor is 403.
     """

@@ -75,7 +75,7 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
 async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
-    """Return the body's fields in the order of the body, and whether the body is a form.
+    """Return the names and values of the body's fields, and whether the body is a form.
 
     A field name may occur several times in the body. Some mail systems post the field
     ``List-Unsubscribe=One-Click`` as plain text. A body with the field

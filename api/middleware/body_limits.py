@@ -106,8 +106,8 @@ class BoundedBody:
     """The body of a request while it arrives.
 
     Attributes:
-        owner_id: the id of the user whose memory budget the request body uses, or ``None`` for a
-            body without a known user. ``owner_id`` must be set before the first read of the request
+        owner_id: the id of the user whose memory budget the body uses, in addition to the memory
+            budget of the IP address. ``owner_id`` must be set before the first read of the request
             body.
         error: the error with which the request body was refused, or ``None``.
     """

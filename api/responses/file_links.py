@@ -9,7 +9,7 @@ from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 
 
 def build_import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
-    """Return the signed URL of the file that lists the rows which an import refused.
+    """Return the signed URL of the file that lists the rows which an import didn't add.
 
     For a caller without a recent login, the URL has no signature, so it can't be opened. The return
     value is never ``None``, because existing API clients always expect a URL.

@@ -30,8 +30,8 @@ class NotificationsSilent(Exception):
 class Subscriber:
     """Passes notifications from Redis to listeners.
 
-    The subscriber receives notifications to all API processes, and notifications to its own process
-    only. ``waiter``: the name under which workers address the subscriber's process.
+    The subscriber receives notifications that are sent to all API processes or only to its own
+    process. ``waiter``: the name under which workers address the subscriber's process.
     """
 
     def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
