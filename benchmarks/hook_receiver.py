@@ -63,7 +63,7 @@ class _Receiver(asyncio.Protocol):
     """A connection over which the program receives webhooks.
 
     All connections to the receiver share a list of tallies, and count webhooks in the last tally.
-    ``DELETE /taken`` appends an empty tally to the shared list.
+    ``DELETE /taken`` starts a new count by appending an empty tally to the list of tallies.
     """
 
     def __init__(self, tallies: list[_Tally]) -> None:

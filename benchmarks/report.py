@@ -115,7 +115,8 @@ def _build_table(groups: _Groups) -> str:
 def _list_missed(groups: _Groups) -> list[str]:
     """Return a Markdown list of the results that miss their target.
 
-    The list contains only results from table rows that combine several results.
+    A table row that combines several results doesn't show which result missed the target, so the
+    list names these results.
     """
     missed = {
         group: short

@@ -16,7 +16,7 @@ class Queue(StrEnum):
     PHOTOS = "photos"
     # Orders at payment providers, for API callers who may wait for the result.
     MONEY = "money"
-    # Mails, which depend on the speed of the mail server.
+    # Tasks that send mail, whose duration depends on the mail server.
     MAIL = "mail"
     # Webhook deliveries, which depend on the speed of the owners' servers.
     WEBHOOKS = "webhooks"

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
-# The SQL condition for an IP address that hasn't been shortened to a network. The notation of a
-# network contains a slash.
+# The SQL condition for an IP address that hasn't been shortened to a network. A network is written
+# in CIDR notation, with a slash.
 _WHOLE_IP = "strpos(ip, '/') = 0"
 
 

@@ -117,8 +117,8 @@ class MemberField(Model):
     # True if people can enter their value of the field in a form.
     is_public: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     retired_at: Mapped[datetime | None]
-    # The suspicious words in the field's label and choices that an operator must review, or NULL if
-    # there are no suspicious words.
+    # Suspicious words in the field's label or choices, for an operator to review. NULL without
+    # suspicious words.
     suspicious_words: Mapped[list[str] | None]
     created_at: Mapped[CreatedAt]
 

@@ -117,7 +117,7 @@ class MemberImport(Model):
     opted_out: Mapped[int] = mapped_column(default=0, server_default="0")
     invalid: Mapped[int] = mapped_column(default=0, server_default="0")
     duplicate: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of rows with an address that a deny list contains.
+    # The number of rows whose address is on a deny list.
     denied: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of existing members that the import changed. The rows of changed members count as
     # `already`.

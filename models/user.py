@@ -102,8 +102,8 @@ class LoginAttempts(Model):
     __tablename__ = "login_attempts"
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
 
-    # An HMAC of the subject whose failed logins are counted. The subject is a network, an e-mail
-    # address, or an e-mail address together with a client. Failed logins are counted even if the
+    # An HMAC of the subject whose failed logins are counted. Failed logins are counted per network,
+    # per e-mail address, and per e-mail address and client. Failed logins are counted even if the
     # e-mail address has no account.
     subject: Mapped[bytes] = mapped_column(primary_key=True)
     attempts: Mapped[int]
@@ -225,8 +225,8 @@ class AccountMail(Model):
     list_id: Mapped[int | None]
     # The language of the page on which a reader requested the mail.
     language: Mapped[str | None]
-    # An HMAC of the network of the stranger who caused the mail. The rate limit per network counts
-    # the mails with the same `source_digest`.
+    # An HMAC of the network from which a stranger requested the mail. The rate limit per network
+    # counts the mails with the same `source_digest`.
     source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
     # The time at which the rate limits for strangers' mails admitted the mail.

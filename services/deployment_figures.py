@@ -164,9 +164,9 @@ _UNFINISHED = Statement(
     " UNION ALL"
     " SELECT queue, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY queue"
 )
-# The oldest due job of a queue is among the first sent jobs or the first unsent jobs, in the order
-# of ``send_after``. A job that waits for its next turn is excluded, because its due time is the
-# time of its first turn.
+# To find the oldest due job of a queue, compare the sent jobs and the unsent jobs with the earliest
+# ``send_after``. A job that waits for its next turn is excluded, because its due time is the time
+# of its first turn.
 _DUE = Statement("""
     SELECT looked.queue, kind, count(*), CAST(coalesce(extract(epoch FROM now()
         - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)

@@ -120,9 +120,9 @@ def select_owner_page(
 def select_page_by_id(query: Q, column: InstrumentedAttribute[int], page_request: PageRequest) -> Q:
     """Return the query for one page of a small result, in descending order of the ids.
 
-    The query selects one row more than fits on the page, to show whether a next page exists. The
-    result must be small, because Postgres finds and sorts all rows that meet the conditions of
-    ``query``.
+    The query selects one row more than fits on the page, to show whether a next page exists. Use
+    this function only if few rows match ``query``, because Postgres sorts all matching rows for
+    each page.
     """
     if page_request.cursor is None:
         query = query.offset(page_request.offset)

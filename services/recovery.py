@@ -130,7 +130,7 @@ def erase_occupying_record(
 def reset_password(
     uow: UnitOfWork, secret: str, *, password_hash: str, factor: SubmittedFactor, keep: KeptAccess
 ) -> User:
-    """Set a new password with a mailed link, and revoke all access that ``keep`` doesn't contain.
+    """Set a new password by a reset link, and revoke all credentials that aren't in ``keep``.
 
     The password reset revokes sessions, OAuth grants, API keys, passkeys and webhook endpoints.
     Raises every error of ``registration.read_reset_link`` and

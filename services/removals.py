@@ -30,8 +30,8 @@ REMOVE_OBJECTS = register_maintenance(
 # The name of the maintenance task that creates backups. No object is removed during a backup,
 # because objects are copied after the database dump that refers to them.
 BLOCKING_TASK = "backup.create"
-# The time for which a batch of removals is assigned to a worker. A failed removal is retried when
-# its assignment to a worker has ended.
+# The time for which a batch of removals is assigned to a worker. A failed removal is retried after
+# this time.
 _TAKEN_FOR = timedelta(seconds=30)
 _MAX_BATCH_ROWS = 100
 # The maximum number of batches per maintenance run, so that the run doesn't delay other

@@ -107,7 +107,7 @@ def record_event(
         credential: the credential that caused the event, or ``None`` for the credential of the
             current request.
         detail: ids and numbers with a total size of at most 2,000 bytes. The details of an event
-            must not contain names, addresses or texts from people.
+            must not contain names, addresses or text that people wrote.
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential

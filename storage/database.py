@@ -110,8 +110,8 @@ class Database:
     ) -> list[tuple[Any, ...]]:
         """Run a single statement on a connection from the pool for transactions.
 
-        All connections for single statements are in use, and the process must not exceed its
-        maximum number of database connections.
+        Callers use this method while all connections for single statements are in use, because
+        another connection could exceed the process's limit.
         """
         try:
             borrowed = self.engine.raw_connection()

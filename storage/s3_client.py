@@ -31,8 +31,8 @@ class RoleKeys(Provider):
     """The temporary access keys of an AWS role, which are renewed before they expire.
 
     The access keys come from an AWS web identity, container or instance. The environment variables
-    of AWS select the source of the access keys. Errors omit the URL from which the access keys
-    come, because the URL of a web identity contains a secret token.
+    of AWS select the source of the access keys. Errors omit the URL from which access keys are
+    fetched, because this URL contains a secret token if the storage uses a web identity.
     """
 
     def __init__(self, settings: ObjectStorageSettings, client: urllib3.PoolManager) -> None:

@@ -14,7 +14,7 @@ from core.queues import Queue
 
 
 def queue_name(queue: Queue) -> str:
-    """Return the name of a queue in the broker."""
+    """Return the name that the broker uses for a queue."""
     return f"pressroom.{queue}"
 
 

@@ -255,7 +255,7 @@ class _StayingJobs:
         return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
-        """Add a job before the waiting jobs, because each waiting job has recently had a turn."""
+        """Put a job at the front of the queue, because all queued jobs have recently had a turn."""
         has_own_limits = bool(self._first_kind.max_stay_seconds)
         attempt = JobAttempt(self._context, lease, has_own_limits=has_own_limits)
         self._attempts.appendleft(attempt)

@@ -24,7 +24,7 @@ class LivePart:
     """The current HTML of a part of a page that changes while a job runs.
 
     Attributes:
-        is_last: whether the part of the page can change only after an action of the user.
+        is_last: whether the HTML stays the same until the user acts.
         job_ids: the ids of the jobs whose progress the part of the page shows.
     """
 
@@ -38,10 +38,10 @@ def stream_part(
 ) -> Response:
     """Return a response that streams a part of a page as server-sent events.
 
-    After each change of the part of the page, the stream sends the new HTML in an event ``part``.
-    An event ``ended`` tells the browser that the part of the page won't change again. The event
-    stream ends if the user's session ends. A browser that reconnects gets the current HTML of the
-    part of the page.
+    Whenever a live part of the page changes, the stream sends the new HTML of the part as an event
+    ``part``. An event ``ended`` tells the browser that the part of the page won't change again. The
+    event stream ends if the user's session ends. A browser that reconnects gets the current HTML of
+    the part of the page.
     """
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)

@@ -71,7 +71,7 @@ def has_direction(text: str) -> bool:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether the text is one visible line without unnecessary invisible characters.
+    """Return whether the text is a single line that isn't blank and contains no control characters.
 
     Invisible joiners and direction marks are allowed, because some scripts need them.
     """

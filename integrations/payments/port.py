@@ -148,10 +148,10 @@ class Payments(Protocol):
         """
 
     def fetch_refunds(self, payment_id: str) -> Evidence:
-        """Return evidence that contains the current sum of a payment's refunds."""
+        """Return the evidence about a payment, with the total refunded so far."""
 
     def fetch_disputes(self, payment_id: str) -> Evidence:
-        """Return evidence that contains the current sum of a payment's disputes."""
+        """Return the evidence about a payment, with the total disputed now."""
 
     def find_order_id(self, payment_id: str) -> int | None:
         """Return the id of a payment's order, or ``None`` if the payment is not for Pressroom."""

@@ -7,7 +7,8 @@ attempts during a pause are not counted and don't extend the pause.
 
 Several counters prevent a stranger from locking the owner out of an account:
 
-- A counter per e-mail address and client causes long pauses, which affect only one client.
+- A counter per e-mail address and client imposes long delays, because these delays affect only one
+  client.
 - A counter per e-mail address causes short pauses, and limits an attacker who has many clients.
 - A known browser, in which the person has logged in before, has a separate counter. Login attempts
   in a known browser don't count in the counters of the e-mail address and the client.

@@ -31,8 +31,8 @@ SWEEP_UPLOADS = register_maintenance(
 # counterparts may not have been written yet.
 STRAY_GRACE_PERIOD = timedelta(hours=1)
 _MAX_BATCH_ROWS = 1000
-# Strays are removed in small batches, because each stray is checked again shortly before its
-# removal.
+# Unreferenced objects are removed in small batches, because each object is checked again shortly
+# before its removal.
 _MAX_BATCH_REMOVALS = 100
 # The statuses of attachments whose uploaded original may be in the storage. The original of a
 # failed upload is kept for a while, so that the owner can retry the conversion.

@@ -36,8 +36,8 @@ _MAX_LIST_KEYS = 10_000
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
 # A copy of an object is usable only if the object was at least ``_MIN_AGE_AT_COPY`` old when it was
-# copied. The copy of a very new object may be outdated, because the clocks of the object storage
-# and the backup storage may differ.
+# copied. A very new object is copied again: if the clocks of the two storages differ, an outdated
+# copy may look newer than its object.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
 # The interval at which the maintenance job checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)

@@ -192,7 +192,7 @@ def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
-    """Remove foreign links and mentions from tweets, and shorten tweets that are too long.
+    """Remove links and mentions that the post doesn't contain, and shorten long tweets.
 
     If all tweets are unusable, the result is empty. A link or mention is foreign if it doesn't
     occur in the post.

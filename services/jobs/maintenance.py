@@ -110,7 +110,7 @@ _LIST_KINDS = Statement(
 
 
 def send_due_tasks(resources: Resources) -> int:
-    """Enqueue the tasks of the maintenance kinds that are due and not running.
+    """Enqueue each maintenance task that is due and not running.
 
     Return the number of enqueued tasks.
     """
@@ -210,7 +210,7 @@ def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWor
 
 
 def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
-    """Run a maintenance kind immediately, even if it is not due yet.
+    """Run a maintenance task immediately, even if the task is not due yet.
 
     Raises ``maintenance.running`` and all errors that ``work`` raises.
     """

@@ -172,8 +172,8 @@ def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
     """Cancel a job whose row is locked, or ask its worker to cancel it.
 
-    Return 0 if the job has ended. If the running release doesn't know the job's kind, it can't end
-    the job's subject, so the job's worker must cancel the job.
+    Return 0 if the job has ended. If the running release doesn't know the job's kind, the release
+    can't clean up after the job. The job's worker must cancel the job instead.
     """
     if job.status in FINISHED:
         return 0

@@ -329,7 +329,7 @@ class OAuthServer(AuthorizationServer):
 
 
 class AuthorizationRequest:
-    """A valid request of a client for access, which a person can grant or deny."""
+    """A client's valid authorization request, which a person can grant or deny."""
 
     def __init__(self, server: OAuthServer, grant: Any) -> None:
         self._server = server

@@ -113,7 +113,7 @@ def get_endpoint(
 
 
 def list_known_types(endpoint: WebhookEndpoint) -> list[FeedEventType]:
-    """Return the endpoint's event types, except types that only another release knows."""
+    """Return the endpoint's event types, except types that the running release doesn't know."""
     return [FeedEventType(name) for name in endpoint.types if name in [*FeedEventType]]
 
 

@@ -28,8 +28,8 @@ from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
-# While fewer than ``MIN_QUEUED_REQUESTS`` requests are queued, the age of the oldest request causes
-# no refusal, because only queued requests show whether workers take requests.
+# A call is never refused because of the oldest request's age while fewer than
+# ``MIN_QUEUED_REQUESTS`` requests are queued.
 MIN_QUEUED_REQUESTS = 10
 MAX_QUEUED_REQUESTS = 1_000
 # The maximum number of queued requests per owner is half the maximum backlog, so that one owner

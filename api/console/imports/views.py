@@ -42,7 +42,7 @@ AS_RECOGNISED = ""
 FIELD_TYPES = dict(
     zip(field_columns.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True)
 )
-# Labels for the options of a column's select box that create a member field of a certain type.
+# The labels of the options with which a column becomes a new member field, one per field type.
 _TYPED_FIELDS = {
     f"{NEW_FIELD}:{type_}": f"Create a field: {words}" for type_, words in FIELD_TYPES.items()
 }
@@ -85,7 +85,7 @@ _ROLE_LABELS = {
     "consent.confirmed_ip": "Consent: confirmed from",
     IGNORED: "Nothing",
 }
-# Maps each reason why a row was not added to a label, in the order in which the page shows the
+# The label for each reason why a row was not added, in the order in which the page shows the
 # reasons.
 VERDICT_LABELS = {
     "already": "are members already",

@@ -1,4 +1,4 @@
-"""Reads which credentials and webhook endpoints a user revokes when setting a new password."""
+"""Parses the form that selects which credentials a user revokes when setting a password."""
 
 from collections.abc import Iterable
 
@@ -8,8 +8,8 @@ from services.access import api_keys
 from services.recovery import KeptAccess
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of API keys on the page, because each key has a checkbox and a form may have at
-# most 100 fields.
+# The maximum number of API keys on the page. Each key has a checkbox, and a form may have at most
+# 100 fields.
 MAX_KEYS_ON_PAGE = 50
 # Maps each kind of access, such as passkeys, to the prefix of its checkbox names and to the form
 # field with all displayed ids.

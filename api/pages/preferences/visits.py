@@ -23,7 +23,7 @@ def read_visit_secret(request: Request, state: State) -> str | None:
 
 
 def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
-    """Return the session on the preferences page that the browser's cookie identifies.
+    """Return the preferences session that the browser's cookie identifies.
 
     Raises ``visit.over`` if the session has ended or never started.
     """

@@ -39,8 +39,8 @@ def create_secret() -> str:
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
     """Sign an authenticator app's secret, to prove that Pressroom showed it in this session.
 
-    The form of the set-up page contains the signature, because the database stores the secret only
-    after the person has entered a code.
+    The form of the set-up page contains the secret and its signature. The database stores the
+    secret only after the person has entered a valid code.
     """
     return keyring.signer(_PURPOSE).sign(_offer(session, secret))
 

@@ -67,9 +67,10 @@ def _encode_webp(image: Image.Image, **settings: object) -> bytes:
 
 
 def _compute_sampled_blurhash(image: Image.Image) -> str:
-    """Return the BlurHash of an image on a white background, from a small sample of its pixels.
+    """Return the BlurHash of a small sample of the image's pixels.
 
-    A sample of the pixels suffices, because a BlurHash contains hardly any detail.
+    Transparent pixels count as white. A sample of the pixels suffices, because a BlurHash contains
+    hardly any detail.
     """
     side = _BLURHASH_SIDE * _BLURHASH_SAMPLES
     sample = image.resize((side, side), Image.Resampling.NEAREST)

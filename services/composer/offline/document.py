@@ -115,7 +115,7 @@ def split_morphemes(text: str) -> list[Morpheme]:
 
 
 def spell_japanese(text: str) -> str:
-    """Spell a Japanese text in Latin letters, with spaces between the words.
+    """Romanise a Japanese text, with spaces between the words.
 
     A Japanese word whose reading is unknown is not changed.
     """

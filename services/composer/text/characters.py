@@ -40,7 +40,7 @@ _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 
 
 def romanise_kana(kana: str, *, verb: bool = False) -> str:
-    """Spell Japanese kana in Latin letters by the Hepburn system, without marks for long vowels.
+    """Romanise Japanese kana in the Hepburn system, without marks for long vowels.
 
     Characters other than kana are not changed. The final `u` of a verb such as `omou` is kept in
     the Latin spelling.
@@ -101,7 +101,7 @@ def remove_invisible_characters(text: str) -> str:
 
 
 def _limit_marks(characters: Iterable[str]) -> str:
-    """Keep only the first 30 of many consecutive combining marks, such as accents.
+    """Limit each sequence of combining marks, such as accents, to 30 marks.
 
     The limit of 30 combining marks comes from Unicode's Stream-Safe Text Format. Real texts have
     far fewer than 30 consecutive combining marks. Unicode normalisation sorts consecutive combining

@@ -82,7 +82,7 @@ def normalise_link(link: str) -> str:
 
 
 def fold_link(text: str) -> str:
-    """Convert a text to lower case, and full-width and similar characters to ordinary ones."""
+    """Convert a text to lower case, and compatibility characters to normal ones (NFKC)."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", _MARKS.sub("", text))
     return _WIDE_STOP.sub(".", plain.casefold())
 
