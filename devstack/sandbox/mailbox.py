@@ -29,7 +29,7 @@ _DEFERRED_ATTEMPTS = 2
 _SLOW_SECONDS = 60.0
 # The response headers that restrict the HTML of a mail, because a mail may come from anyone. The
 # response headers prevent a mail's HTML from running scripts, submitting forms and loading external
-# resources. Links in a mail may open new windows outside the sandboxed frame.
+# resources. Allow links in a mail to open windows that aren't restricted by the sandboxed frame.
 _MAIL_HEADERS = {
     "Content-Security-Policy": (
         "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "

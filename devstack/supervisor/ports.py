@@ -85,7 +85,7 @@ class PortPicker:
 
 
 def read_port_setting(name: str, default: int) -> int:
-    """Return the port number in an environment variable, or ``default`` if it isn't set.
+    """Return the port number in an environment variable, or ``default`` if the variable isn't set.
 
     Raises ``StackError`` unless the chosen port is free.
     """

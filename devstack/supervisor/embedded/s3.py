@@ -31,8 +31,8 @@ def pick_ports(picker: PortPicker) -> dict[str, int]:
     """
 
     def is_usable(port: int) -> bool:
-        # The S3 server silently uses the next port if its gRPC port is taken. The S3 server doesn't
-        # become ready if a stale socket file of another user exists.
+        # If the gRPC port is taken, the S3 server silently uses the next free port. The S3 server
+        # doesn't become ready if a stale socket file of another user exists.
         return is_port_free(port + _GRPC_OFFSET) and not any(
             _get_socket_path(part, port).exists() for part in _SERVER_PARTS
         )
@@ -105,8 +105,8 @@ class S3:
         )
 
     def _build_flags(self) -> list[str]:
-        # Pass every flag at each start, because the S3 server stores the flags of its last start in
-        # its data folder.
+        # Pass every flag at each start. Otherwise the S3 server would use flags from its last
+        # start, which it stores in its data folder.
         named = {
             "dir": self.home.s3,
             "ip": LOOPBACK,

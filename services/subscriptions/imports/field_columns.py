@@ -62,8 +62,8 @@ def propose_fields(
 ) -> dict[int, MemberField]:
     """Propose a new field for each column in ``columns`` that has no role.
 
-    At most ``MAX_NEW_FIELDS`` fields are proposed, and their ids are negative. ``taken_keys`` are
-    the keys of the owner's fields.
+    At most ``MAX_NEW_FIELDS`` fields are proposed, and the proposed fields have negative ids.
+    ``taken_keys`` are the keys of the owner's fields.
 
     Raises ``import.mapping_field``, ``import.mapping_type``.
     """

@@ -30,8 +30,8 @@ OPT_OUTS = frozenset(
         SuppressionStatus.COMPLAINED,
     }
 )
-# Maps each status to its strictness. If several rows have the same address, only the row with the
-# strictest status is applied.
+# Maps each status to a number, which is higher for a stricter status. If several rows have the same
+# address, only the row with the strictest status is applied.
 STRICTNESS = {
     SuppressionStatus.WANTED: 0,
     SuppressionStatus.MAY_PASS: 1,
@@ -82,7 +82,7 @@ class RowExtras(NamedTuple):
         tags: the distinct tag names in the row.
         joined_at: the time at which the person joined the list that the file comes from, in ISO
             8601.
-        claim: maps each part of the person's consent, such as ``ip``, to the statement in the file.
+        claim: maps each part of the person's consent, such as ``ip``, to the text in the file.
         left_out: the values of the row that could not be imported.
     """
 

@@ -23,7 +23,7 @@ _ALPHABETS = tuple(
 _LETTER = "A-Za-zÀ-ÖØ-öø-ÿŒœŸŠšŽž"
 _CAPITAL = "A-ZÀ-ÖØ-ÞŒŸŠŽ"
 
-# Matches symbols in places where they don't occur in names.
+# Matches symbols at positions where they don't occur in names.
 _MISPLACED_SYMBOLS = re.compile(
     "|".join(
         (
@@ -34,8 +34,8 @@ _MISPLACED_SYMBOLS = re.compile(
             rf"[§©£€™®°…²³](?=[{_LETTER}])|¶",
             rf"[{_LETTER}][¡¿€£§©]|(?<![mM])[²³]",
             rf"[{_LETTER}][™®°ºª](?=[{_LETTER}])",
-            # The dot in Catalan l·l and the ordinal signs in nº and M.ª are valid, but the same
-            # symbols are invalid in other places.
+            # The dot in Catalan l·l and the ordinal signs in nº and M.ª are valid, but are invalid
+            # between other characters.
             rf"(?<![lL])·|·(?![lL])|(?<=[{_LETTER}]{{2}})[ºª]|(?<![\w.])[ºª]",
             # A dash can join two names, but doesn't occur inside a name.
             rf"[{_LETTER}][–—](?![{_CAPITAL}])",
