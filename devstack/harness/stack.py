@@ -223,7 +223,8 @@ class Stack:
     def start_sandbox(self) -> Running:
         """Start the sandbox.
 
-        Programs that are started after the sandbox send their mails and requests to the sandbox.
+        Only programs that are started after the sandbox send their mails and requests to the
+        sandbox.
         """
         port = free_port()
         smtp_port = free_port()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-# The prefix of the names of incompletely written files.
+# The name prefix of files that haven't been written completely.
 UNFINISHED_PREFIX = ".unfinished-"
 # The maximum number of seconds for stopping the embedded services. The embedded S3 server takes 2.4
 # seconds to stop.

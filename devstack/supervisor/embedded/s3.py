@@ -82,8 +82,8 @@ class S3:
         allowed = [f"{action}:{bucket}" for bucket in buckets for action in _ACTIONS]
         identities = [self.admin.with_actions(["Admin"]), self.application.with_actions(allowed)]
         write_private(self.home.s3_logins, json.dumps({"identities": identities}))
-        # Without signing keys, the port of SeaweedFS's filer would serve every object to any
-        # caller.
+        # Set signing keys, because SeaweedFS's filer would otherwise serve every object to any
+        # caller on its port.
         kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
         filer_keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
         return Program(
@@ -105,8 +105,8 @@ class S3:
         )
 
     def _build_flags(self) -> list[str]:
-        # Pass every flag at each start. Otherwise the S3 server would use flags from its last
-        # start, which it stores in its data folder.
+        # Pass every flag at each start, because the S3 server would reuse a flag of its last start
+        # from its data folder.
         named = {
             "dir": self.home.s3,
             "ip": LOOPBACK,

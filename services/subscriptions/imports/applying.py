@@ -149,7 +149,7 @@ def commit_chunk(
 def apply_chunk(
     uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
 ) -> AppliedChunk:
-    """Add and update a chunk's members, except members that opt-outs, deny lists or the plan exclude.
+    """Add and update a chunk's members unless an opt-out, a deny list or a quota prevents it.
 
     ``tag_ids`` maps the tag names in the chunk's rows to the ids of the tags. Raises
     ``EarlierChunkPending`` if preceding chunks must be applied before this chunk. Raises

@@ -31,8 +31,8 @@ DRY_RUN_FILE_RETENTION = timedelta(days=1)
 MAX_DRY_RUN_FILES = 3
 _MAX_RECENT_IMPORTS = 100
 NOTICE_WINDOW = timedelta(hours=1)
-# The maximum number of result mails per owner and ``NOTICE_WINDOW``, because a program may start
-# imports all day.
+# The maximum number of result mails per owner and ``NOTICE_WINDOW``, which is limited because a
+# program may start imports all day.
 MAX_NOTICES_PER_WINDOW = 20
 MAX_TITLE_CHARACTERS = 60
 _NO_FILENAME = "a file"

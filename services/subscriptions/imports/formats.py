@@ -202,7 +202,7 @@ class _LayoutDetector:
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
         # The header with all columns of the records that have been read. Columns are added to the
-        # header in place, because the ``RowReader`` shares the list.
+        # header in place, because the ``RowReader`` refers to the same list object.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:

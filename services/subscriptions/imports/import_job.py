@@ -174,10 +174,10 @@ def _store_file(
 
 
 def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
-    """Store the next chunk of the file.
+    """Store the next chunk of the file, or mark duplicates in one of the stored chunks.
 
-    After all chunks are stored, mark the duplicates in one chunk per call. Return the facts about
-    how to interpret the file, or ``None`` until all chunks are stored and marked.
+    Return the facts about how to interpret the file, or ``None`` until all chunks are stored and
+    marked.
     """
     chunk = rows.next_chunk()
     if chunk is not None:

@@ -2,7 +2,7 @@
 
 The clause ``OFFSET 0`` in a subquery makes Postgres look up one row at a time. Postgres's
 statistics don't yet include the rows of a list or an import that is growing at the moment. Without
-``OFFSET 0`` in the subqueries, Postgres would read the whole list for each row, or all people at
+the clause ``OFFSET 0``, Postgres would read the whole list for each row, or read all people at
 once.
 """
 

@@ -25,9 +25,10 @@ def assign_name_column(
 ) -> None:
     """Decide whether a column such as ``Name`` holds the first, the last or the full name.
 
-    With the header ``Vorname;Name``, ``Name`` is the last name. With the header ``Name;Surname``,
-    ``Name`` is the first name. If the cells in ``Name`` contain the cells of the second name column
-    in most sampled records, ``Name`` is the full name.
+    In a file with the header ``Vorname;Name``, the column ``Name`` holds the last name. In a file
+    with the header ``Name;Surname``, the column ``Name`` holds the first name. If the cells in
+    ``Name`` contain the cells of the second name column in most sampled records, ``Name`` is the
+    full name.
     """
     index = layout.find_first_column("name")
     first_names = layout.find_columns("first_name")

@@ -75,8 +75,6 @@ class OmittedValue(NamedTuple):
 class RowExtras(NamedTuple):
     """The extras of a row, which are all values except the address, name, tier and status.
 
-    Most files have no extras.
-
     Attributes:
         fields: maps the id of each field, as text, to the value of the field.
         tags: the distinct tag names in the row.
@@ -104,7 +102,9 @@ class RowProblem(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """A row with an address. The address in a member row is trimmed, but not validated.
+    """A row of an imported file that has an e-mail address.
+
+    The address in a member row is trimmed, but not validated.
 
     Attributes:
         line: the number of the physical line where the record begins, counted from 1.
@@ -134,7 +134,7 @@ class MemberRow(NamedTuple):
 
 
 class RejectedRecord(NamedTuple):
-    """A record that can't be imported, with the reason.
+    """A record of an imported file that can't be imported, with the reason.
 
     ``cells`` contains those cells of the record that could be read.
     """
