@@ -189,7 +189,7 @@ async def run_smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
         SmtpHandler(mailbox),
         data_size_limit=MAX_MAIL_BYTES,
         enable_SMTPUTF8=True,
-        # Set a host name, because the lookup of the machine's host name can take long.
+        # Set a host name, because looking up the machine's host name can take a long time.
         hostname="sandbox.localhost",
         ident="Pressroom sandbox",
         loop=loop,

@@ -235,7 +235,7 @@ def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: 
             raise EarlierChunkPending
     # Reject all new members from the first row that exceeds the member quota, so that members are
     # added in the order of the file. Read ``over_quota`` after locking the quota, because a
-    # concurrent chunk may just have filled the plan.
+    # concurrent chunk may just have used up the quota.
     over_quota = select(MemberImport.over_quota).where(MemberImport.id == task.id)
     room = 0 if uow.session.scalar(over_quota) else room
     rejected_positions = [] if room is None else added[max(room, 0) :]

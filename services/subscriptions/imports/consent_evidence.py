@@ -56,7 +56,7 @@ class ColumnEvidence:
         return evidence
 
     def add_cell(self, cell: str) -> None:
-        """Add a cell of the column to the evidence."""
+        """Add a cell to the evidence about the cell's column."""
         for item in split_items(cell):
             meaning = interpret_item(item)
             if meaning is Meaning.EMPTY:

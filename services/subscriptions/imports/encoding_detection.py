@@ -50,8 +50,8 @@ _INNER_CHARACTERS = frozenset("’‘·´ʼ・ー々〇")
 _INVALID_CATEGORIES = frozenset({"Cc", "Cn", "Co", "Cs"})
 # The minimum share of plausible words, below which an encoding is usually wrong.
 _MIN_PLAUSIBLE_SHARE = 0.9
-# An encoding remains possible if its share of plausible words isn't lower than the best share by
-# more than this limit.
+# An encoding remains possible if its share of plausible words is at most ``_SHARE_MARGIN`` below
+# the best share.
 _SHARE_MARGIN = 0.02
 _MIN_WESTERN_SHARE = 0.97
 

@@ -158,7 +158,7 @@ def store_samples(resources: Resources, task: MemberImport, samples: ImportSampl
 def add_problems(
     resources: Resources, task: MemberImport, left_out: Mapping[int, OmittedValue]
 ) -> None:
-    """Add values that couldn't be imported to the stored problems of the file.
+    """Extend the stored problems of the file with values that couldn't be imported.
 
     ``left_out`` maps line numbers to the values that couldn't be imported. The caller must hold the
     lock for counting chunks, so that two chunks don't overwrite each other's problems.

@@ -44,7 +44,7 @@ _SUBJECTS = normalise_words(_WORDS["headers"]["subjects"])
 _HEADER_WORDS = _SUBJECTS | normalise_words(_WORDS["headers"]["others"])
 # The headers of columns that contain the responses of mail servers.
 _RESPONSES = normalise_words(_WORDS["headers"]["answers"])
-# Maps the header of each column with numbers as reasons to the status of each number.
+# Maps headers of columns whose reasons are numbers to the status that each number means.
 _NUMBERED_REASONS = {
     header: {
         str(number): SuppressionStatus(status)
