@@ -82,7 +82,7 @@ def _keep_location(programs: list[Program], environment: dict[str, str]) -> Plan
 def embedded_services(
     home: Path, relocate: Callable[[list[Program], dict[str, str]], Plan] = _keep_location
 ) -> Iterator[Services]:
-    """Run Postgres, Valkey and S3 during the block, with their data in the folder ``home``.
+    """Run Postgres, Valkey and S3 during the block, and store their data in the folder ``home``.
 
     PRESSROOM_ settings in the user's environment have no effect on the services. The caller must
     run in the main thread, because Linux kills a server when the thread that started the server

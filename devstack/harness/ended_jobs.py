@@ -1,4 +1,4 @@
-"""Simulates many ended jobs of one owner whose old row versions Postgres can't remove."""
+"""Simulates an owner with many ended jobs, while Postgres can't remove old row versions."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

@@ -26,8 +26,8 @@ RATE_LIMIT_SETTINGS = tuple(
     f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name
 )
 # The quota of the paid plan, which is the default plan of owners in tests. The paid quota doesn't
-# limit jobs, because some tests run many jobs at the same time. In tests, the free plan has its
-# default quotas.
+# limit jobs, because some tests run many jobs at the same time. In tests, owners with the free plan
+# have the default quotas.
 PAID_QUOTA = "members=10000000"
 _PLAIN_PROGRAMS = StackPrograms()
 

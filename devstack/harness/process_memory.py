@@ -8,8 +8,8 @@ def measure_memory(pid: int) -> int:
     """Return how many bytes of memory a process uses, or 0 if the process has ended.
 
     The result counts shared memory divided by the number of processes that share it (PSS). Workers
-    hide their memory maps from all users except root. For callers without root rights, a worker's
-    memory use includes all of its shared memory (RSS).
+    hide their memory maps from all users except root. If the caller isn't root, the result for a
+    worker includes all shared memory that the worker uses (RSS).
     """
     folder = Path(f"/proc/{pid}")
     try:

@@ -88,7 +88,7 @@ class Proxy:
         return self._call(lambda: self._stop_flow(having))
 
     def hang(self) -> None:
-        """Stop forwarding on all existing and new connections, but keep them open."""
+        """Stop forwarding data on existing and new connections, but keep the connections open."""
         self._hanging = True
         self.stall()
 

@@ -110,8 +110,7 @@ class Stack:
         Args:
             port: the port on which the program must listen. A program isn't ready if a different
                 program listens on its port.
-            prefix: a command that runs the program in another environment, for example in a network
-                namespace.
+            prefix: a command with which the program is run, for example in a network namespace.
             forks: whether the program may be forked from a process that has already imported the
                 program's Python module.
         """
@@ -224,7 +223,8 @@ class Stack:
     def start_sandbox(self) -> Running:
         """Start the sandbox.
 
-        Programs that are started after the sandbox send their mails and requests to the sandbox.
+        Only programs that are started after the sandbox send their mails and requests to the
+        sandbox.
         """
         port = free_port()
         smtp_port = free_port()
@@ -250,8 +250,8 @@ class Stack:
         )
 
     def stop(self) -> None:
-        # Send the stop signal to all programs before waiting, so that the programs end at the same
-        # time.
+        # Send the stop signal to all programs before waiting for any program, so that all programs
+        # stop at the same time.
         for running in self.processes:
             running.terminate()
         for running in reversed(self.processes):

@@ -77,7 +77,7 @@ def _build_value(name: str, kind: dict[str, Any], text: str) -> object:
 
 
 def _split_sentences(text: str) -> list[str]:
-    """Return the complete sentences of a text, or its lines if there are no complete sentences."""
+    """Return the complete sentences of a text, or the text's lines if no sentence is complete."""
     sentences = [" ".join(each.split()) for each in _SENTENCE.findall(_remove_addresses(text))]
     readable_sentences = [each for each in sentences if any(map(str.isalnum, each))]
     return (
@@ -204,7 +204,7 @@ JsonBody = Annotated[dict[str, Any], Body()]
 def build_router() -> APIRouter:
     router = APIRouter()
     # The number of chat completion calls, and the model that responds to all calls. If ``model`` is
-    # ``None``, the model that a call names responds to the call.
+    # ``None``, each call is answered by the model that the call names.
     state: dict[str, Any] = {"model": None, "calls": 0}
 
     @router.get("", response_class=HTMLResponse)

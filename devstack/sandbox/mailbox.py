@@ -27,9 +27,10 @@ MAX_MAIL_BYTES = 5 * 1024 * 1024
 _DEFERRED_ATTEMPTS = 2
 # The delay for mails to a slow recipient, which exceeds Pressroom's timeout for mail servers.
 _SLOW_SECONDS = 60.0
-# The response headers that restrict the HTML of a mail, because a mail may come from anyone. The
-# response headers prevent a mail's HTML from running scripts, submitting forms and loading external
-# resources. Links in a mail may open new windows outside the sandboxed frame.
+# The response headers restrict what the HTML of a mail may do, because the mail may come from
+# anyone. The response headers prevent a mail's HTML from running scripts, submitting forms and
+# loading external resources. Allow links in a mail to open windows that aren't restricted by the
+# sandboxed frame.
 _MAIL_HEADERS = {
     "Content-Security-Policy": (
         "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
@@ -188,7 +189,7 @@ async def run_smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
         SmtpHandler(mailbox),
         data_size_limit=MAX_MAIL_BYTES,
         enable_SMTPUTF8=True,
-        # Set a host name, because the lookup of the machine's host name can take long.
+        # Set a host name, because looking up the machine's host name can take a long time.
         hostname="sandbox.localhost",
         ident="Pressroom sandbox",
         loop=loop,

@@ -36,7 +36,8 @@ class Program:
         port: the port on which the program listens. The program is ready only if its own process
             listens on the port, because another program may have taken the port.
         needs: the names of the programs that must be ready before the program is started.
-        runs_once: whether the program runs only once and is ready after it ended with exit code 0.
+        runs_once: whether the program ends by itself, and counts as ready after it ended with exit
+            code 0.
         grace_seconds: the number of seconds after the stop signal until the supervisor kills the
             program.
         run_as: the user id and group id for a program that refuses to run as root.
@@ -162,7 +163,7 @@ class Child:
 
     @property
     def startup_seconds(self) -> float:
-        """Return how many seconds the start of the program took, or has taken so far."""
+        """Return how many seconds the program took to start, or has been starting."""
         return (self.ready_at or time.monotonic()) - self.started_at
 
     @property
@@ -176,7 +177,7 @@ class Child:
         return is_waiting and time.monotonic() >= self.restart_at
 
     def start(self) -> None:
-        """Start the program. If the program can't be started, schedule another attempt."""
+        """Start the program. If the start of the program fails, schedule a restart."""
         self.started_at = time.monotonic()
         try:
             self.program.prepare()
@@ -190,7 +191,7 @@ class Child:
     def check_ready(self) -> bool:
         """Mark a child as ready if the child is starting and its program has become ready.
 
-        Return whether the child's state has changed to ready.
+        Return whether the call has changed the child's state to ready.
         """
         if (
             self.state is not ChildState.STARTING

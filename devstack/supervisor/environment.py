@@ -17,7 +17,7 @@ _FOREIGN_PREFIXES = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
 # ``_MAY_BE_EMPTY`` counts as not set if its value is empty.
 _MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
 # The settings with the login of the database role that owns the tables. Only the program
-# ``prepare`` gets the owner's login, because only ``prepare`` may change tables.
+# ``prepare`` gets the login of the tables' owner, because only ``prepare`` may change tables.
 _OWNER_SETTINGS = frozenset({f"{PREFIX}MIGRATION_DATABASE_URL"})
 
 

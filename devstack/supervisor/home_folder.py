@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-# The prefix of the names of incompletely written files.
+# The name prefix of files that haven't been written completely.
 UNFINISHED_PREFIX = ".unfinished-"
 # The maximum number of seconds for stopping the embedded services. The embedded S3 server takes 2.4
 # seconds to stop.
@@ -26,8 +26,8 @@ class StackError(Exception):
     """An error that prevents or ends the run of a stack, with a message for the user.
 
     Attributes:
-        exit_code: the exit code of the command, which is 2 for wrong settings and 1 for any other
-            error.
+        exit_code: the exit code of the command, which is 2 for wrong settings and 1 for all other
+            errors.
     """
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
@@ -54,7 +54,7 @@ def write_private_json(path: Path, value: object) -> None:
 
 
 def read_json_object(path: Path) -> dict[str, object] | None:
-    """Return the JSON object in a file, or ``None`` if there is no file with a JSON object."""
+    """Return the JSON object in a file, or ``None`` if the file has none or is missing."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):

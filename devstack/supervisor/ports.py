@@ -13,8 +13,8 @@ from devstack import LOOPBACK
 from devstack.supervisor.home_folder import StackError, read_json_object, write_private_json
 
 # The loopback ports that a stack may use. All ports of a stack are below the ports of outgoing
-# connections, which start at 32768 on Linux. For gRPC, the S3 server uses its port number plus
-# 10,000, which must be below 32768 too.
+# connections, which start at 32768 on Linux. The S3 server's gRPC port is its main port number plus
+# 10,000, and must be below 32768.
 STACK_PORTS = range(15_000, 22_700)
 
 
@@ -85,7 +85,7 @@ class PortPicker:
 
 
 def read_port_setting(name: str, default: int) -> int:
-    """Return the port number in an environment variable, or ``default`` if it isn't set.
+    """Return the port number in an environment variable, or ``default`` if the variable isn't set.
 
     Raises ``StackError`` unless the chosen port is free.
     """

@@ -53,7 +53,7 @@ def plan_programs(
     """Return Pressroom's programs in the order in which they are started.
 
     If ``creates_bucket`` is true, ``prepare`` creates the bucket in the user's external object
-    storage. The embedded object storage creates its bucket itself.
+    storage. The embedded object storage creates its bucket without ``prepare``.
     """
     program = partial(_build_program, home, environment)
 

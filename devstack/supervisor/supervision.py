@@ -117,7 +117,7 @@ class Group:
     def stop(self, stages: Sequence[Sequence[str]]) -> None:
         """Stop the children in the order of ``stages``.
 
-        Kill a child that doesn't end within its grace time.
+        Kill each child that doesn't end within the child's grace time.
         """
         for names in stages:
             stopping = [self._by_name[name] for name in names if name in self._by_name]

@@ -31,8 +31,8 @@ def pick_ports(picker: PortPicker) -> dict[str, int]:
     """
 
     def is_usable(port: int) -> bool:
-        # The S3 server silently uses the next port if its gRPC port is taken. The S3 server doesn't
-        # become ready if a stale socket file of another user exists.
+        # If the gRPC port is taken, the S3 server silently uses the next free port. The S3 server
+        # doesn't become ready if a stale socket file of another user exists.
         return is_port_free(port + _GRPC_OFFSET) and not any(
             _get_socket_path(part, port).exists() for part in _SERVER_PARTS
         )
@@ -82,8 +82,8 @@ class S3:
         allowed = [f"{action}:{bucket}" for bucket in buckets for action in _ACTIONS]
         identities = [self.admin.with_actions(["Admin"]), self.application.with_actions(allowed)]
         write_private(self.home.s3_logins, json.dumps({"identities": identities}))
-        # Without signing keys, the port of SeaweedFS's filer would serve every object to any
-        # caller.
+        # Set signing keys, because SeaweedFS's filer would otherwise serve every object to any
+        # caller on its port.
         kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
         filer_keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
         return Program(
@@ -105,8 +105,8 @@ class S3:
         )
 
     def _build_flags(self) -> list[str]:
-        # Pass every flag at each start, because the S3 server stores the flags of its last start in
-        # its data folder.
+        # Pass every flag at each start, because the S3 server would reuse a flag of its last start
+        # from its data folder.
         named = {
             "dir": self.home.s3,
             "ip": LOOPBACK,

@@ -10,8 +10,8 @@ from devstack.supervisor.environment import find_binary
 from devstack.supervisor.home_folder import Home, Secrets
 
 USER = "pressroom"
-# The number of Valkey databases, because each isolated stack of a test run uses a separate
-# database.
+# The number of Valkey databases, which must be high because each isolated stack of a test run uses
+# a separate database.
 DATABASES = 64
 # The Valkey permissions of Pressroom's programs. Valkey commands that affect the whole server, such
 # as FLUSHALL, CONFIG or KEYS, are forbidden. The Compose file grants Pressroom's programs the

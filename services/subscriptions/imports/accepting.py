@@ -50,7 +50,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
 
 
 def create_file(resources: Resources) -> NewFile:
-    """Create an encrypted file in which the upload of a new import is stored."""
+    """Create an encrypted file for storing the upload of a new import."""
     return bulk_files.create_file(resources, IMPORTS)
 
 

@@ -6,7 +6,7 @@ opt-outs. A few SQL statements from ``write_statements`` write the changes of al
 
 A lock on the list prevents concurrent changes to the list until the chunk is committed. Chunks of
 one import may be applied at the same time, because no person is in two chunks. People are inserted
-in the order of their e-mail addresses, so that two imports can't deadlock.
+in alphabetical order of their addresses, so that two imports can't deadlock.
 """
 
 from collections import Counter
@@ -149,7 +149,7 @@ def commit_chunk(
 def apply_chunk(
     uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
 ) -> AppliedChunk:
-    """Add and update the members in a chunk, unless opt-outs, deny lists or the plan forbid it.
+    """Add and update a chunk's members unless an opt-out, a deny list or a quota prevents it.
 
     ``tag_ids`` maps the tag names in the chunk's rows to the ids of the tags. Raises
     ``EarlierChunkPending`` if preceding chunks must be applied before this chunk. Raises
@@ -233,9 +233,9 @@ def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: 
         earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
         if uow.session.scalar(select(func.count()).where(*earlier)) != number:
             raise EarlierChunkPending
-    # After the first row that exceeds the plan, reject all new members, so that members are added
-    # in the order of the file. Read ``over_quota`` after locking the quota, because a concurrent
-    # chunk may just have filled the plan.
+    # Reject all new members from the first row that exceeds the member quota, so that members are
+    # added in the order of the file. Read ``over_quota`` after locking the quota, because a
+    # concurrent chunk may just have used up the quota.
     over_quota = select(MemberImport.over_quota).where(MemberImport.id == task.id)
     room = 0 if uow.session.scalar(over_quota) else room
     rejected_positions = [] if room is None else added[max(room, 0) :]
@@ -275,7 +275,7 @@ def _write_rows(
 
 
 def _add_people(uow: UnitOfWork, count: int) -> None:
-    """Insert the people in a chunk who have no account yet.
+    """Insert the people in a chunk who have no account.
 
     ``count`` is the number of people to insert.
     """
@@ -287,8 +287,8 @@ def _add_people(uow: UnitOfWork, count: int) -> None:
     except IntegrityError as error:
         if get_constraint(error) not in _PEOPLE_CONSTRAINTS:
             raise
-        # A concurrent transaction has inserted some of the new people, and may have erased some of
-        # them.
+        # Insert the people who are still missing, because a concurrent transaction has inserted
+        # some of the new people.
         added = _execute_write(uow, write_statements.ADD_MISSING_PEOPLE)
         if added != count and _execute_write(uow, write_statements.FIND_PEOPLE_AGAIN) != count:
             raise TransientError("a person was made meanwhile, and erased") from None
@@ -333,7 +333,7 @@ def _count_rows(
     # Reload the import's counts, because a concurrent chunk may have been counted before the job
     # was locked.
     uow.session.refresh(task)
-    # All transactions lock the job before the import, so that they can't deadlock. If another
+    # To prevent deadlocks, all transactions lock the import's job before the import. If another
     # worker has taken over the job, the chunk is rolled back.
     earlier_rows = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS)
     processed_rows = earlier_rows + len(chunk.rows)

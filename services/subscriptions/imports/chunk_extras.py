@@ -33,8 +33,9 @@ _UNKNOWN_PRODUCT = "file"
 def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
     """Create the tags that are named in a chunk's rows, and map tag names to tag ids.
 
-    The returned map omits new tags for which the list has no room. Tags are created in a separate
-    short transaction, because concurrent transactions must wait to create the same tags.
+    The returned map omits new tags that would exceed the maximum number of tags in the list. Tags
+    are created in a separate short transaction, because transactions that create the same tag wait
+    for each other.
     """
     # If rows spell a new tag differently, the spelling in the first row is stored.
     names = dict.fromkeys(name for _, extras in _list_extras(rows) for name in extras.tags)

@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
 
 @dataclass
 class PendingChunk:
-    """A chunk that is still being filled with rows."""
+    """A chunk to which rows are being added."""
 
     rows: list[JudgedRow] = field(default_factory=list)
     characters: int = 0
@@ -39,7 +39,7 @@ class PendingChunk:
         self.characters += characters
 
     def is_full(self) -> bool:
-        """Return whether the chunk could exceed its maximum size with the next batch of rows."""
+        """Return whether the next batch of rows could make the chunk too large."""
         has_no_room = len(self.rows) + get_rows_per_batch() > ROWS_PER_CHUNK
         return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
 
@@ -55,9 +55,8 @@ class PendingChunk:
 class PreparedChunk:
     """A chunk that is ready to be copied into the database.
 
-    The verdict ``already`` is provisional, because the database makes the final decision about rows
-    with this verdict. ``lines`` contains, in COPY format, the rows that the database must compare
-    with existing data.
+    For rows with the provisional verdict ``already``, the database makes the final decision.
+    ``lines`` contains, in COPY format, the rows that the database must compare with existing data.
     """
 
     number: int

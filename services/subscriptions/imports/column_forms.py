@@ -90,7 +90,8 @@ class ColumnForms:
     def find_notations(self, header: Sequence[str]) -> dict[str, str]:
         """Return the final notation of each column in the file.
 
-        The whole file must have been read before the call. Raises ``import.date_order_needed``.
+        Call the method only after the whole file has been read. Raises
+        ``import.date_order_needed``.
         """
         notations: dict[str, str] = {}
         for index in self._ambiguous_dates.keys() | self._evident_notations.keys():
@@ -131,7 +132,7 @@ class ColumnForms:
             self._ambiguous_numbers.add(index)
 
     def _find_used_notation(self, index: int, form: str) -> str | None:
-        """Return how a column was parsed, or ``None`` if the column had several notations."""
+        """Return the notation used for a column, or ``None`` if its decimal mark is ambiguous."""
         if index in self._used_notations or form in set(DateOrder):
             notation: str = self._used_notations.get(index, self._usual_order)
             return notation

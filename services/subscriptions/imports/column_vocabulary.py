@@ -25,7 +25,7 @@ OWN_COLUMNS = normalise_words(_WORDS["own_columns"])
 TIERS: dict[str, str] = {
     normalise_word(word): tier for tier, words in _WORDS["tiers"].items() for word in words
 }
-# Maps words in cells to the values of fields that are true or false.
+# Maps words in cells to the values true and false of boolean fields.
 BOOLEANS: dict[str, bool] = {
     normalise_word(word): answer == "yes"
     for answer, words in _WORDS["booleans"].items()

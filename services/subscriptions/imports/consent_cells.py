@@ -71,7 +71,7 @@ _CONSENT_ANSWERS: Mapping[Meaning, Answer] = {
 }
 # Maps the subject of a column and the meaning of a cell to the status that the cell states. A cell
 # is unrecognised if the map has no status for the column's subject and the cell's meaning. In an
-# opt-out column, "yes" or a date stands for the status in the column's ``reason``.
+# opt-out column, "yes" or a date means the status in the attribute ``reason`` of the column.
 _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
     ConsentSubject.OPTING_OUT: {
         **_OPT_OUT_ANSWERS,
@@ -164,7 +164,7 @@ def is_bare_no(cell: str) -> bool:
 
 
 def find_strictest(answers: Iterable[Answer]) -> Answer:
-    """Return the strictest status in ``answers``, or ``None`` if there is no status."""
+    """Return the strictest status in ``answers``, or ``None`` if ``answers`` contains no status."""
     statuses = [answer for answer in answers if answer is not None]
     return max(statuses, key=STRICTNESS.__getitem__, default=None)
 

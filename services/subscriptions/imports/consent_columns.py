@@ -68,7 +68,8 @@ _PATTERNS = {
 }
 _OPT_OUT_PATTERNS = {name: _PATTERNS[name] for name in ("complained", "bounced", "unsubscribed")}
 # If several patterns match a header, the first matching pattern determines the subject of the
-# column. The pattern ``status`` is last, because it also matches headers such as "consent status".
+# column. The pattern ``status`` comes after the patterns of other subjects, because ``status``
+# matches headers such as "consent status".
 _OTHER_PATTERNS = {
     name: _PATTERNS[name] for name in ("opted_in", "confirmed", "subscribed", "status")
 }
@@ -89,7 +90,7 @@ _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
 
 class Unclear(Enum):
-    """Stands for a header about consent that doesn't state what "yes" means."""
+    """A marker for a header about consent that doesn't state what "yes" means."""
 
     HEADER = "header"
 

@@ -27,7 +27,7 @@ class ColumnEvidence:
     """Evidence from the cells of a column for or against the column being a consent column.
 
     Args:
-        column: the description of the consent column, if the file's column is a consent column.
+        column: the assumed meaning of the column as a consent column.
         values: the statuses that the owner assigned to values in the file.
     """
 
@@ -56,7 +56,7 @@ class ColumnEvidence:
         return evidence
 
     def add_cell(self, cell: str) -> None:
-        """Add a cell of the column to the evidence."""
+        """Add a cell to the evidence about the cell's column."""
         for item in split_items(cell):
             meaning = interpret_item(item)
             if meaning is Meaning.EMPTY:

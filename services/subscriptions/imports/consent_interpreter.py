@@ -58,10 +58,10 @@ _NO_STATUS = ConsentAnswer(WANTED)
 class ConsentInterpreter:
     """An interpreter for the consent columns of one file, which also counts the columns' values.
 
-    Some consent columns can't be recognised by their headers, but only by their cells. The decision
-    about the cells of a column is provisional at first, because it is based on the first rows of
-    the file. If any row contradicts a provisional decision about a column, the file is read a
-    second time.
+    Some consent columns can be recognised only by their cells, because their headers are unclear.
+    The decision about the cells of a column is provisional at first, because it is based on the
+    first rows of the file. If any row contradicts a provisional decision about a column, the file
+    is read a second time.
 
     Args:
         earlier_decisions: the result of ``find_decisions`` after the file was read for the first
@@ -146,9 +146,9 @@ class ConsentInterpreter:
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def find_decisions(self) -> dict[str, bool]:
-        """Return which columns are consent columns, for columns whose headers don't decide.
+        """Return, by index, which of the columns with unclear headers are consent columns.
 
-        The whole file must have been read before the call.
+        Call the method only after the whole file has been read.
         """
         return {
             str(index): is_consent
@@ -317,7 +317,7 @@ class ConsentReader:
 
 
 class _RowGroup:
-    """The rows that have equal cells in all consent columns, and therefore the same status.
+    """A group of rows that have equal cells in all consent columns, and therefore the same status.
 
     ``cell_answers`` contains the index, the cell and the status of each consent column.
     """

@@ -186,8 +186,8 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
         meaning, rest = _find_longest_word(words[1:])
         if meaning in _MEMBER_WORDS and not rest:
             return Meaning.NOT_SUBSCRIBED
-        # "Not unsubscribed" means that a person hasn't opted out, but doesn't state that they
-        # consented.
+        # The words "not unsubscribed" state that a person hasn't opted out, but not that the person
+        # has consented.
         return Meaning.BLANK if meaning in _PREFIX_MEANINGS and not rest else Meaning.UNKNOWN
     if meaning not in _PREFIX_MEANINGS:
         return Meaning.UNKNOWN

@@ -59,7 +59,7 @@ _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError,
 
 
 class Source(Protocol):
-    """A file that is read once from start to end.
+    """An open file whose content is read only once.
 
     The source of a zip file must be seekable, because a zip file has its directory at the end.
     """
@@ -269,8 +269,8 @@ def _find_only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     (entry,) = entries
     if entry.flag_bits & 0x1:
         raise errors.IMPORT_ARCHIVE_ENCRYPTED()
-    # Refuse rare compression methods, because Python doesn't limit how many bytes one read
-    # decompresses with these methods.
+    # Refuse rare compression methods, for which Python doesn't limit how many bytes one read
+    # decompresses.
     if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise errors.IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
     return entry

@@ -102,7 +102,7 @@ class DecodedText:
     def find_final_encoding(self) -> str:
         """Return the encoding that is detected from the whole file.
 
-        The whole file must have been decoded before the call. Raises ``EncodingUnclear``.
+        Call the method only after the whole file has been decoded. Raises ``EncodingUnclear``.
         """
         if self._is_named or self._is_certain or not self._evidence.has_cells:
             return self.encoding
@@ -123,8 +123,8 @@ class DecodedText:
         if self.encoding != "utf-8":
             self._evidence.add_bytes(data)
         elif is_valid:
-            # The count of non-ASCII characters may be too high, because each has one to three extra
-            # bytes in UTF-8.
+            # The counted number of non-ASCII characters may be too high, because one non-ASCII
+            # character has up to four bytes in UTF-8.
             self._beyond_ascii += max(0, len(data) - len(text))
             self._evidence.add_bytes(data if data.isascii() else b"\n")
         else:

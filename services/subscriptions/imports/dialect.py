@@ -93,12 +93,12 @@ def find_email_column(records: Sequence[Record]) -> int | None:
 
 
 def extend_header(header: Sequence[str], width: int) -> list[str]:
-    """Extend a header to ``width`` columns with names such as "column 3"."""
+    """Extend a header to ``width`` columns by adding names such as "column 3"."""
     return [*header, *(f"column {index + 1}" for index in range(len(header), width))]
 
 
 def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
-    """Map line numbers to the first non-blank CSV records, which begin on these lines."""
+    """Return the first non-blank CSV records, each with the number of its first line."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     records: dict[int, list[str]] = {}
     line = 1
@@ -117,9 +117,10 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
 def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
     """Return a rank for the records that a delimiter yields.
 
-    The right delimiter gets the highest rank. E-mail addresses and a known header in the records
-    have the largest effect on the rank. The second criterion of the rank is an equal number of
-    cells in all records. The third criterion is a large number of cells.
+    The rank is highest for the delimiter that is most probably right. E-mail addresses and a known
+    header in the records have the largest effect on the rank. The second criterion of the rank is
+    an equal number of cells in all records. The third criterion of the rank is a large number of
+    cells per record.
     """
     if not records:
         return 0, 0, 0

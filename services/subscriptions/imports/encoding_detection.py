@@ -50,8 +50,8 @@ _INNER_CHARACTERS = frozenset("’‘·´ʼ・ー々〇")
 _INVALID_CATEGORIES = frozenset({"Cc", "Cn", "Co", "Cs"})
 # The minimum share of plausible words, below which an encoding is usually wrong.
 _MIN_PLAUSIBLE_SHARE = 0.9
-# The maximum difference between the best share of plausible words and the share of an encoding that
-# remains possible.
+# An encoding remains possible if its share of plausible words is at most ``_SHARE_MARGIN`` below
+# the best share.
 _SHARE_MARGIN = 0.02
 _MIN_WESTERN_SHARE = 0.97
 
@@ -63,9 +63,9 @@ _NAMES_OF_CHARDET = {
 }
 # The maximum number of bytes that chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
-# How many times higher chardet's confidence must be in the chosen encoding than in any other
-# encoding. The required confidence factor is larger if few cells have a different text in each
-# encoding.
+# An encoding is chosen only if chardet's confidence in the encoding exceeds the next highest
+# confidence by one of the following factors. The required confidence factor is largest if the
+# decoded texts differ in only a few cells.
 _MIN_FACTOR_FEW_CELLS = 3.0
 _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2
@@ -279,7 +279,7 @@ def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
 def _choose_best(
     possible: Mapping[str, _Decoding], confidences: Mapping[str, float], ambiguous_cells: int
 ) -> str | None:
-    """Return the encoding that is clearly the best, or ``None`` if there is no such encoding.
+    """Return the encoding that is clearly the best, or ``None`` if no encoding is.
 
     ``ambiguous_cells`` is the number of cells whose text differs between the possible encodings.
     """

@@ -31,8 +31,8 @@ DRY_RUN_FILE_RETENTION = timedelta(days=1)
 MAX_DRY_RUN_FILES = 3
 _MAX_RECENT_IMPORTS = 100
 NOTICE_WINDOW = timedelta(hours=1)
-# The maximum number of result mails per owner and ``NOTICE_WINDOW``, because a program may start
-# imports all day.
+# The maximum number of result mails per owner and ``NOTICE_WINDOW``, which is limited because a
+# program may start imports all day.
 MAX_NOTICES_PER_WINDOW = 20
 MAX_TITLE_CHARACTERS = 60
 _NO_FILENAME = "a file"
@@ -89,7 +89,7 @@ def _finish(
     )
     _mail_owner(uow, task)
     task.finished_at = func.now()
-    # Delete the waiting chunks, because a restarted job determines the remaining chunks again.
+    # Delete the rows of waiting chunks, because a restarted job adds them again.
     uow.session.execute(delete(WaitingChunk).where(WaitingChunk.import_id == task.id))
     if task.dry_run and task.source == "file" and not task.by_operator:
         _remove_older_dry_runs(uow, task)
@@ -144,8 +144,8 @@ def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberI
     task = uow.session.get(MemberImport, import_id)
     if task is None:
         return None
-    # Lock the undo's job before the import, because starting an undo locks them in this order, and
-    # so deadlocks are prevented.
+    # Lock the undo's job before the import, which is also the order at the start of an undo, to
+    # prevent deadlocks.
     undo_id = task.undo_job_id
     undo = uow.session.get(Job, undo_id, with_for_update=True) if undo_id else None
     query = select(MemberImport).where(MemberImport.id == import_id)

@@ -17,8 +17,9 @@ from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
-# The maximum number of fields that one file can propose, because a file may have a hundred thousand
-# columns. The limit on proposed fields exceeds the number of fields that an owner may have.
+# The maximum number of fields that one file can propose, which is limited because a file may have a
+# hundred thousand columns. The limit on proposed fields exceeds the number of fields that an owner
+# may have.
 MAX_NEW_FIELDS = 500
 # The types of fields that an import can create. An import can't create choice fields, because the
 # owner must define the choices first.
@@ -62,8 +63,8 @@ def propose_fields(
 ) -> dict[int, MemberField]:
     """Propose a new field for each column in ``columns`` that has no role.
 
-    At most ``MAX_NEW_FIELDS`` fields are proposed, and their ids are negative. ``taken_keys`` are
-    the keys of the owner's fields.
+    At most ``MAX_NEW_FIELDS`` fields are proposed, and the proposed fields have negative ids.
+    ``taken_keys`` are the keys of the owner's fields.
 
     Raises ``import.mapping_field``, ``import.mapping_type``.
     """

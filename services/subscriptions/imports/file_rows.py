@@ -114,7 +114,7 @@ class FileRows:
     def find_facts(self) -> FileFacts:
         """Return facts about how to interpret the file.
 
-        The whole file must have been read before the call.
+        Call the method only after the whole file has been read.
         """
         try:
             encoding = self._file.reader.text.find_final_encoding()

@@ -50,8 +50,8 @@ _ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
 Outcome = MemberRow | RejectedRecord | None
 Records = Sequence[Sequence[str]]
 # A function that assigns the columns of a layout to the owner's fields. ``FindFields`` gets a
-# sample of records from the beginning of the file. When records below the sample add columns,
-# ``FindFields`` is called again without a sample.
+# sample of records from the beginning of the file. When a record after the sample adds columns,
+# ``FindFields`` is called a second time without a sample.
 FindFields = Callable[[ColumnLayout, Records], None]
 # A function that receives the header and a sample of the records before the roles of the columns
 # are known.
@@ -202,7 +202,7 @@ class _LayoutDetector:
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
         # The header with all columns of the records that have been read. Columns are added to the
-        # header in place, because the ``RowReader`` shares the list.
+        # header in place, because the ``RowReader`` refers to the same list object.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:

@@ -202,8 +202,7 @@ def _enqueue_helper(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
 def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
     """Start a helper's turn, and enqueue an additional helper if several chunks are waiting."""
     with resources.unit_of_work() as uow:
-        # All transactions lock the helper's job before the import's job, so that they can't
-        # deadlock.
+        # To prevent deadlocks, all transactions lock the helper's job before the import's job.
         renew_lease(uow, lease)
         import_lease = lock_shared_lease(uow, lease.subject_id)
         if import_lease is None:
@@ -274,8 +273,8 @@ _ABANDON_CHUNK = Statement(f"""
 def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) -> bool:
     """Apply chunks until the helper's turn is over or no chunk can be claimed.
 
-    Return true if no chunk can be claimed. If the turn is over, queue the helper's job again and
-    return false.
+    Return true if no chunk can be claimed. If the turn ends before all chunks are claimed, queue
+    the helper's job again and return false.
     """
     task = helper_task.task
     turn = Turn()
@@ -325,7 +324,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
 def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> int:
     """Return how many chunks a helper may apply at the same time.
 
-    The maximum is two chunks, because three chunks at the same time are slower on two cores.
+    At most two chunks are applied at the same time, because three chunks at the same time are
+    slower on two cores.
     """
     claim = {"import_id": task.id, "job_id": lease.job_id}
     if not task.side_by_side or resources.database.rows(_OTHER_CLAIMS, **claim):
@@ -369,8 +369,8 @@ def _end_helper(resources: Resources, lease: Lease) -> None:
             elif chunk_error is not None:
                 fail_job(uow, import_lease, chunk_error)
             elif not _find_other_helpers(uow, lease, task):
-                # Queue the helper's job again, because the helper released a chunk and no other
-                # helper exists.
+                # Queue the helper's job again if the helper released a chunk and the import has no
+                # other helper.
                 hand_back_job(uow, lease)
                 return
         complete_job(uow, lease, {})

@@ -98,8 +98,8 @@ def _add_members(
             with resources.unit_of_work() as uow:
                 renew_lease(uow, lease)
                 task = uow.session.get_one(MemberImport, task.id)
-                # Record the number of chunks after the turn, because two chunks that are applied at
-                # the same time may end in any order.
+                # Record the number of chunks at the end of a turn, because two chunks that are
+                # applied at the same time may end in any order.
                 task.chunks = max(task.chunks, rows.count)
                 task.received = max(task.received, rows.received)
                 task.is_split = is_complete
@@ -112,8 +112,8 @@ def _begin_turn(
     resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows
 ) -> MemberImport:
     with resources.unit_of_work() as uow:
-        # Set the total of the job without recording progress, so that a chunk that kills its
-        # process isn't tried without limit.
+        # Store the total number of members without recording progress, so that a chunk that kills
+        # its process isn't tried without limit.
         set_total(uow, lease, total=rows.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**REQUEST_DESCRIPTION}
@@ -137,8 +137,8 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
         while not rows.is_complete:
             lease.check_cancelled()
             chunk = rows.next_chunk()
-            # Skip chunks that a previous process of the job has applied. Skipping all chunks of a
-            # request takes less than a second.
+            # Skip chunks that were applied before the job moved to this process. Skipping all
+            # chunks of a request takes less than a second.
             if chunk is not None and chunk.number not in applied:
                 commits.wait_for_room()
                 prepared = prepare_chunk(chunk.number, chunk.rows)
@@ -174,7 +174,7 @@ def _store_file(
 
 
 def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
-    """Store the next chunk. After all chunks are stored, mark the duplicates in one chunk per call.
+    """Store the next chunk of the file, or mark duplicates in one of the stored chunks.
 
     Return the facts about how to interpret the file, or ``None`` until all chunks are stored and
     marked.
@@ -212,8 +212,8 @@ def _record_progress(
         elif rows.received > task.received:
             record_progress(uow, lease, done=0)
         else:
-            # Record no progress while the file is read a second time. Otherwise a job whose process
-            # crashes repeatedly would never fail.
+            # While the file is read a second time, record no progress, so that a job whose process
+            # crashes repeatedly eventually fails.
             renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         new_bytes = max(0, stored.size - task.chunk_bytes)
@@ -261,7 +261,7 @@ def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
         lease.check_cancelled()
         _commit_chunk(resources, lease, task.id, fetch_chunk(resources, task, number))
     with resources.unit_of_work() as uow:
-        # All transactions lock the job before the import, so that they can't deadlock.
+        # To prevent deadlocks, all transactions lock the import's job before the import.
         renew_lease(uow, lease)
         endings.end_import(uow, lease, uow.session.get_one(MemberImport, task.id))
 

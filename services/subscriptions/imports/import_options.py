@@ -26,7 +26,7 @@ class ImportOptions:
         dry_run: whether the import only checks all rows and changes nothing.
         on_existing: the option ``skip`` only adds fields and tags that an active member lacks. The
             option ``update`` also changes the names, tiers and fields of active members.
-        mapping: maps columns of the file, by name or index, to their roles.
+        mapping: maps the name or index of a column to the column's role.
         kind: whether the rows are members or suppressed addresses.
         create_fields: whether a field is created for each column without a known meaning.
         date_order: whether the day or the month comes first in columns whose dates are ambiguous.
@@ -92,7 +92,7 @@ def read_status_values(text: str | None) -> dict[str, str] | None:
 
 
 def _parse_strings(text: str) -> dict[str, str] | None:
-    """Parse a JSON object whose values are strings, or return ``None`` for any other text."""
+    """Parse a JSON object whose values are strings, or return ``None`` for invalid text."""
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -2,7 +2,7 @@
 
 The clause ``OFFSET 0`` in a subquery makes Postgres look up one row at a time. Postgres's
 statistics don't yet include the rows of a list or an import that is growing at the moment. Without
-``OFFSET 0`` in the subqueries, Postgres would read the whole list for each row, or all people at
+the clause ``OFFSET 0``, Postgres would read the whole list for each row, or read all people at
 once.
 """
 
@@ -20,10 +20,10 @@ from services.subscriptions.members.opt_out_checks import build_opt_out_query
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # Selects the row to apply for each member who has changed their e-mail address. Several rows may
 # belong to one member, because a member's former addresses also identify the member. Only the
-# strictest row of a member is applied. All other rows of the member are duplicates, even in other
-# chunks. The strictest rows are in the chunks with opt-outs, which are applied before the chunks
-# without opt-outs. Rows are sorted by person, so that the transactions of two chunks can't
-# deadlock.
+# strictest row of a member is applied. Rows of a member are duplicates unless they are the
+# strictest row, even if they are in different chunks. The strictest rows are in the chunks with
+# opt-outs, which are applied before the chunks without opt-outs. Rows are sorted by person, so that
+# the transactions of two chunks can't deadlock.
 _APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
@@ -41,7 +41,7 @@ _APPLIED_ROWS = """first AS (
 _CHANGED_ROWS = (
     "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"
 )
-# Selects the opt-outs of the people in the rows by user id and by the digests of their addresses.
+# Selects the opt-outs that are stored for a row's user id or for a digest of the user's addresses.
 _ROW_OPT_OUTS = f"""
     SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "user_id = k.user_id")}) AS o
@@ -51,7 +51,7 @@ _ROW_OPT_OUTS = f"""
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "address_hmac = d.digest")}) AS o
 """  # noqa: S608
 _ROW_VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
-# An active member whose row only adds fields and tags keeps their name and tier.
+# If a row may only add fields and tags, the active member keeps their name and tier.
 _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,

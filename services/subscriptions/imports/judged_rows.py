@@ -53,7 +53,7 @@ class JudgedRow(NamedTuple):
 
     @property
     def is_withheld(self) -> bool:
-        """Return whether the row is rejected and prevents its person from being added."""
+        """Return whether the row is rejected and blocks all rows that would add the person."""
         return self.code is not None and bool(self.email)
 
     @property

@@ -22,8 +22,8 @@ from services.subscriptions.imports.rows import STRICTNESS, MemberRow, RejectedR
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 
 # Rows are validated in batches, because validating and looking up many addresses at once is faster
-# than one by one. A batch is limited by its number of characters too, because one row may have a
-# quarter of a million characters.
+# than one by one. A batch has a maximum number of characters, because one row may have a quarter of
+# a million characters.
 MAX_BATCH_ROWS = 2_000
 MAX_BATCH_CHARACTERS = 1_000_000
 

@@ -19,7 +19,7 @@ _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class SkippedLine(Enum):
-    """The placeholder for one line that is too long."""
+    """The placeholder for a line that is longer than the limit."""
 
     LINE = "line"
 
@@ -77,7 +77,7 @@ def reject_long_line(line: int) -> RejectedRecord:
 
 
 def _skip_long_lines(text: str, limit: int) -> Iterator[Block]:
-    """Yield the text of whole lines, with ``SKIPPED`` in the place of each line that is too long.
+    """Yield the text of whole lines, but ``SKIPPED`` for each line that is too long.
 
     The decoder may return a text that contains whole lines that are too long.
     """

@@ -14,8 +14,8 @@ MAX_MEMBER_NAME_CHARACTERS = 200
 # The order of the parts in a full name, except in Chinese, Japanese and Korean.
 NAME_PARTS = ("first_name", "middle_name", "last_name")
 
-# Matches Chinese, Japanese and Korean characters, which are Han, kana and Hangul. Foreign names in
-# katakana keep the order of their own language.
+# Matches Chinese, Japanese and Korean characters, which are Han, kana and Hangul. In foreign names
+# in katakana, the parts have the same order as in the foreign language.
 _EAST_ASIAN = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+\Z")
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]+\Z")
 
@@ -25,9 +25,10 @@ def assign_name_column(
 ) -> None:
     """Decide whether a column such as ``Name`` holds the first, the last or the full name.
 
-    With the header ``Vorname;Name``, ``Name`` is the last name. With the header ``Name;Surname``,
-    ``Name`` is the first name. If the cells in ``Name`` contain the cells of the second name column
-    in most sampled records, ``Name`` is the full name.
+    In a file with the header ``Vorname;Name``, the column ``Name`` holds the last name. In a file
+    with the header ``Name;Surname``, the column ``Name`` holds the first name. If the cells in
+    ``Name`` contain the cells of the second name column in most sampled records, ``Name`` is the
+    full name.
     """
     index = layout.find_first_column("name")
     first_names = layout.find_columns("first_name")
@@ -99,7 +100,7 @@ def tidy_name(name: str) -> str:
 
 
 def _join_cells(cells: Iterable[str]) -> str:
-    """Join the cells of several columns with the same part of a name, without repetition."""
+    """Join the cells of columns for the same part of a name, without repeating equal cells."""
     parts: list[str] = []
     for cell in cells:
         if cell and not any(_contains(part, cell) for part in parts):

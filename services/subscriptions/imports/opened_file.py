@@ -38,8 +38,8 @@ class OpenedFile:
         rows: the rows of the file, which can be iterated once.
         samples: some cells of each column, and the first rows of the file if the import is a dry
             run.
-        forms: detects the notation of dates and numbers in each column.
-        statuses: detects which columns state consent or a reason for not mailing a person.
+        forms: the detector of the notation of dates and numbers in each column.
+        statuses: the detector of columns that state consent or a reason for not mailing a person.
         may_mix_opt_outs: whether the file may contain both members and opt-outs.
         interpreted_values: a function that returns, for display to the owner, how the consent
             values were interpreted.

@@ -108,7 +108,8 @@ def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes
     key = bulk_files.unwrap_key(resources, task)
 
     def stream_pieces() -> Iterator[bytes]:
-        # Without a byte-order mark, Excel would open the file as Windows-1252.
+        # Write a byte-order mark first, because Excel would otherwise open the file as
+        # Windows-1252.
         yield codecs.BOM_UTF8 + format_header_line(get_header(task))
         chunks = select(ImportChunk).where(ImportChunk.import_id == import_id)
         number = -1

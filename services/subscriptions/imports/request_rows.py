@@ -19,7 +19,7 @@ REQUEST_DESCRIPTION: Mapping[str, Any] = {"format": "request", "header": ["email
 
 
 class RequestRows:
-    """The rows of one request. Their chunks aren't stored, because the request itself is stored.
+    """The rows of one request, which aren't stored as chunks, because the request itself is stored.
 
     Attributes:
         total: the number of members in the request.

@@ -25,8 +25,8 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# The ends of address cells that aren't plain addresses. The cell may be empty, end with an angle
-# bracket, or end with the end-of-file character of old programs.
+# Address cells are parsed further if they are empty, or end with an angle bracket or with the
+# end-of-file character of old programs.
 _ODD_ENDS = ("", ">", "\x1a")
 # The tiers of members, from the lowest to the highest.
 _TIERS = ("free", "silver", "gold")

@@ -30,8 +30,8 @@ OPT_OUTS = frozenset(
         SuppressionStatus.COMPLAINED,
     }
 )
-# Maps each status to its strictness. If several rows have the same address, only the row with the
-# strictest status is applied.
+# Maps each status to a number, which is higher for a stricter status. If several rows have the same
+# address, only the row with the strictest status is applied.
 STRICTNESS = {
     SuppressionStatus.WANTED: 0,
     SuppressionStatus.MAY_PASS: 1,
@@ -75,14 +75,12 @@ class OmittedValue(NamedTuple):
 class RowExtras(NamedTuple):
     """The extras of a row, which are all values except the address, name, tier and status.
 
-    Most files have no extras.
-
     Attributes:
         fields: maps the id of each field, as text, to the value of the field.
         tags: the distinct tag names in the row.
         joined_at: the time at which the person joined the list that the file comes from, in ISO
             8601.
-        claim: maps each part of the person's consent, such as ``ip``, to the statement in the file.
+        claim: maps each part of the person's consent, such as ``ip``, to the text in the file.
         left_out: the values of the row that could not be imported.
     """
 
@@ -104,7 +102,9 @@ class RowProblem(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """A row with an address. The address in a member row is trimmed, but not validated.
+    """A row of an imported file that has an e-mail address.
+
+    The address in a member row is trimmed, but not validated.
 
     Attributes:
         line: the number of the physical line where the record begins, counted from 1.
@@ -134,7 +134,7 @@ class MemberRow(NamedTuple):
 
 
 class RejectedRecord(NamedTuple):
-    """A record that can't be imported, with the reason.
+    """A record of an imported file that can't be imported, with the reason.
 
     ``cells`` contains those cells of the record that could be read.
     """

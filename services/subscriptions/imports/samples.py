@@ -109,8 +109,8 @@ class Problems:
         if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
                 # After ``MAX_PROBLEMS`` groups exist, collect all problems that don't fit a group
-                # in one additional group. Without a limit, there could be as many problem groups as
-                # rows, because a rule may quote a cell.
+                # in one additional group. Without the limit on groups, there could be as many
+                # groups as rows, because a rule may quote a cell.
                 column = None
                 rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
@@ -158,7 +158,7 @@ def store_samples(resources: Resources, task: MemberImport, samples: ImportSampl
 def add_problems(
     resources: Resources, task: MemberImport, left_out: Mapping[int, OmittedValue]
 ) -> None:
-    """Add values that couldn't be imported to the stored problems of the file.
+    """Extend the stored problems of the file with values that couldn't be imported.
 
     ``left_out`` maps line numbers to the values that couldn't be imported. The caller must hold the
     lock for counting chunks, so that two chunks don't overwrite each other's problems.

@@ -82,7 +82,7 @@ def format_rows(rows: Sequence[JudgedRow]) -> str:
 
 
 def copy_rows(uow: UnitOfWork, lines: str) -> None:
-    """Copy lines in COPY format into the temporary table STAGED.
+    """Copy rows, which are in COPY format, into the temporary table STAGED.
 
     The temporary tables are created once per connection, and are empty when a transaction begins.
     """

@@ -54,8 +54,8 @@ class StoredChunks:
     def mark_next_chunk(self, seen: SeenAddresses) -> None:
         """Mark the rows of one unchecked chunk for which the file has stricter rows.
 
-        A stricter row has the same address, and its status has a higher rank in ``STRICTNESS``. The
-        whole file must have been read before the call.
+        A stricter row has the same address, and its status has a higher rank in ``STRICTNESS``.
+        Call the method only after the whole file has been read.
         """
         number = self._unmarked.pop()
         key = get_chunk_key(self._prefix, number)

@@ -30,7 +30,8 @@ from services.subscriptions.imports.rows import (
     SuppressionStatus,
 )
 
-# Maps each kind of file to the status of its rows if the file has no column with reasons.
+# Maps each kind of file to the default status of rows, which applies if the file has no column with
+# reasons.
 _DEFAULT_STATUSES = {
     ImportKind.SUPPRESSIONS: SuppressionStatus.UNSUBSCRIBED,
     ImportKind.BOUNCES: SuppressionStatus.BOUNCED,
@@ -43,7 +44,7 @@ _SUBJECTS = normalise_words(_WORDS["headers"]["subjects"])
 _HEADER_WORDS = _SUBJECTS | normalise_words(_WORDS["headers"]["others"])
 # The headers of columns that contain the responses of mail servers.
 _RESPONSES = normalise_words(_WORDS["headers"]["answers"])
-# Maps the header of each column with numbers as reasons to the status of each number.
+# Maps headers of columns whose reasons are numbers to the status that each number means.
 _NUMBERED_REASONS = {
     header: {
         str(number): SuppressionStatus(status)
@@ -132,14 +133,14 @@ class SuppressionReader:
     def find_decisions(self) -> dict[str, bool]:
         """Return whether the file has a column with reasons for not mailing people.
 
-        The whole file must have been read before the call.
+        Call the method only after the whole file has been read.
         """
         return {_HAS_REASONS: bool(self._reason_columns) or self._had_reasons}
 
     def has_misread_rows(self) -> bool:
-        """Return whether the file must be read again.
+        """Return whether the file must be read again, because its first rows were misread.
 
-        Some rows may have got the default reason before a later record added a column with reasons.
+        Rows are misread if they get the default reason before a record adds a column with reasons.
         """
         return self._used_default and bool(self._reason_columns)
 

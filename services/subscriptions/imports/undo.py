@@ -1,9 +1,9 @@
 """Undoes an import by restoring the records that the import changed.
 
-If a record was changed after the import, the undo restores only values that still come from the
-import. The undo treats a record as unchanged after the import if ``updated_at`` is the time of the
-import. Opt-outs from the import stay in force after the undo. An undo deletes the file's claims of
-consent, even if the member stays in the list.
+If a record was changed after the import, the undo restores only the values that haven't changed
+since the import. The undo treats a record as unchanged after the import if ``updated_at`` is the
+time of the import. Opt-outs from the import stay in force after the undo. An undo deletes the
+file's claims of consent, even if the member stays in the list.
 """
 
 from sqlalchemy import text
@@ -16,8 +16,8 @@ from services.subscriptions.undo import RestoredBatch, Undo
 from storage.unit_of_work import UnitOfWork
 
 MEMBERS_PER_BATCH = 10_000
-# Builds the SQL expression for the fields of a member after the undo. A field with the import's
-# value gets the value from before the import, or is removed if it had no value.
+# Builds the SQL expression for the fields of a member after the undo. A field that has the value
+# from the import gets its former value, or is removed if it had no value.
 _EARLIER_FIELDS = """CASE WHEN b.fields_after IS NULL THEN {now} ELSE (
             SELECT coalesce(jsonb_object_agg(f.key, f.value), '{{}}') FROM (
                 SELECT n.key, CASE WHEN n.value = b.fields_after -> n.key
@@ -112,7 +112,7 @@ WITH first AS (
 SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
 """  # noqa: S608
 # Removes the records that the import created, which have no row in import_changes. A record that
-# existed before the import is never removed, because it is older than the import.
+# existed before the import is never removed.
 _REMOVE = """
 WITH batch AS (
     SELECT id, updated_at = imported_at AND created_at = imported_at AS is_untouched
@@ -168,8 +168,8 @@ IMPORT_UNDO = Undo(
     count_changed=lambda task: task.added,
     restore_batch=_restore_batch,
     end=_end_undo,
-    # If later changes prevent the undo for some members, the import can be undone again after the
-    # later changes are undone.
+    # If members were changed after the import, the import can be undone again for them after the
+    # changes are undone.
     is_complete=lambda task: task.undone_at is not None and not task.kept,
     has_total=False,
     # An undo needs a recent login because it removes members.

@@ -39,7 +39,7 @@ FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")
 
 
 class Holder(NamedTuple):
-    """A bulk action or import that changed members after another import had added the members."""
+    """A bulk action or import that changed members after a different import added the members."""
 
     kind: str
     id: int
@@ -53,7 +53,8 @@ class UndoForecast:
 
     Attributes:
         undone: the number of members that the undo would restore.
-        kept: the number of members that would stay, because they were changed after the import.
+        kept: the number of members that an undo wouldn't restore, because they were changed after
+            the import.
         left: the number of imported people who have stopped being active members.
         held_by: the bulk actions and imports that prevent the undo for kept members. After the
             actions in ``held_by`` are undone, the kept members can be restored.

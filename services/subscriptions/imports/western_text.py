@@ -23,7 +23,7 @@ _ALPHABETS = tuple(
 _LETTER = "A-Za-zÀ-ÖØ-öø-ÿŒœŸŠšŽž"
 _CAPITAL = "A-ZÀ-ÖØ-ÞŒŸŠŽ"
 
-# Matches symbols in places where they don't occur in names.
+# Matches symbols at positions where they don't occur in names.
 _MISPLACED_SYMBOLS = re.compile(
     "|".join(
         (
@@ -34,8 +34,8 @@ _MISPLACED_SYMBOLS = re.compile(
             rf"[§©£€™®°…²³](?=[{_LETTER}])|¶",
             rf"[{_LETTER}][¡¿€£§©]|(?<![mM])[²³]",
             rf"[{_LETTER}][™®°ºª](?=[{_LETTER}])",
-            # The dot in Catalan l·l and the ordinal signs in nº and M.ª are valid, but the same
-            # symbols are invalid in other places.
+            # The dot in Catalan l·l and the ordinal signs in nº and M.ª are valid, but are invalid
+            # between other characters.
             rf"(?<![lL])·|·(?![lL])|(?<=[{_LETTER}]{{2}})[ºª]|(?<![\w.])[ºª]",
             # A dash can join two names, but doesn't occur inside a name.
             rf"[{_LETTER}][–—](?![{_CAPITAL}])",
@@ -88,8 +88,8 @@ _MIN_OWNER_CHARACTERS = 3
 _MIN_ELIDED_CHARACTERS = 4
 # Prefixes before a capital letter in a name, as in McÉvoy.
 _PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
-# Letters that may be lower case in a name in capitals. Caps Lock on a French keyboard doesn't
-# affect é, è, ç, à and ù, and the letter ß rarely has a capital.
+# Letters that may be lower case in a name that is otherwise in capitals. Caps Lock on a French
+# keyboard doesn't affect é, è, ç, à and ù, and the letter ß rarely has a capital.
 _SMALL_AMONG_CAPITALS = frozenset("éèçàùß")
 _MIN_ALL_CAPITALS = 2
 
@@ -113,7 +113,7 @@ def _has_paired_marks(text: str) -> bool:
 def _fits_apostrophe(before: str, after: str, text: str) -> bool:
     """Return whether an apostrophe between two words is plausible.
 
-    An implausible apostrophe may be the letter í in Mac Roman.
+    If an apostrophe is implausible, its byte may be the letter í in the encoding Mac Roman.
     """
     if not before:
         return True
