@@ -20,8 +20,8 @@ class Maintenance(Model):
     due_at: Mapped[CreatedAt]
     # The earliest time at which the sweep sends a broker message for the due task.
     send_after: Mapped[CreatedAt]
-    # The number of started runs of the task, which serves as a fencing token. Only the latest run
-    # of a task can store the task's result.
+    # The number of times that the task was started, which serves as a fencing token. Only the
+    # latest run of a task can store the task's result.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     lease_expires_at: Mapped[datetime | None]
     last_started_at: Mapped[datetime | None]

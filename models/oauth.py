@@ -20,7 +20,8 @@ _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"
 class OAuthClient(Model):
     """A program that asks people for access to their accounts.
 
-    A public client, such as an app on a phone, has no secret because it can't keep a secret.
+    A public client, such as a phone app, has no client secret, because users could extract the
+    secret.
     """
 
     __tablename__ = "oauth_clients"
@@ -41,7 +42,7 @@ class OAuthClient(Model):
 class OAuthGrant(Model):
     """The scopes that a person granted to a client.
 
-    When the person revokes the grant, all tokens of the grant become invalid.
+    When a person revokes a grant, all tokens of the grant become invalid.
     """
 
     __tablename__ = "oauth_grants"
@@ -114,13 +115,13 @@ class OAuthToken(Model):
     kind: Mapped[str]
     grant_id: Mapped[_GrantId]
     # The id of the authorization code from which the token descends. All tokens that descend from
-    # one authorization code form a family.
+    # the same authorization code form a family.
     family: Mapped[int] = mapped_column(index=True)
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     scopes: Mapped[list[str]]
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[datetime] = mapped_column(index=True)
-    # The time at which the refresh token was exchanged for a new token. A second exchange of a
-    # refresh token means that the token was stolen.
+    # The time at which the refresh token was exchanged for a new token. A second attempt to
+    # exchange a refresh token indicates that the token was stolen.
     rotated_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]

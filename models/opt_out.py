@@ -18,9 +18,9 @@ class OptOutKind(StrEnum):
 class OptOut(Model):
     """A person's opt-out from a list or from a list's mail, which only the person can withdraw.
 
-    An opt-out outlives the person's subscription. The HMAC of the person's address keeps the
-    opt-out in force after the person's erasure. Code that activates a subscription or enables mail
-    for a subscription must check for opt-outs.
+    An opt-out outlives the person's subscription. Because an opt-out contains an HMAC of the
+    person's address, the opt-out applies after the person's erasure. Code that activates a
+    subscription or enables mail for a subscription must check for opt-outs.
     """
 
     __tablename__ = "opt_outs"
@@ -47,11 +47,12 @@ class OptOut(Model):
 class DeniedEntry(Model):
     """An address or a domain that can't join any list of one owner.
 
-    An entry with an ``@`` is an address. An entry such as ``*.example.com`` covers all subdomains.
+    A deny list entry with an ``@`` is an address. A deny list entry such as ``*.example.com``
+    covers all subdomains of the domain.
     """
 
     __tablename__ = "denied_entries"
-    # The erasure of a person uses this index to replace the person's address in all deny lists by
+    # The erasure of a person uses this index to replace the person's address in all deny lists with
     # an HMAC.
     __table_args__ = (Index("ix_denied_entries_entry", "entry"),)
 
@@ -62,9 +63,9 @@ class DeniedEntry(Model):
 
 
 class ErasedDenial(Model):
-    """A denied address of an erased person, stored as an HMAC instead of the address.
+    """An HMAC of a denied address that belonged to an erased person.
 
-    Without the HMAC, a person could undo the denial of an address by requesting an erasure.
+    Without the HMAC, a person could remove an address from a deny list by requesting an erasure.
     """
 
     __tablename__ = "erased_denials"
@@ -82,12 +83,12 @@ class DepartureKind(StrEnum):
     LIST = "list"
     # The person opted out of a list's mail.
     EMAIL = "email"
-    # The departure is the erasure of a person, and contains no list.
+    # The person was erased, which affects all lists, so that the departure's `list_id` is NULL.
     ERASED = "erased"
 
 
 class Departure(Model):
-    """An opt-out or an erasure that isn't yet in the journal, which is stored next to the backups.
+    """An opt-out or an erasure that hasn't been written to the journal next to the backups yet.
 
     A database trigger adds a row to ``departures`` for each opt-out and each erasure. Maintenance
     moves each row of ``departures`` to the journal within a minute. If backups are disabled,

@@ -43,7 +43,7 @@ def _observe_call(
     """Measure the duration of a call to a server, and count the call if it fails.
 
     Args:
-        failure_types: the exceptions that mark the call as failed.
+        failure_types: the exceptions that count as a failure of the call.
     """
     start = time.perf_counter()
     try:

@@ -1,6 +1,6 @@
 """The settings for databases, object storage, backups and Redis.
 
-Each store has its own settings class, because few processes need all stores.
+Each store has a separate settings class, because few processes need all stores.
 """
 
 from dataclasses import dataclass, field
@@ -61,9 +61,10 @@ class Sentinels:
     def parse(cls, url: str) -> Self:
         """Parse ``sentinel://user:password@host:port/0?master_name=name;sentinel://host:port``.
 
-        Sentinel URLs are separated by semicolons. The first Sentinel's URL contains all connection
-        options. The URLs of all further Sentinels contain only the host and the port. Raises
-        ``ValueError`` with a message that never quotes a URL, because the URLs contain a password.
+        Semicolons separate the URLs of the Sentinels. The first Sentinel's URL contains all
+        connection options. The URL of each additional Sentinel contains only a host and a port.
+        Raises ``ValueError`` with a message that never quotes a URL, because the URLs contain a
+        password.
         """
         try:
             return cls._parse(url)

@@ -24,16 +24,16 @@ def set_tracing(tracing: "Tracing | None") -> None:
 
 
 def is_recording() -> bool:
-    """Return whether a span is being recorded at the moment."""
+    """Return whether the current span is being recorded."""
     return _tracing is not None and _tracing.is_recording()
 
 
 def step_span(
     name: str, kind: StepKind = "internal", attributes: SpanAttributes | None = None
 ) -> AbstractContextManager[None]:
-    """Record the ``with`` block as a child span of the current span, if there is a current span.
+    """If there is a current span, record the ``with`` block as its child span.
 
-    Periodic work isn't traced, because it has no current span.
+    Periodic work isn't traced, because periodic work has no current span.
     """
     if _tracing is None or not _tracing.is_recording():
         return NO_SPAN
@@ -53,7 +53,7 @@ def work_span(
 
 
 def add_attributes(attributes: SpanAttributes) -> None:
-    """Add the attributes to the current span."""
+    """Add the attributes to the current span, if there is a current span."""
     if _tracing is not None:
         _tracing.note(attributes)
 
@@ -81,7 +81,7 @@ def current_ids() -> dict[str, str]:
 
 
 def start_tracing(process: str) -> None:
-    """Start to record and send spans, if the environment variables name a collector.
+    """Start recording and sending spans, if the environment variables configure a collector.
 
     Args:
         process: the name of the process in the traces, such as ``pressroom-api``.
