@@ -64,7 +64,7 @@ class Job(Model):
     queue: Mapped[str]
     # The user who can see the job in the API.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The user for whom the job runs, or 0 for an internal job of Pressroom. A queue alternates
+    # The user who benefits from the job, or 0 for an internal job of Pressroom. A queue alternates
     # between the jobs of different users, so that no user can block the queue.
     on_behalf_of: Mapped[int] = mapped_column(default=0, server_default="0")
     subject_id: Mapped[int | None]
@@ -89,8 +89,8 @@ class Job(Model):
     # The earliest time at which a worker may claim the job, which is in the future for a delayed
     # retry.
     run_at: Mapped[CreatedAt]
-    # The earliest time at which the sweep sends a broker message for the queued job. Queued jobs
-    # without a broker message (`sends` is 0) are processed in the order of `send_after`.
+    # The earliest time at which the sweep sends a broker message for the queued job. The first
+    # broker messages for queued jobs are sent in the order of `send_after`.
     send_after: Mapped[CreatedAt]
     sends: Mapped[int] = mapped_column(default=0, server_default="0")
 

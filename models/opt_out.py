@@ -19,7 +19,7 @@ class OptOut(Model):
     """A person's opt-out from a list or from a list's mail, which only the person can withdraw.
 
     An opt-out outlives the person's subscription. Because an opt-out contains an HMAC of the
-    person's address, the opt-out applies after the person's erasure. Code that activates a
+    person's address, the opt-out applies even after the person's erasure. Code that activates a
     subscription or enables mail for a subscription must check for opt-outs.
     """
 
@@ -48,7 +48,7 @@ class DeniedEntry(Model):
     """An address or a domain that can't join any list of one owner.
 
     A deny list entry with an ``@`` is an address. A deny list entry such as ``*.example.com``
-    covers all subdomains of the domain.
+    covers all subdomains of ``example.com``.
     """
 
     __tablename__ = "denied_entries"

@@ -178,7 +178,7 @@ class SpentProof(Model):
 
 
 class FormerAddress(Model):
-    """A former e-mail address of a person, by which an imported file may identify the person.
+    """A former e-mail address of a person, which may identify the person in an imported file.
 
     The opt-outs of a person apply to all former addresses of the person. Several people may have
     the same former address. The current address of a user identifies only this user, even if the

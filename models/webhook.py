@@ -134,8 +134,8 @@ class WebhookDelivery(Model):
     # The event's position in the feed, which determines the order of deliveries.
     place: Mapped[int | None]
     event_type: Mapped[str]
-    # The person whom the event is about. The erasure of a person deletes the stored responses to
-    # events about the person, because a response may contain personal data.
+    # The id of the person who is the subject of the event. The erasure of a person deletes the
+    # stored responses to events about the person, because a response may contain personal data.
     person_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=DeliveryStatus.PENDING, server_default="pending")
     # The number of all attempts to deliver the event.

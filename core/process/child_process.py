@@ -43,7 +43,7 @@ class ChildProcess:
     thread that started the child ends. ``ask`` starts a new child process if no child is running.
 
     Args:
-        max_messages: the number of messages after which a new child process replaces the child.
+        max_messages: the maximum number of messages per child process.
         timeout: the time limit for one message, in seconds.
         memory_bytes: the limit of the child's address space, in bytes.
     """

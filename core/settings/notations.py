@@ -55,9 +55,9 @@ def _split(value: object) -> object:
 
 
 def _read_lines(value: object) -> object:
-    """If ``value`` is an absolute path, return the file's lines without comments and empty lines.
+    """Return the lines of the file if ``value`` is an absolute path, or return ``value`` unchanged.
 
-    A value that isn't an absolute path is returned unchanged.
+    Comments and empty lines are omitted from the lines of the file.
     """
     if not isinstance(value, str) or not value.startswith("/"):
         return value

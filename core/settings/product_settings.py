@@ -247,7 +247,7 @@ class Settings(
 
     @property
     def public_origin(self) -> str:
-        """Return the origin of the public URL as browsers write it, without a default port."""
+        """Return the origin of the public URL in the format of browsers, without a default port."""
         return _format_origin(self.public_url)
 
     @property

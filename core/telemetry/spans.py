@@ -31,7 +31,7 @@ def is_recording() -> bool:
 def step_span(
     name: str, kind: StepKind = "internal", attributes: SpanAttributes | None = None
 ) -> AbstractContextManager[None]:
-    """If there is a current span, record the ``with`` block as its child span.
+    """Record the ``with`` block as a child span, unless there is no current span.
 
     Periodic work isn't traced, because periodic work has no current span.
     """
