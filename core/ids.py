@@ -31,7 +31,7 @@ def random_hash_id(length: int = 12) -> str:
 def neighbouring_ids(count: int) -> list[int]:
     """Return ascending ids for a batch of new rows, starting at a random number.
 
-    The ids of a batch are close together, so that a database index stores the batch on a few pages.
+    The ids of a batch are close together, so that a database index stores the ids on a few pages.
     The ids of a batch reveal neither the age of a row nor the number of rows in the table. A
     guessed number that is close to a known id is the id of another row with a probability of one in
     half a million.

@@ -26,8 +26,8 @@ def configure_logging(settings: LogSettings) -> None:
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        # Drop log records by level before formatting, because most records are below the configured
-        # level.
+        # Drop log records by level before formatting, because most log records are below the
+        # configured level.
         wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,

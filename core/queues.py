@@ -12,9 +12,9 @@ class Queue(StrEnum):
 
     # Composer calls, which need a CPU core or a language model while an API caller waits.
     REQUEST = "request"
-    # Searches for stock photos at a provider, for API callers who wait for the result.
+    # Searches for stock photos at a provider, for API callers who wait for the photos.
     PHOTOS = "photos"
-    # Orders at payment providers, for API callers who may wait for the result.
+    # Calls to payment providers, for API callers who may wait for the response.
     MONEY = "money"
     # Tasks that send mail and take as long as the mail server needs.
     MAIL = "mail"

@@ -58,7 +58,7 @@ class Attachment(Model):
     # renditions. Each rendition of an image has a name, filename, MIME type, size, checksum, width
     # and height. The list of renditions is empty until the converter has created the renditions.
     renditions: Mapped[list[dict[str, Any]] | None] = mapped_column(JSONB(none_as_null=True))
-    # The owner's description of the image.
+    # The owner's description of the image, for people who can't see the image.
     alt_text: Mapped[str | None]
     title: Mapped[str | None]
     tags: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
-# The SQL condition for an IP address that hasn't been shortened to a network. A network is written
-# in CIDR notation, with a slash.
+# The SQL condition for an IP address that hasn't been shortened to a network. A network in the
+# column `ip` is written in CIDR notation, with a slash.
 _WHOLE_IP = "strpos(ip, '/') = 0"
 
 
@@ -24,7 +24,7 @@ class ConsentHow(StrEnum):
     FORM = "form"
     # The person confirmed the subscription with a mailed token.
     CONFIRMATION = "confirmation"
-    # The person subscribed with the credentials of an account.
+    # The person subscribed with the credentials of a Pressroom account.
     LOGIN = "login"
     # The person subscribed again through a link in the list's mail.
     LINK = "link"
@@ -51,7 +51,7 @@ class ConsentEntry(Model):
         # person.
         Index("ix_consent_entries_user_id_list_id_id", "user_id", "list_id", "id"),
         Index("ix_consent_entries_whole_ip", "occurred_at", postgresql_where=_WHOLE_IP),
-        # An index for counting the people who joined a list from the same network.
+        # An index for counting how many people joined a list from the same network.
         Index(
             "ix_consent_entries_network",
             "list_id",

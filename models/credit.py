@@ -81,7 +81,7 @@ class CreditEntry(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # The number of the ledger entry within its account, counted from 1 without gaps.
+    # Numbers the ledger entries of each account from 1, without gaps.
     seq: Mapped[int]
     order_id: Mapped[int | None] = mapped_column(ForeignKey("payment_orders.id"))
     action: Mapped[str]
@@ -100,7 +100,7 @@ class CreditEntry(Model):
 
 
 class OpenCharge(Model):
-    """A charge for a call to a provider that hasn't responded yet.
+    """A charge for a call to a provider, while the provider hasn't responded to the call yet.
 
     Maintenance reverses an open charge if the provider doesn't respond to the call in time. A
     process must delete the row of an open charge before settling or reversing the charge, so that
@@ -112,15 +112,16 @@ class OpenCharge(Model):
     entry_id: Mapped[int] = mapped_column(
         ForeignKey("credit_entries.id"), primary_key=True, autoincrement=False
     )
-    # Identifies the call for which the user is charged. A user can repeat a charged call for free
-    # within a day after the charge was settled.
+    # Identifies the API call for which the user is charged. A user can repeat a charged call for
+    # free within a day after the charge was settled.
     call: Mapped[str]
-    # Identifies the work that a call requests from a provider. Calls that request the same work
-    # share one charge, and the work is done only once.
+    # Identifies the work that an API call requests from a provider. Calls that request the same
+    # work share one charge, and the work is done only once.
     work: Mapped[str] = mapped_column(index=True)
     # The worker that calls the provider, or NULL before a worker starts the call.
     taken_by: Mapped[str | None]
-    # The time at which maintenance reverses the charge if the charge is still open.
+    # The time at which maintenance reverses the charge, unless the charge has been settled by this
+    # time.
     deadline: Mapped[datetime] = mapped_column(index=True)
 
 
@@ -236,7 +237,7 @@ class PaymentOrder(Model):
     units_per_usd: Mapped[Decimal] = mapped_column(Amount)
     expires_at: Mapped[datetime]
 
-    # The payment provider's ids for the payment page and for the payment.
+    # The ids that the payment provider assigned to the payment page and to the payment.
     session_id: Mapped[str | None]
     payment_id: Mapped[str | None]
     # The URL of the payment provider's page on which the payer pays for the order.
@@ -248,7 +249,7 @@ class PaymentOrder(Model):
     claimed_at: Mapped[datetime | None]
 
     # The facts about the payment that the payment provider has reported. A recorded fact about a
-    # payment is never removed, so that facts may arrive in any order.
+    # payment is never removed, so that the payment provider may report facts in any order.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
@@ -287,7 +288,7 @@ class PaymentOrder(Model):
 
     @property
     def lost_minor(self) -> int:
-        """Return the amount of refunds and lost disputes, which the payer permanently got back."""
+        """Return the total amount that the payer got back through refunds and lost disputes."""
         return self._returned_minor(self.disputes_lost_minor)
 
     @property
@@ -318,7 +319,7 @@ class PaymentOrderTransition(Model):
 
 
 class PaymentOrderChange(Model):
-    """A recorded change of an order's status.
+    """A change of an order's status, with the source of the change.
 
     A database trigger records every change of an order's status.
     """
@@ -328,7 +329,7 @@ class PaymentOrderChange(Model):
 
     id: Mapped[SerialId]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))
-    # The order's status before the change, or NULL for the creation of the order.
+    # The order's status before the change, or NULL if the change is the creation of the order.
     from_status: Mapped[str | None]
     to_status: Mapped[str]
     via: Mapped[str]
@@ -359,7 +360,8 @@ class PaymentEvent(Model):
 
     id: Mapped[SerialId]
     channel: Mapped[str]
-    # The payment provider's id of the event, which is the same in repeated deliveries of the event.
+    # The id that the payment provider assigned to the event, which is the same in repeated
+    # deliveries of the event.
     event_id: Mapped[str]
     type: Mapped[str]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))

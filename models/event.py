@@ -74,7 +74,7 @@ class FeedEvent(Model):
 
 
 class FeedOffset(Model):
-    """The offset between the number of a database transaction and its position in the feed.
+    """The number that is added to a database transaction's number to get the position in the feed.
 
     The table ``feed_offsets`` has one row. Each restore of a backup raises the feed offset, because
     the restored database assigns lower transaction numbers than the original database.

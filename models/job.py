@@ -1,4 +1,4 @@
-"""Jobs, which are units of slow work, and records of idempotent requests.
+"""Jobs, which are units of slow work that workers do, and records of idempotent requests.
 
 The transaction of the request that enqueues a job also inserts the row of the job. A broker message
 contains only the id of a job. A periodic sweep sends lost broker messages again, so that every
@@ -105,7 +105,7 @@ class Job(Model):
     # The API process whose caller may wait for the job. When the job changes, only the API process
     # `waiter` is notified, or every API process if `waiter` is NULL.
     waiter: Mapped[str | None]
-    # The job's version, which increases with each change that API callers can see. Server-sent
+    # The version of the job, which increases with each change that API callers can see. Server-sent
     # events about a job use the job's version as their id.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
 
@@ -132,7 +132,7 @@ class IdempotencyRecord(Model):
     key: Mapped[str]
     # SHA-256 of the request's method, path, query and body.
     fingerprint: Mapped[bytes]
-    # ``job_id`` needs no foreign key, because a job outlives its idempotency records.
+    # ``job_id`` needs no foreign key, because a job's row outlives the job's idempotency records.
     job_id: Mapped[int | None]
     answer: Mapped[dict[str, Any] | None]
     expires_at: Mapped[datetime] = mapped_column(server_default=text("now() + interval '24 hours'"))

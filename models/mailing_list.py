@@ -1,4 +1,4 @@
-"""Lists, and the member fields, tags, segments and reports that belong to lists and owners."""
+"""Mailing lists, member fields, tags, segments, and reports about lists."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -43,8 +43,8 @@ class MailingList(Model):
     email_channel_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     challenge_enabled: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     challenge_provider: Mapped[str | None]
-    # The number of the list's latest delivery whose trace ids are revoked. A person whose trace id
-    # is revoked can use the trace id only to unsubscribe.
+    # The highest delivery number whose trace ids are revoked, or NULL if no trace ids are revoked.
+    # A person whose trace id is revoked can use the trace id only to unsubscribe.
     traces_revoked_through: Mapped[int | None]
     # True if new members must confirm their address. If a list doesn't require confirmation, anyone
     # can subscribe any address to the list.
@@ -138,7 +138,7 @@ class MemberTag(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # The name of the tag in the owner's spelling.
+    # The name of the tag, as the owner wrote the name.
     name: Mapped[str]
     # The case-folded name of the tag. Python case-folds the tag's name, because case folding in the
     # database depends on the locale.

@@ -26,8 +26,8 @@ class Maintenance(Model):
     lease_expires_at: Mapped[datetime | None]
     last_started_at: Mapped[datetime | None]
     last_finished_at: Mapped[datetime | None]
-    # The position at which the task's next run resumes, if the task needs several runs to process a
-    # large table.
+    # The position in a large table at which the task's next run resumes, if the task needs several
+    # runs for the table.
     bookmark: Mapped[int | None]
     last_result: Mapped[dict[str, Any] | None]
     last_error: Mapped[str | None]

@@ -23,7 +23,7 @@ class ImportKind(StrEnum):
 
 
 class MemberImport(Model):
-    """An import of members into a list, with its options, progress and counts.
+    """An import of members into a list, with the options, progress and row counts of the import.
 
     The row of an import serves as the audit record of the imported members, whose subscriptions
     reference the row.
@@ -57,8 +57,8 @@ class MemberImport(Model):
     source: Mapped[str]
     kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
     filename: Mapped[str | None]
-    # The key prefix of the numbered objects that store the file. All objects that store the file
-    # have the same size.
+    # The prefix of the keys of the numbered objects that store the file. All objects that store the
+    # file have the same size.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The data key of the file, encrypted with the encryption key named `wrapped_by`, or NULL after
     # the data key was deleted.
@@ -68,13 +68,14 @@ class MemberImport(Model):
     mapping: Mapped[dict[str, Any] | None]
     dry_run: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     on_existing: Mapped[str] = mapped_column(default="skip", server_default="skip")
-    # True if the import creates a field for each column of the file whose meaning is unknown.
+    # True if the import creates a member field for each column of the file whose meaning is
+    # unknown.
     create_fields: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The order of day and month in ambiguous dates, either dmy or mdy.
     date_order: Mapped[str | None]
     # The character encoding of the file, which the owner set or Pressroom detected.
     encoding: Mapped[str | None]
-    # Maps the index of each column in the file to the column's notation for dates and numbers.
+    # Maps the index of each column in the file to the format of the column's dates and numbers.
     column_forms: Mapped[dict[str, Any] | None]
     # Maps the index of each column with an ambiguous name to whether the column's cells prove that
     # the column contains consent.
@@ -120,10 +121,10 @@ class MemberImport(Model):
     duplicate: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of rows whose address is on a deny list.
     denied: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of existing members that the import changed. The rows of changed members count as
-    # `already`.
+    # The number of existing members that the import changed. The rows of changed members have the
+    # verdict `already`.
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of values that the import skipped, because the values don't fit the types of their
+    # The number of values that the import skipped because the values don't match the types of their
     # fields.
     left_out: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of rows that are invalid because Pressroom doesn't recognize their consent value.
@@ -203,7 +204,7 @@ class NamedMember(Model):
 
 
 class ImportChange(Model):
-    """The change that an import made to a subscription, with the old and the new values."""
+    """The change that an import made to a subscription, with the values before and after it."""
 
     __tablename__ = "import_changes"
     # Imports and erasures use this index to find the changes that imports made to a subscription.
@@ -266,7 +267,7 @@ class MemberExport(Model):
     column_forms: Mapped[dict[str, Any] | None]
     # True if an operator's command started the export. Quotas don't apply to operators.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The key prefix of the numbered objects that store the file.
+    # The prefix of the keys of the numbered objects that store the file.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The data key of the file, encrypted with the encryption key named `wrapped_by`, or NULL after
     # the data key was deleted.

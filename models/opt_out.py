@@ -33,8 +33,9 @@ class OptOut(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # The person who opted out, or NULL after the person's erasure. An erased person's opt-out
-    # applies if the address is added again, because the opt-out contains an HMAC of the address.
+    # The person who opted out, or NULL after the person's erasure. If someone adds an erased
+    # person's address to the list again, the opt-out applies, because the opt-out contains an HMAC
+    # of the address.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
@@ -45,7 +46,7 @@ class OptOut(Model):
 
 
 class DeniedEntry(Model):
-    """An address or a domain that can't join any list of one owner.
+    """An e-mail address or a domain that an owner excludes from all of the owner's lists.
 
     A deny list entry with an ``@`` is an address. A deny list entry such as ``*.example.com``
     covers all subdomains of ``example.com``.

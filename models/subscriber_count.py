@@ -51,7 +51,7 @@ class MemberDay(Model):
     joined: Mapped[int]
     # The number of people who ceased to be active members of the list on the day.
     gone: Mapped[int]
-    # The number of active members who changed to the tier in the column `type`.
+    # The number of active members who changed to the tier `type` from a different tier.
     moved_in: Mapped[int]
     # The number of active members who changed from the tier `type` to a different tier.
     moved_out: Mapped[int]

@@ -29,7 +29,7 @@ class Tier(StrEnum):
 
 
 class Subscription(Model):
-    """A person's subscription to one list, with a copy of the person's name and address."""
+    """A person's subscription to one list, with a copy of the person's name and e-mail address."""
 
     __tablename__ = "subscriptions"
     __table_args__ = (
@@ -136,7 +136,7 @@ class Subscription(Model):
     # The time at which a person who hasn't confirmed the subscription gets a single reminder, or
     # NULL if the person gets no reminder.
     remind_at: Mapped[datetime | None]
-    # Maps the id of each member field, as text, to the member's value.
+    # Maps the id of each member field, as text, to the member's value of the field.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
     # The ids of the member's tags in ascending order, without duplicates. Maintenance removes the
     # ids of deleted tags from members.
@@ -151,17 +151,17 @@ class Subscription(Model):
     # The language of mails to the person, taken from the page on which the person subscribed, or
     # NULL if the language is unknown.
     language: Mapped[str | None]
-    # The import that last activated the subscription.
+    # The latest import that activated the subscription.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))
-    # The time at which the import activated the subscription. An undo of the import skips the
-    # subscription if `updated_at` is later than `imported_at`.
+    # The time at which the import `import_id` activated the subscription. An undo of the import
+    # skips the subscription if `updated_at` is later than `imported_at`.
     imported_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
 
 
 class SubscriptionEvent(Model):
-    """A change of a subscription, with the actor and the origin of the change.
+    """A change of a subscription, with the person or process that made the change.
 
     A subscription event never changes, except for its IP address. After 90 days, the IP address of
     a subscription event is shortened to its network. The erasure of a person deletes the IP
@@ -211,8 +211,8 @@ class SubscriptionEvent(Model):
     # The names of changed attributes whose values the event doesn't store, such as `name`, `tags`
     # or `fields.city`.
     changed: Mapped[list[str] | None]
-    # The person's reason for unsubscribing, chosen from a fixed set of words, or NULL if the person
-    # gave no reason.
+    # The reason for unsubscribing that the person chose from a fixed list, or NULL if the person
+    # chose no reason.
     reason: Mapped[str | None]
     ip: Mapped[str | None]
     request_id: Mapped[str | None]
@@ -243,7 +243,8 @@ class MailedLink(Model):
     # The e-mail address to which the token was mailed if the person's account may have a different
     # address, otherwise NULL.
     email: Mapped[str | None] = mapped_column(index=True)
-    # The database stores only an HMAC of the token's secret, which only the mail contains.
+    # The database stores only an HMAC of the token's secret. Only the mail contains the secret of
+    # the token.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]

@@ -13,8 +13,7 @@ from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, 
 class User(Model):
     """A person.
 
-    A person without a password hash can't log in, because the person only subscribed to a list or
-    was imported.
+    A person who only subscribed to a list or was imported has no password hash, and can't log in.
     """
 
     __tablename__ = "users"
@@ -80,8 +79,8 @@ class UserSession(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # The database stores only an HMAC of the session's secret, which only the browser's cookie
-    # contains.
+    # The database stores only an HMAC of the session's secret. Only the browser's cookie contains
+    # the secret of the session.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     # A name that helps people recognize their sessions, such as "Firefox on Linux".
     browser: Mapped[str | None]
@@ -110,8 +109,8 @@ class LoginAttempts(Model):
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
     tried_at: Mapped[datetime] = mapped_column(index=True)
-    # The HMAC of the network whose counter includes the failed logins. A successful login to an
-    # account subtracts the account's failed logins from the network's counter.
+    # An HMAC of the network whose counter includes the failed logins of the subject. A successful
+    # login to an account subtracts the account's failed logins from the network's counter.
     source: Mapped[bytes | None]
 
 
@@ -142,14 +141,14 @@ class RecoveryCode(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # The database stores only an HMAC of the recovery code, which only the person has.
+    # The database stores only an HMAC of the recovery code. Only the person has the recovery code.
     code_hmac: Mapped[bytes] = mapped_column(unique=True)
     created_at: Mapped[CreatedAt]
     used_at: Mapped[datetime | None]
 
 
 class Passkey(Model):
-    """A credential on a person's device, with which the person logs in (WebAuthn)."""
+    """A passkey (WebAuthn credential) on a person's device, with which the person logs in."""
 
     __tablename__ = "passkeys"
 
@@ -217,8 +216,8 @@ class AccountMail(Model):
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
     )
-    # A text about the subject of the mail, such as the name of a program or browser, or the time at
-    # which an API key expires.
+    # A text to insert into the mail, such as the name of a program or browser, or the time at which
+    # an API key expires.
     detail: Mapped[str | None]
     # The list that a mail to a reader is about. ``list_id`` has no foreign key, because a foreign
     # key would lock the list's row when a mail is added.
@@ -237,7 +236,7 @@ class AccountMail(Model):
 class Erasure(Model):
     """The erasure of one person, with the progress and the results of the erasure's job.
 
-    The row of a finished erasure remains as a proof of the erasure. The row of a finished erasure
+    The row of a finished erasure is kept as a proof of the erasure. The row of a finished erasure
     contains only ids, counts and times.
     """
 

@@ -57,7 +57,8 @@ class WebhookEndpoint(Model):
     state: Mapped[str] = mapped_column(default=EndpointState.ACTIVE, server_default="active")
     # Explains to the owner why the endpoint is paused or ended.
     reason: Mapped[str | None]
-    # The endpoint's position in the feed, which is the last event that was checked for a delivery.
+    # The endpoint's position in the feed, up to which workers have created the deliveries to the
+    # endpoint.
     place: Mapped[int]
     event_id: Mapped[int]
     # Maps each event type that the owner added to an existing endpoint to the feed position at
@@ -76,7 +77,7 @@ class WebhookEndpoint(Model):
     silences: Mapped[int] = mapped_column(default=0, server_default="0")
     # The time until which deliveries pause, because requests to the endpoint timed out.
     rests_until: Mapped[datetime | None]
-    # The current or latest job that sends the deliveries of the endpoint.
+    # The id of the latest job that sends deliveries to the endpoint.
     job_id: Mapped[int | None]
     created_at: Mapped[CreatedAt]
     # The time at which the owner deleted the endpoint. The deliveries of a deleted endpoint are
@@ -103,7 +104,8 @@ class WebhookSecret(Model):
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
     created_at: Mapped[CreatedAt]
-    # The time at which the secret expires, or NULL for the endpoint's newest secret.
+    # The time at which the secret expires, or NULL for the endpoint's latest secret, which doesn't
+    # expire.
     expires_at: Mapped[datetime | None] = mapped_column(index=True)
 
 
@@ -138,7 +140,7 @@ class WebhookDelivery(Model):
     # stored responses to events about the person, because a response may contain personal data.
     person_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=DeliveryStatus.PENDING, server_default="pending")
-    # The number of all attempts to deliver the event.
+    # The total number of attempts to deliver the event to the endpoint.
     attempts: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of delivery attempts since the event occurred, or since the owner last retried the
     # delivery or resumed the endpoint.

@@ -35,8 +35,7 @@ class Breaker:
         errors_answer: whether an exception that isn't in ``failures`` proves that the server works.
             If ``errors_answer`` is false, exceptions that aren't in ``failures`` don't change the
             state of the circuit breaker.
-        tolerated: the number of consecutive calls that may fail before the next failed call opens
-            the circuit.
+        tolerated: how many consecutive calls may fail without opening the circuit.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class Breaker:
         return None
 
     def _enter(self) -> bool:
-        """Admit a call to the server, and return whether the call probes a failed server."""
+        """Admit or reject a call to the server, and return whether the admitted call is a probe."""
         if self._consecutive_failures <= self._tolerated:
             return False
         with self._lock:

@@ -1,7 +1,7 @@
 """Sockets that respect a time limit for a whole call to a server.
 
-Client libraries limit the duration of each wait for a server, but not the duration of a whole call.
-Without a limit for the whole call, a server that sends one byte at a time could block a caller
+Client libraries limit how long each wait for a server takes, but not how long a whole call takes.
+Without a time limit for a whole call, a server that sends one byte at a time could block the caller
 forever.
 """
 

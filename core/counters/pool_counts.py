@@ -1,8 +1,8 @@
 """Merges the metrics of a worker and its pool processes into one scrape target.
 
 Each pool process of a worker writes its metrics to separate files. A pool process's metrics files
-outlive the process, so that no counter decreases when the process exits. The counters of exited
-processes are merged, so that the number of metrics files stays small.
+outlive the process, so that the worker's counters don't decrease when the process exits. The
+counters of exited processes are merged, so that the number of metrics files stays small.
 (docs/decisions/0028-metrics-of-workers.md)
 """
 

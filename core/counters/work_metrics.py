@@ -97,7 +97,7 @@ class MailOutcome(StrEnum):
 
 class ProviderOutcome(StrEnum):
     ANSWERED = "answered"
-    # The provider rejected the call because of its rate limit.
+    # The provider rejected the call because of the provider's rate limit.
     LIMITED = "limited"
     FAILED = "failed"
 

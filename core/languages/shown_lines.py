@@ -99,8 +99,8 @@ def fold_case(text: str) -> str:
 def fold_look_alikes(text: str) -> str:
     """Convert a text to lower-case ASCII letters where possible, to compare it with known words.
 
-    Accents and invisible characters are removed from the text. Each non-Latin letter that looks
-    like a Latin letter is replaced by the Latin letter.
+    The function removes accents and invisible characters from the text. Each non-Latin letter that
+    looks like a Latin letter is replaced by the Latin letter.
     """
     decomposed = normalize("NFD", normalize("NFKC", text).casefold())
     letters = (each for each in decomposed if category(each) not in _DROPPED_CATEGORIES)

@@ -37,7 +37,7 @@ class ChildCrashed(Exception):
 
 
 class ChildProcess:
-    """A child process that runs a module which calls ``child_loop.answer_messages``.
+    """A child process that runs a Python module, which must call ``child_loop.answer_messages``.
 
     Only one thread may use the child process at a time. The kernel kills the child process when the
     thread that started the child ends. ``ask`` starts a new child process if no child is running.
@@ -154,7 +154,7 @@ class ChildProcess:
         self._kill(child, grace=_EXIT_SECONDS)
 
     def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> tuple[int, str]:
-        """Stop the child process, and return its exit status and its error output.
+        """Stop the child process, and return the exit status and the error output of the process.
 
         A child that doesn't exit within ``grace`` seconds is killed.
         """

@@ -1,8 +1,8 @@
 """Restricts a child process before it receives untrusted data.
 
-A hostile image can run code by exploiting a vulnerability in a codec. In a confined process,
-hostile code can only compute, read requests and write answers. A seccomp filter refuses all system
-calls that decoding data doesn't need, even if the process runs as root. A process can't remove its
+A hostile image can run code by exploiting a vulnerability in a codec. Hostile code in a confined
+process can only compute, read requests and write answers. A seccomp filter refuses all system calls
+that decoding data doesn't need, even if the process runs as root. A process can't remove its
 seccomp filter. If the kernel doesn't support seccomp, only resource limits restrict the child
 process.
 """

@@ -28,7 +28,7 @@ def _names_with(*prefixes: str) -> SettingNames:
     return frozenset(name for name in Settings.model_fields if name.startswith(prefixes))
 
 
-# The settings that the API, the workers and the operator's commands share.
+# The settings that the API and all workers need.
 _SHARED = _names_in(stores.DatabaseSettings, stores.ObjectStorageSettings, stores.CacheSettings) | {
     *("public_url", "pages_url", "encryption_keys", "quota_free", "quota_paid")
 }
@@ -70,8 +70,8 @@ _SETTINGS_BY_QUEUE: dict[Queue, SettingNames] = {
     # The media worker receives as few secrets as possible, because it decodes untrusted uploads.
     Queue.MEDIA: frozenset(),
     Queue.BULK: _SIGNING | {"deny_list"},
-    # Maintenance needs no separate database login for backups, because the application's role may
-    # read every row.
+    # Maintenance needs no separate database login for backups, because the application's database
+    # role may read every row.
     Queue.MAINTENANCE: _SIGNING | _REPLICA | {"retention"} | _names_with("backup_"),
 }
 _SETTINGS_BY_COMMAND = {

@@ -256,12 +256,12 @@ class Settings(
 
     @property
     def pages_host(self) -> str:
-        """Return the host of readers' pages without a default port, as browsers write a host."""
+        """Return the host of readers' pages in the format of browsers, without a default port."""
         return _format_origin(self.pages_url or self.public_url).partition("://")[2]
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """Return the product's name and the mail sender's name, which lists must not use."""
+        """Return the product's name and the mail sender's name, which lists must not have."""
         names = ("Pressroom", MailSender.parse(self.mail_from).name)
         return tuple(dict.fromkeys(name for name in names if re.search(r"\w", name)))
 

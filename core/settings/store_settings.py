@@ -69,7 +69,7 @@ class Sentinels:
         try:
             return cls._parse(url)
         except (ValueError, KeyError):
-            # Discard the error of ``urlsplit``, because its message could quote a password.
+            # Discard the error of ``urlsplit``, because the error's message could quote a password.
             raise ValueError(_SENTINEL_URL_RULE) from None
 
     @classmethod
@@ -273,7 +273,7 @@ class BrokerSettings(LogSettings):
 
     @property
     def broker(self) -> str:
-        """Return the URL of the message broker, including the password."""
+        """Return the message broker's URL, which contains the password."""
         return _first_url(self.broker_url, self.redis_url)
 
 

@@ -48,7 +48,7 @@ def request_span(name: str, callers: str | None) -> AbstractContextManager[None]
 def work_span(
     name: str, traceparent: str | None, attributes: SpanAttributes
 ) -> AbstractContextManager[None]:
-    """Record work that another process requested, in the trace of the requesting process."""
+    """Record the work of the ``with`` block in the trace of the process that requested the work."""
     return NO_SPAN if _tracing is None else _tracing.work(name, traceparent, attributes)
 
 
@@ -71,12 +71,12 @@ def note_failure(error: Exception) -> None:
 
 
 def current_traceparent() -> str | None:
-    """Return the current span as W3C Trace Context, for the process that continues the trace."""
+    """Return the W3C Trace Context of the current span, for a process that continues the trace."""
     return None if _tracing is None else _tracing.traceparent()
 
 
 def current_ids() -> dict[str, str]:
-    """Return the ``trace_id`` and ``span_id`` of the current span, if there is one."""
+    """Return the ``trace_id`` and ``span_id`` of the current span, if there is a current span."""
     return {} if _tracing is None else _tracing.ids()
 
 
