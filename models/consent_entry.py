@@ -76,11 +76,11 @@ class ConsentEntry(Model):
     # The version of the list's consent wording at the time of consent, or NULL if an owner added
     # the person.
     wording_version: Mapped[int | None]
-    # If a transfer copied the entry from another list, the list to which the person originally
-    # consented, otherwise NULL.
+    # The list to which the person originally consented. `of_list_id` is NULL unless a transfer
+    # copied the entry from another list.
     of_list_id: Mapped[int | None]
-    # If a transfer copied the entry, the import that added the person to the transfer's source
-    # list, otherwise NULL.
+    # The import that added the person to the source list of a transfer. `import_id` is NULL unless
+    # a transfer copied the entry.
     import_id: Mapped[int | None]
 
 
@@ -114,8 +114,8 @@ class ConsentClaim(Model):
     wording: Mapped[str | None]
     # The product that created the imported file, or `file` if the product is unknown.
     claimed_by: Mapped[str]
-    # If a transfer copied the claim to another list, the list into which the file was imported,
-    # otherwise NULL.
+    # The list into which the file was imported. `of_list_id` is NULL unless a transfer copied the
+    # claim to another list.
     of_list_id: Mapped[int | None]
 
 

@@ -86,11 +86,10 @@ class Job(Model):
     lease_expires_at: Mapped[datetime | None]
     cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # The earliest time at which a worker may claim the job, which is in the future for a delayed
-    # retry.
+    # The earliest time at which a worker may claim the job, for example after the delay of a retry.
     run_at: Mapped[CreatedAt]
-    # The earliest time at which the sweep sends a broker message for the queued job. The first
-    # broker messages for queued jobs are sent in the order of `send_after`.
+    # The earliest time at which the sweep sends a broker message for the queued job. Queued jobs
+    # without a broker message (`sends` is 0) get their first message in the order of `send_after`.
     send_after: Mapped[CreatedAt]
     sends: Mapped[int] = mapped_column(default=0, server_default="0")
 

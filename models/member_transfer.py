@@ -57,7 +57,7 @@ class MemberImport(Model):
     source: Mapped[str]
     kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
     filename: Mapped[str | None]
-    # The prefix of the keys of the numbered objects that store the file. All objects that store the
+    # The storage key prefix of the numbered objects that store the file. All objects that store the
     # file have the same size.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The data key of the file, encrypted with the encryption key named `wrapped_by`, or NULL after
@@ -77,7 +77,7 @@ class MemberImport(Model):
     encoding: Mapped[str | None]
     # Maps the index of each column in the file to the format of the column's dates and numbers.
     column_forms: Mapped[dict[str, Any] | None]
-    # Maps the index of each column with an ambiguous name to whether the column's cells prove that
+    # Maps the index of each column with an ambiguous name to true if the column's cells prove that
     # the column contains consent.
     consent_columns: Mapped[dict[str, Any] | None]
     # Maps each consent value in the file to the status that the owner assigned.
@@ -267,7 +267,7 @@ class MemberExport(Model):
     column_forms: Mapped[dict[str, Any] | None]
     # True if an operator's command started the export. Quotas don't apply to operators.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The prefix of the keys of the numbered objects that store the file.
+    # The storage key prefix of the numbered objects that store the file.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The data key of the file, encrypted with the encryption key named `wrapped_by`, or NULL after
     # the data key was deleted.

@@ -84,7 +84,7 @@ class DepartureKind(StrEnum):
     LIST = "list"
     # The person opted out of a list's mail.
     EMAIL = "email"
-    # The person was erased, which affects all lists, so that the departure's `list_id` is NULL.
+    # The person was erased from all lists, so the departure has no `list_id`.
     ERASED = "erased"
 
 

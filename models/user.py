@@ -109,8 +109,8 @@ class LoginAttempts(Model):
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
     tried_at: Mapped[datetime] = mapped_column(index=True)
-    # An HMAC of the network whose counter includes the failed logins of the subject. A successful
-    # login to an account subtracts the account's failed logins from the network's counter.
+    # An HMAC of the network from which the failed logins came. A successful login to an account
+    # subtracts the account's failed logins from the network's counter.
     source: Mapped[bytes | None]
 
 

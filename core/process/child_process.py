@@ -64,7 +64,7 @@ class ChildProcess:
         return self._child.pid if self._child else None
 
     def start(self) -> None:
-        """Start the child process in advance, so that the first message doesn't wait."""
+        """Start the child process early, so that the first message doesn't wait for the startup."""
         self._usable()
 
     def ask(self, fields: Any, *data: bytes) -> tuple[Any, bytes]:

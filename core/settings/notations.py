@@ -55,7 +55,7 @@ def _split(value: object) -> object:
 
 
 def _read_lines(value: object) -> object:
-    """Return the lines of the file if ``value`` is an absolute path, or return ``value`` unchanged.
+    """Return the lines of the file at ``value``, or ``value`` itself if it isn't an absolute path.
 
     Comments and empty lines are omitted from the lines of the file.
     """

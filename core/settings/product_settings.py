@@ -261,7 +261,7 @@ class Settings(
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """Return the product's name and the mail sender's name, which lists must not have."""
+        """Return the product's name and the mail sender's name, which lists must not use."""
         names = ("Pressroom", MailSender.parse(self.mail_from).name)
         return tuple(dict.fromkeys(name for name in names if re.search(r"\w", name)))
 

@@ -31,7 +31,7 @@ def is_recording() -> bool:
 def step_span(
     name: str, kind: StepKind = "internal", attributes: SpanAttributes | None = None
 ) -> AbstractContextManager[None]:
-    """Record the ``with`` block as a child span, unless there is no current span.
+    """Record the ``with`` block as a child span of the current span, if there is a current span.
 
     Periodic work isn't traced, because periodic work has no current span.
     """
