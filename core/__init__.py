@@ -1,7 +1,7 @@
 """The core layer, which all other packages of Pressroom import.
 
-``core`` is imported before all libraries, so that ``core`` can hide a module that the libraries
-would load.
+Pressroom imports ``core`` before any library, so that ``core`` can hide a slow module that a
+library would import unnecessarily.
 """
 
 from core.process import absent_modules

@@ -16,14 +16,14 @@ _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def random_id() -> int:
-    """Return a random id, which reveals neither the age of a row nor the number of rows."""
+    """Return a random id for a row, which reveals neither the row's age nor the number of rows."""
     return secrets.randbelow(MAX_ID) + 1
 
 
 def random_hash_id(length: int = 12) -> str:
     """Return a random public identifier of lower-case letters and digits.
 
-    The default length of 12 characters provides 62 random bits.
+    With the default length of 12 characters, the identifier contains 62 random bits.
     """
     return "".join(secrets.choice(_BASE36) for _ in range(length))
 
@@ -31,9 +31,10 @@ def random_hash_id(length: int = 12) -> str:
 def neighbouring_ids(count: int) -> list[int]:
     """Return ascending ids for a batch of new rows, starting at a random number.
 
-    The ids of a batch are close together, so that a database index stores the batch on a few pages.
-    The ids of a batch reveal neither the age nor the number of rows. Someone who knows an id can
-    guess a neighbouring id with a chance of one in half a million.
+    The ids of a batch are close together, so that a database index stores the ids on a few pages.
+    The ids of a batch reveal neither the age of a row nor the number of rows in the table. A
+    guessed number that is close to a known id is the id of another row with a probability of one in
+    half a million.
     """
     gaps = array("I", secrets.token_bytes(4 * count))
     first = secrets.randbelow(MAX_ID - count * _MAX_GAP)
@@ -41,7 +42,7 @@ def neighbouring_ids(count: int) -> list[int]:
 
 
 def parse_id_cursor(cursor: str) -> int:
-    """Return the id in a pagination cursor, which is the last id on the previous page.
+    """Parse a pagination cursor, and return the id of the last row that the client has received.
 
     Raises ``cursor.invalid``.
     """

@@ -1,8 +1,8 @@
 """Keyrings of secret keys, which an operator can rotate.
 
-A keyring has the format ``id:base64url,id:base64url``. The first key of a keyring creates
-signatures, and every key of the keyring can verify signatures. HKDF-SHA256 (RFC 5869) derives a
-separate subkey from each key for each purpose.
+The text of a keyring has the format ``id:base64url,id:base64url``. The first key of a keyring
+creates signatures, and every key of the keyring can verify signatures. HKDF-SHA256 (RFC 5869)
+derives a separate subkey from each key for each purpose.
 """
 
 import base64
@@ -23,9 +23,9 @@ class Key:
     secret: bytes = field(repr=False)
 
     def subkey(self, purpose: str) -> bytes:
-        """Derive a 32-byte key for one purpose, such as ``api-key``."""
-        # Import ``cryptography`` only when needed, because its import is slow and most commands
-        # derive no subkey.
+        """Derive a 32-byte subkey for one purpose, such as ``api-key``."""
+        # Import ``cryptography`` only when needed, because importing ``cryptography`` is slow and
+        # most commands don't derive subkeys.
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -87,19 +87,19 @@ class Signer:
     def digests(self, message: bytes) -> list[bytes]:
         """Return one HMAC of the message per key of the keyring, starting with the current key.
 
-        The caller must compare a stored HMAC with every returned HMAC, because a previous key may
-        have created the stored HMAC.
+        The caller must compare a stored HMAC with every returned HMAC, because a key that is no
+        longer current may have created the stored HMAC.
         """
         return [self._digest(key_id, message) for key_id in self._subkeys]
 
     def sign(self, message: bytes) -> str:
-        """Return a URL-safe signature in the format ``<key id>.<base64url>``."""
+        """Return a URL-safe signature of the message in the format ``<key id>.<base64url>``."""
         return f"{self._current}.{_base64url(self.digest(message))}"
 
     def verify(self, message: bytes, signature: str) -> bool:
-        """Return whether any key of the keyring created the signature.
+        """Return whether a key of the keyring created the signature of the message.
 
-        The comparison of the signatures takes constant time.
+        The function compares signatures in constant time, to prevent timing attacks.
         """
         key_id, _, encoded = signature.partition(".")
         if key_id not in self._subkeys:

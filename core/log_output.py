@@ -26,8 +26,8 @@ def configure_logging(settings: LogSettings) -> None:
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        # Drop log records by level before formatting, because most records are below the configured
-        # level.
+        # Drop log records by level before formatting, because most log records are below the
+        # configured level.
         wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
@@ -50,7 +50,8 @@ def configure_logging(settings: LogSettings) -> None:
 
 
 def _configure_libraries() -> None:
-    # Remove the log handlers of the server libraries, so that every line has the same format.
+    # Remove the log handlers of the server libraries, so that every line of the log has the same
+    # format.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "tornado"):
         logger = logging.getLogger(name)
         logger.handlers = []
@@ -60,10 +61,10 @@ def _configure_libraries() -> None:
     quiet_level = max(logging.WARNING, logging.getLogger().level)
     for name in ("urllib3", "httpx2"):
         logging.getLogger(name).setLevel(quiet_level)
-    # Disable uvicorn's access log, because the API writes its own access log with request ids.
+    # Disable uvicorn's access log, because the API writes an access log with request ids.
     logging.getLogger("uvicorn.access").disabled = True
 
 
 def _add_span(_logger: Any, _method: str, record: Any) -> Any:
-    """Add the current trace id and span id to a log record, so that operators find the trace."""
+    """Add the current trace id and span id to a log record, so operators can find the trace."""
     return {**record, **spans.current_ids()}

@@ -1,4 +1,4 @@
-"""Exact amounts of money and credits, stored as NUMERIC(15,4) and never as binary fractions."""
+"""Exact amounts of money and credits, stored as NUMERIC(15,4) instead of floating-point numbers."""
 
 from decimal import Decimal
 
@@ -25,8 +25,8 @@ _MINOR_DIGITS = {
 
 def is_storable(amount: Decimal) -> bool:
     """Return whether the amount is finite, has up to four decimal places and fits NUMERIC(15,4)."""
-    # Use ``copy_abs``, because ``abs`` would round the amount and fail on the large exponents that
-    # JSON allows.
+    # Use ``copy_abs``, because ``abs`` would round the amount, and would fail on the large
+    # exponents that JSON allows.
     if not amount.is_finite() or amount.copy_abs() > MAX_AMOUNT:
         return False
     return amount == amount.quantize(Decimal(1).scaleb(-PLACES))

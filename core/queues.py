@@ -1,22 +1,22 @@
-"""The queues of the workers, and the kinds of work that run while an HTTP request waits."""
+"""The queues that workers serve, and the kinds of work that run while an HTTP request waits."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Queue(StrEnum):
-    """A queue with its own workers, so that one kind of work can't delay another kind.
+    """A queue that dedicated workers serve, so that its jobs can't delay the jobs in other queues.
 
-    The jobs in a queue take similar times and depend on the same servers.
+    The jobs in a queue take a similar amount of time and depend on the same servers.
     """
 
     # Composer calls, which need a CPU core or a language model while an API caller waits.
     REQUEST = "request"
-    # Searches for stock photos at a provider, for API callers who wait for the result.
+    # Searches for stock photos at a provider, for API callers who wait for the photos.
     PHOTOS = "photos"
-    # Orders at payment providers, for API callers who may wait for the result.
+    # Calls to payment providers, for API callers who may wait for the response.
     MONEY = "money"
-    # Tasks that send mail, whose duration depends on the mail server.
+    # Tasks that send mail and take as long as the mail server needs.
     MAIL = "mail"
     # Webhook deliveries, which depend on the speed of the owners' servers.
     WEBHOOKS = "webhooks"
@@ -24,7 +24,7 @@ class Queue(StrEnum):
     EXPORT = "export"
     # Image conversions, which use a CPU core for about a second while an API caller may wait.
     MEDIA = "media"
-    # Bulk adds, imports and undos of imports, whose jobs let other jobs run every few seconds.
+    # Bulk adds, imports and undos of imports, which pause every few seconds to let other jobs run.
     BULK = "bulk"
     # Periodic tasks, deletions and erasures, which never keep an API caller waiting.
     MAINTENANCE = "maintenance"

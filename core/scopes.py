@@ -22,8 +22,8 @@ class Scope(StrEnum):
 
 USER_SCOPES = frozenset(Scope) - {Scope.DELIVERY}
 
-# The explanation of each scope for the page on which a person grants scopes to a program. A scope
-# without an explanation can't be granted to a program.
+# Explains each scope on the page on which a person grants scopes to a program. A scope without an
+# explanation can't be granted to a program.
 SCOPE_EXPLANATIONS = {
     Scope.CREDIT_READ: "See your credit balance and what it was spent on",
     Scope.CREDIT_FULL: "See your credits, spend them, and claim credits that were paid for",
@@ -47,7 +47,7 @@ _INCLUDED_SCOPES = {
 
 
 def expand_scopes(granted: Iterable[Scope]) -> frozenset[Scope]:
-    """Return granted scopes together with the scopes that they include.
+    """Return the granted scopes and all scopes that the granted scopes include.
 
     ``credit.full`` includes ``credit.read``, and ``subscription.full`` includes
     ``subscription.read``.

@@ -1,4 +1,4 @@
-"""Signed URLs, with which anyone can fetch one file until the URL expires."""
+"""Signed URLs. Anyone who has a signed URL can fetch one file until the URL expires."""
 
 import re
 from dataclasses import dataclass
@@ -50,7 +50,8 @@ class SignedUrls:
 # file.
 FILE_URLS = SignedUrls("file-link")
 
-# `pressroom doctor` calls a signed URL to find out which client address the API sees.
+# `pressroom doctor` calls a signed URL to find out which IP address the API sees as the client's
+# address.
 SEEN_CALLERS = SignedUrls("seen-caller")
 
 

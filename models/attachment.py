@@ -55,10 +55,10 @@ class Attachment(Model):
     original_size: Mapped[int]
     original_checksum: Mapped[str]
     # The renditions, which are smaller versions of the image, or NULL if the owner requested no
-    # renditions. Each rendition has a name, filename, MIME type, size, checksum, width and height.
-    # The list of renditions is empty until the converter has created the renditions.
+    # renditions. Each rendition of an image has a name, filename, MIME type, size, checksum, width
+    # and height. The list of renditions is empty until the converter has created the renditions.
     renditions: Mapped[list[dict[str, Any]] | None] = mapped_column(JSONB(none_as_null=True))
-    # The owner's description of the image.
+    # The owner's description of the image, for people who can't see the image.
     alt_text: Mapped[str | None]
     title: Mapped[str | None]
     tags: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
@@ -70,19 +70,20 @@ class Attachment(Model):
 class ObjectRemoval(Model):
     """An object that a worker must remove from the object storage.
 
-    The transaction that makes an object unnecessary adds a row to ``object_removals``. A worker
-    deletes the row from ``object_removals`` after removing the object from the object storage.
+    The transaction that makes a stored object unnecessary adds a row to ``object_removals``. A
+    worker deletes the row from ``object_removals`` after removing the object from the object
+    storage.
     """
 
     __tablename__ = "object_removals"
     __table_args__ = (Index(None, "try_at"),)
 
     id: Mapped[SerialId]
-    # The key of the object to remove from the object storage. A key that ends in a slash stands for
-    # all objects whose keys begin with it.
+    # The key of the object to remove from the object storage. If the key ends in a slash, the
+    # worker removes all objects whose keys begin with `key`.
     key: Mapped[str]
     # The time of the next attempt to remove the object. The first attempt to remove the object is
-    # delayed if readers may still need the object.
+    # delayed if readers may need the object for a while.
     try_at: Mapped[CreatedAt]
     tries: Mapped[int] = mapped_column(default=0, server_default="0")
     last_reason: Mapped[str | None]

@@ -22,7 +22,7 @@ class BulkAction(Model):
     """A bulk action of an owner on all members of a list that match a filter.
 
     A bulk action changes members in the order of their status. Members with the same status are
-    changed by ascending id.
+    changed in the order of their ids.
     """
 
     __tablename__ = "bulk_actions"
@@ -37,8 +37,9 @@ class BulkAction(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # The filter that selects the members, in the format of a segment's filter. A segment's filter
-    # is copied, so that the owner can edit or delete the segment during the bulk action.
+    # The filter that selects the members to change, in the format of a segment's filter. The bulk
+    # action copies the filter of a segment, so that the owner can edit or delete the segment in the
+    # meantime.
     filter: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     action: Mapped[str]
     tag_id: Mapped[int | None]
@@ -69,7 +70,7 @@ class BulkChange(Model):
     """A change that a bulk action made to a member, with the member's values before the change."""
 
     __tablename__ = "bulk_changes"
-    # The erasure of a person uses this index to find bulk changes by subscription.
+    # When a person is erased, this index finds the bulk changes of the person's subscriptions.
     __table_args__ = (Index("ix_bulk_changes_subscription_id", "subscription_id"),)
 
     bulk_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

@@ -1,9 +1,9 @@
-"""Records of the consent that Pressroom observed, and of the consent that imported files claim.
+"""Records of consents that Pressroom observed, and of consents that imported files claim.
 
 The application's database role may only add and read records of consent. Database functions of the
-table owner shorten old IP addresses, delete the records of erased people, and delete the claims of
-undone imports. The consent tables aren't partitioned by time, because records of consent aren't
-deleted by age.
+table owner shorten old IP addresses, and delete the consent records of erased people and undone
+imports. The consent tables aren't partitioned by time, because records of consent aren't deleted by
+age.
 """
 
 from datetime import datetime
@@ -14,8 +14,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
-# The SQL condition for an IP address that hasn't been shortened to a network. A network is written
-# in CIDR notation, with a slash.
+# The SQL condition for an IP address that hasn't been shortened to a network. A network in the
+# column `ip` is written in CIDR notation, with a slash.
 _WHOLE_IP = "strpos(ip, '/') = 0"
 
 
@@ -24,11 +24,11 @@ class ConsentHow(StrEnum):
     FORM = "form"
     # The person confirmed the subscription with a mailed token.
     CONFIRMATION = "confirmation"
-    # The person subscribed with the credentials of an account.
+    # The person subscribed with the credentials of a Pressroom account.
     LOGIN = "login"
     # The person subscribed again through a link in the list's mail.
     LINK = "link"
-    # The owner of the list added the person.
+    # The owner of the list added the person to the list.
     OWNER = "owner"
     IMPORT = "import"
     # The owner moved the person from one list to another list.
@@ -36,7 +36,7 @@ class ConsentHow(StrEnum):
 
 
 class ConsentEntry(Model):
-    """A person's act of joining a list, such as a sign-up or a confirmation.
+    """A record that a person joined a list, for example by a sign-up or a confirmation.
 
     The subscription of an imported member has an ``import_id``, but no consent entry.
     """
@@ -47,11 +47,11 @@ class ConsentEntry(Model):
         CheckConstraint("char_length(ip) <= 50", name="ip_bounded"),
         CheckConstraint("char_length(url) <= 2048", name="url_bounded"),
         CheckConstraint("char_length(browser) <= 100", name="browser_bounded"),
-        # ``user_id`` is the first column of the index, so that the erasure of a person can use the
-        # index.
+        # ``user_id`` is the first column of the index, so that an erasure can find the entries of a
+        # person.
         Index("ix_consent_entries_user_id_list_id_id", "user_id", "list_id", "id"),
         Index("ix_consent_entries_whole_ip", "occurred_at", postgresql_where=_WHOLE_IP),
-        # An index for counting the people who joined a list from the same network.
+        # An index for counting how many people joined a list from the same network.
         Index(
             "ix_consent_entries_network",
             "list_id",
@@ -70,22 +70,22 @@ class ConsentEntry(Model):
     occurred_at: Mapped[CreatedAt]
     # The IP address of the client, which is shortened to its network after 90 days.
     ip: Mapped[str | None]
-    # The URL of the page with the sign-up form, without the URL's query.
+    # The URL of the page with the sign-up form, without the query string.
     url: Mapped[str | None]
     browser: Mapped[str | None]
     # The version of the list's consent wording at the time of consent, or NULL if an owner added
     # the person.
     wording_version: Mapped[int | None]
-    # The list to which the person consented, or NULL if no transfer copied the entry from another
-    # list.
+    # The list to which the person originally consented. `of_list_id` is NULL unless a transfer
+    # copied the entry from another list.
     of_list_id: Mapped[int | None]
-    # The import that added the person to the transfer's source list, or NULL if no transfer copied
-    # the entry.
+    # The import that added the person to the source list of a transfer. `import_id` is NULL unless
+    # a transfer copied the entry.
     import_id: Mapped[int | None]
 
 
 class ConsentClaim(Model):
-    """A claim in an imported file that a member consented outside Pressroom.
+    """A member's consent outside Pressroom, as claimed by an imported file.
 
     When an import is undone, the claims from the imported file are deleted.
     """
@@ -102,7 +102,7 @@ class ConsentClaim(Model):
     )
 
     # The table ``consent_claims`` has no foreign keys, because foreign keys would double the time
-    # for storing a million claims. A claim of consent outlives the row of its import.
+    # for storing a million claims. A claim of consent can outlive the row of its import.
     import_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     how: Mapped[str] = mapped_column(primary_key=True)
@@ -114,8 +114,8 @@ class ConsentClaim(Model):
     wording: Mapped[str | None]
     # The product that created the imported file, or `file` if the product is unknown.
     claimed_by: Mapped[str]
-    # The list into which the file was imported, or NULL if no transfer copied the claim to another
-    # list.
+    # The list into which the file was imported. `of_list_id` is NULL unless a transfer copied the
+    # claim to another list.
     of_list_id: Mapped[int | None]
 
 

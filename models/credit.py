@@ -30,7 +30,7 @@ class CreditAction(StrEnum):
 class CreditAccount(Model):
     """A user's balance of credits.
 
-    Only one database function adds entries to the ledger and changes balances.
+    A single database function adds all ledger entries and changes all balances.
     """
 
     __tablename__ = "credit_accounts"
@@ -81,7 +81,7 @@ class CreditEntry(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # The number of the ledger entry within its account, counted from 1 without gaps.
+    # Numbers the ledger entries of each account from 1, without gaps.
     seq: Mapped[int]
     order_id: Mapped[int | None] = mapped_column(ForeignKey("payment_orders.id"))
     action: Mapped[str]
@@ -93,18 +93,18 @@ class CreditEntry(Model):
     source_type: Mapped[str]
     source_id: Mapped[str]
     meta: Mapped[dict[str, Any] | None]
-    # SHA-256 of the content of the ledger entry and of the previous entry's hash
+    # SHA-256 of the ledger entry's content and of the hash of the preceding ledger entry
     # (services.credits.verify).
     hash: Mapped[bytes]
     created_at: Mapped[CreatedAt]
 
 
 class OpenCharge(Model):
-    """A charge for a call to a provider that hasn't responded yet.
+    """A charge for a call to a provider, while the provider hasn't responded to the call yet.
 
-    An open charge is reversed if the provider doesn't respond. A process must delete the row of an
-    open charge before settling or reversing the charge, so that no charge is settled or reversed
-    twice.
+    Maintenance reverses an open charge if the provider doesn't respond to the call in time. A
+    process must delete the row of an open charge before settling or reversing the charge, so that
+    no charge is settled or reversed twice.
     """
 
     __tablename__ = "open_charges"
@@ -112,15 +112,16 @@ class OpenCharge(Model):
     entry_id: Mapped[int] = mapped_column(
         ForeignKey("credit_entries.id"), primary_key=True, autoincrement=False
     )
-    # Identifies the call for which the user is charged. A user can repeat a charged call for free
-    # within a day after the charge was settled.
+    # Identifies the API call for which the user is charged. A user can repeat a charged call for
+    # free within a day after the charge was settled.
     call: Mapped[str]
-    # Identifies the work that a call requests from a provider. Calls that request the same work
-    # share one charge, and the work is done only once.
+    # Identifies the work that an API call requests from a provider. Calls that request the same
+    # work share one charge, and the work is done only once.
     work: Mapped[str] = mapped_column(index=True)
-    # The worker that calls the provider, or NULL before the call.
+    # The worker that calls the provider, or NULL before a worker starts the call.
     taken_by: Mapped[str | None]
-    # The time at which maintenance reverses the charge if the charge is still open.
+    # The time at which maintenance reverses the charge, unless the charge has been settled by this
+    # time.
     deadline: Mapped[datetime] = mapped_column(index=True)
 
 
@@ -178,11 +179,12 @@ class OrderVia(StrEnum):
 
 
 class PaymentOrder(Model):
-    """An order for credits, with the order's terms and the known facts about the payment.
+    """An order for credits, with the terms of the order and the known facts about the payment.
 
     A database trigger allows only the transitions in ``payment_order_transitions``. A database
-    trigger prevents changes to an order's terms and the removal of facts about the payment. A
-    database trigger records every change of an order's status in ``payment_order_changes``.
+    trigger prevents changes to the terms of an order, and the removal of recorded facts about the
+    payment. A database trigger records every change of an order's status in
+    ``payment_order_changes``.
     """
 
     __tablename__ = "payment_orders"
@@ -235,10 +237,10 @@ class PaymentOrder(Model):
     units_per_usd: Mapped[Decimal] = mapped_column(Amount)
     expires_at: Mapped[datetime]
 
-    # The payment provider's ids for the payment page and for the payment.
+    # The ids that the payment provider assigned to the payment page and to the payment.
     session_id: Mapped[str | None]
     payment_id: Mapped[str | None]
-    # The URL of the payment provider's page for the payment.
+    # The URL of the payment provider's page on which the payer pays for the order.
     payment_url: Mapped[str | None]
     # The URL to which the payment page redirects the payer.
     redirect_url: Mapped[str | None]
@@ -246,8 +248,8 @@ class PaymentOrder(Model):
     claim_token_hmac: Mapped[bytes | None] = mapped_column(unique=True)
     claimed_at: Mapped[datetime | None]
 
-    # The known facts about the payment. A recorded fact about a payment is never removed, so that
-    # facts may arrive in any order.
+    # The facts about the payment that the payment provider has reported. A recorded fact about a
+    # payment is never removed, so that the payment provider may report facts in any order.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
@@ -255,22 +257,22 @@ class PaymentOrder(Model):
     closed_at: Mapped[datetime | None]
     # The total amount of all refunds of the payment, in the smallest unit of the currency.
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    # The total amount of failed refunds, which the payer didn't get.
+    # The total amount of failed refunds, which the payer didn't receive.
     refunds_failed_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    # The total amounts of all disputes, of the ended disputes, and of the lost disputes about the
-    # payment.
+    # The total disputed amounts of the payment in all disputes, in ended disputes, and in lost
+    # disputes.
     disputes_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_ended_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_lost_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    # The combined state of the order's disputes. An open dispute takes precedence over a lost
-    # dispute, and a lost dispute over a won dispute.
+    # The combined state of all disputes about the order's payment. An open dispute takes precedence
+    # over a lost dispute, and a lost dispute over a won dispute.
     dispute: Mapped[str | None]
     # The total amount of open and lost disputes about the payment.
     disputed_minor: Mapped[int | None]
     # The reason why an operator must review the order, such as a payment of the wrong amount.
     mismatch: Mapped[str | None]
     resolution: Mapped[str | None]
-    # The reason why the order failed, as a text for the owner.
+    # The error that explains to the user why the order failed.
     error: Mapped[dict[str, Any] | None]
 
     # The number of credits that the ledger added for the order.
@@ -279,14 +281,14 @@ class PaymentOrder(Model):
     taken: Mapped[Decimal] = mapped_column(Amount, default=0, server_default=text("0"))
 
     # The time at which a worker next asks the payment provider about the order, or NULL if no more
-    # facts about the payment can arrive.
+    # checks are needed.
     next_check_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
 
     @property
     def lost_minor(self) -> int:
-        """Return the amount of refunds and lost disputes, which the payer permanently got back."""
+        """Return the total amount that the payer got back through refunds and lost disputes."""
         return self._returned_minor(self.disputes_lost_minor)
 
     @property
@@ -317,7 +319,7 @@ class PaymentOrderTransition(Model):
 
 
 class PaymentOrderChange(Model):
-    """A recorded change of an order's status.
+    """A change of an order's status, with the source of the change.
 
     A database trigger records every change of an order's status.
     """
@@ -327,7 +329,7 @@ class PaymentOrderChange(Model):
 
     id: Mapped[SerialId]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))
-    # The order's status before the change, or NULL for the creation of the order.
+    # The order's status before the change, or NULL if the change is the creation of the order.
     from_status: Mapped[str | None]
     to_status: Mapped[str]
     via: Mapped[str]
@@ -347,10 +349,10 @@ class PaymentOrderCheckpoint(Model):
 
 
 class PaymentEvent(Model):
-    """The facts from a payment provider's webhook event.
+    """The facts about a payment in a webhook event of the payment provider.
 
     The transaction that changes an order because of a webhook event also stores the event's facts.
-    The complete webhook event isn't stored, because it names the payer.
+    The complete webhook event isn't stored, because the event names the payer.
     """
 
     __tablename__ = "payment_events"
@@ -358,7 +360,8 @@ class PaymentEvent(Model):
 
     id: Mapped[SerialId]
     channel: Mapped[str]
-    # The payment provider's id of the event, which is the same in repeated deliveries of the event.
+    # The id that the payment provider assigned to the event, which is the same in repeated
+    # deliveries of the event.
     event_id: Mapped[str]
     type: Mapped[str]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))

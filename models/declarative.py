@@ -10,7 +10,7 @@ from sqlalchemy.orm import DeclarativeBase, mapped_column
 
 from core.ids import random_id
 
-# Every constraint has a name, so that a migration can refer to it.
+# Every constraint has a name, so that a migration can refer to the constraint.
 NAMING = {
     "pk": "pk_%(table_name)s",
     "fk": "fk_%(table_name)s_%(column_0_name)s",
@@ -32,7 +32,7 @@ class Model(DeclarativeBase):
 
 
 SerialId = Annotated[int, mapped_column(BigInteger, Identity(), primary_key=True)]
-# A random id doesn't reveal the number of rows, so public objects have random ids.
+# Rows with public ids have random ids, because random ids don't reveal the number of rows.
 RandomId = Annotated[int, mapped_column(primary_key=True, default=random_id, autoincrement=False)]
 CreatedAt = Annotated[datetime, mapped_column(server_default=func.now())]
 UpdatedAt = Annotated[

@@ -1,4 +1,4 @@
-"""Events in the audit record of accounts, and events in the feeds of owners."""
+"""Events in the audit logs of accounts, and events in the feeds of owners."""
 
 from datetime import datetime
 from typing import Any
@@ -10,12 +10,12 @@ from models.declarative import Model, SerialId
 
 
 class RecordedEvent(Model):
-    """An event in the history of one user's account, such as a login.
+    """An event in the audit log of one user's account, such as a login.
 
     Recorded events are deleted after a year. A database trigger refuses every change of a recorded
     event, except that the erasure of a person deletes the origin of the person's events. A recorded
     event contains the ids of lists and other objects, but not their names. Code that displays a
-    recorded event must look up the names of the objects.
+    recorded event must look up the names of the lists and other objects.
     """
 
     __tablename__ = "events"
@@ -33,7 +33,7 @@ class RecordedEvent(Model):
     # The type of the event, which `services.security_events` defines.
     type: Mapped[str]
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.now(), index=True)
-    # The origin of the action, which consists of the client's IP address, the client's program and
+    # The origin of the event, which consists of the client's IP address, the client's program and
     # the credential. If an operator's command causes an event, the command counts as the
     # credential.
     ip: Mapped[str | None]
@@ -63,7 +63,7 @@ class FeedEvent(Model):
     # The position of the event's transaction in the feed (services.feed.reading).
     place: Mapped[int] = mapped_column(server_default=text("feed_place()"))
     # The user who owns the feed. Feed events have no foreign keys, because a feed event may outlive
-    # its subject.
+    # the objects to which it refers.
     user_id: Mapped[int]
     # The type of the event, which `services.feed.catalogue` defines.
     type: Mapped[str]
@@ -74,7 +74,7 @@ class FeedEvent(Model):
 
 
 class FeedOffset(Model):
-    """The offset between the number of a database transaction and its position in the feed.
+    """The number that is added to a database transaction's number to get the position in the feed.
 
     The table ``feed_offsets`` has one row. Each restore of a backup raises the feed offset, because
     the restored database assigns lower transaction numbers than the original database.

@@ -1,7 +1,7 @@
-"""Jobs, which are units of slow work, and records of idempotent requests.
+"""Jobs, which are units of slow work that workers do, and records of idempotent requests.
 
-A job's row is written in the transaction of the request that enqueues the job. A broker message
-contains only the id of a job. A periodic sweep replaces lost broker messages, so that every
+The transaction of the request that enqueues a job also inserts the row of the job. A broker message
+contains only the id of a job. A periodic sweep sends lost broker messages again, so that every
 committed job runs.
 """
 
@@ -64,8 +64,8 @@ class Job(Model):
     queue: Mapped[str]
     # The user who can see the job in the API.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The user who benefits from the job, or 0 for Pressroom's own jobs. A queue alternates between
-    # the jobs of different users, so that no user can block the queue.
+    # The user who benefits from the job, or 0 for an internal job of Pressroom. A queue alternates
+    # between the jobs of different users, so that no user can block the queue.
     on_behalf_of: Mapped[int] = mapped_column(default=0, server_default="0")
     subject_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=JobStatus.QUEUED, server_default="queued")
@@ -79,17 +79,17 @@ class Job(Model):
     crashes: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of consecutive temporary failures of the job.
     retries: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The time of the job's first temporary failure since its last success.
+    # The time of the job's first temporary failure since the job last made progress.
     failing_since: Mapped[datetime | None]
     # The reason for the job's last temporary failure.
     last_reason: Mapped[str | None]
     lease_expires_at: Mapped[datetime | None]
     cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # The earliest time at which a worker may claim the job, for example for a delayed retry.
+    # The earliest time at which a worker may claim the job, for example after the delay of a retry.
     run_at: Mapped[CreatedAt]
     # The earliest time at which the sweep sends a broker message for the queued job. Queued jobs
-    # without a broker message (`sends` is 0) are ordered by `send_after`.
+    # without a broker message (`sends` is 0) get their first message in the order of `send_after`.
     send_after: Mapped[CreatedAt]
     sends: Mapped[int] = mapped_column(default=0, server_default="0")
 
@@ -98,12 +98,13 @@ class Job(Model):
     result: Mapped[dict[str, Any] | None]
     error: Mapped[dict[str, Any] | None]
     request_id: Mapped[str | None] = mapped_column(Text)
-    # The span that enqueued the job, in the format of W3C Trace Context. NULL without tracing.
+    # The span in which the job was enqueued, in the format of W3C Trace Context, or NULL without
+    # tracing.
     traceparent: Mapped[str | None] = mapped_column(Text)
-    # The API process whose caller may wait for the job. Only the waiting API process is notified
-    # when the job changes, or all API processes if `waiter` is NULL.
+    # The API process whose caller may wait for the job. When the job changes, only the API process
+    # `waiter` is notified, or every API process if `waiter` is NULL.
     waiter: Mapped[str | None]
-    # The job's version, which increases with each change that API callers can see. Server-sent
+    # The version of the job, which increases with each change that API callers can see. Server-sent
     # events about a job use the job's version as their id.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
 
@@ -113,7 +114,7 @@ class Job(Model):
 
 
 class IdempotencyRecord(Model):
-    """The first request with an ``Idempotency-Key``, together with its job or complete response."""
+    """The first request with an ``Idempotency-Key``, and its job or complete response."""
 
     __tablename__ = "idempotency_records"
     __table_args__ = (
@@ -130,7 +131,7 @@ class IdempotencyRecord(Model):
     key: Mapped[str]
     # SHA-256 of the request's method, path, query and body.
     fingerprint: Mapped[bytes]
-    # ``job_id`` needs no foreign key, because a job outlives its idempotency records.
+    # ``job_id`` needs no foreign key, because a job's row outlives the job's idempotency records.
     job_id: Mapped[int | None]
     answer: Mapped[dict[str, Any] | None]
     expires_at: Mapped[datetime] = mapped_column(server_default=text("now() + interval '24 hours'"))

@@ -1,4 +1,4 @@
-"""Lists, and the member fields, tags, segments and reports that belong to lists and owners."""
+"""Mailing lists, member fields, tags, segments, and reports about lists."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, 
 
 
 class MailingList(Model):
-    """A list (a channel) that people subscribe to."""
+    """A mailing list (a channel) to which people subscribe."""
 
     __tablename__ = "lists"
     __table_args__ = (
@@ -39,12 +39,12 @@ class MailingList(Model):
     description: Mapped[str | None]
     avatar_image_url: Mapped[str | None]
     favicon_image_url: Mapped[str | None]
-    # True if the list is sent by mail.
+    # True if the list's newsletters are sent by mail.
     email_channel_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     challenge_enabled: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     challenge_provider: Mapped[str | None]
-    # The number of the list's latest delivery whose trace ids are revoked. A person whose trace id
-    # is revoked can use the trace id only to unsubscribe.
+    # The highest delivery number whose trace ids are revoked, or NULL if no trace ids are revoked.
+    # A person whose trace id is revoked can use the trace id only to unsubscribe.
     traces_revoked_through: Mapped[int | None]
     # True if new members must confirm their address. If a list doesn't require confirmation, anyone
     # can subscribe any address to the list.
@@ -86,7 +86,7 @@ class FieldType(StrEnum):
 class MemberField(Model):
     """A member field, which an owner defines once for all of the owner's lists.
 
-    A retired field is hidden everywhere, but the members keep their values of the field.
+    A retired field is hidden everywhere, but the database keeps the members' values of the field.
     ``subscriptions.fields`` stores a member's values by the ids of the fields, so that renaming a
     field changes no row of ``subscriptions``.
     """
@@ -117,14 +117,14 @@ class MemberField(Model):
     # True if people can enter their value of the field in a form.
     is_public: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     retired_at: Mapped[datetime | None]
-    # Suspicious words in the field's label or choices, for an operator to review. NULL without
-    # suspicious words.
+    # The suspicious words in the field's label or choices that an operator must review, or NULL if
+    # there are no suspicious words.
     suspicious_words: Mapped[list[str] | None]
     created_at: Mapped[CreatedAt]
 
 
 class MemberTag(Model):
-    """A word that an owner uses to group the members of one list.
+    """A word with which an owner groups members of one list.
 
     ``subscriptions.tag_ids`` stores the ids of a member's tags, so that renaming a tag changes no
     row of ``subscriptions``.
@@ -138,7 +138,7 @@ class MemberTag(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # The name of the tag in the owner's spelling.
+    # The name of the tag, as the owner wrote the name.
     name: Mapped[str]
     # The case-folded name of the tag. Python case-folds the tag's name, because case folding in the
     # database depends on the locale.
@@ -149,7 +149,7 @@ class MemberTag(Model):
 class DeletedTag(Model):
     """A deleted tag.
 
-    The row of a deleted tag is removed when no member has the tag's id any longer.
+    Maintenance removes the row of a deleted tag after removing the tag's id from all members.
     """
 
     __tablename__ = "deleted_tags"
@@ -170,8 +170,8 @@ class Segment(Model):
     name: Mapped[str]
     # The case-folded name.
     folded: Mapped[str]
-    # The segment's filter in the format of `services.subscriptions.filters.member_filter`. Queries
-    # for many segments don't load the segments' filters.
+    # The segment's filter in the format of `services.subscriptions.filters.member_filter`. The
+    # column is deferred, so that queries for many segments don't load the filters.
     filter: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -180,9 +180,9 @@ class Segment(Model):
 class ListReport(Model):
     """A report that a list is unwanted or deceptive.
 
-    A person can report a list that the person never requested. A stranger can report a list whose
-    page is deceptive. Each person can report a list once, and strangers can report a list once per
-    network.
+    A person can report a list to which the person never subscribed. A stranger can report a list
+    whose page is deceptive. Each person can report a list once, and strangers can report a list
+    once per network.
     """
 
     __tablename__ = "list_reports"

@@ -23,10 +23,10 @@ class ImportKind(StrEnum):
 
 
 class MemberImport(Model):
-    """An import of members into a list, with its options, progress and counts.
+    """An import of members into a list, with the options, progress and row counts of the import.
 
-    The import serves as the audit record of imported members, because their subscriptions reference
-    the import.
+    The row of an import serves as the audit record of the imported members, whose subscriptions
+    reference the row.
     """
 
     __tablename__ = "imports"
@@ -57,8 +57,8 @@ class MemberImport(Model):
     source: Mapped[str]
     kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
     filename: Mapped[str | None]
-    # The key prefix of the numbered objects that store the file. All objects that store the file
-    # have the same size.
+    # The storage key prefix of the numbered objects that store the file. All objects that store the
+    # file have the same size.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The data key of the file, encrypted with the encryption key named `wrapped_by`, or NULL after
     # the data key was deleted.
@@ -68,16 +68,17 @@ class MemberImport(Model):
     mapping: Mapped[dict[str, Any] | None]
     dry_run: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     on_existing: Mapped[str] = mapped_column(default="skip", server_default="skip")
-    # True if the import creates a field for each column of the file whose meaning is unknown.
+    # True if the import creates a member field for each column of the file whose meaning is
+    # unknown.
     create_fields: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The order of day and month in ambiguous dates, either dmy or mdy.
     date_order: Mapped[str | None]
     # The character encoding of the file, which the owner set or Pressroom detected.
     encoding: Mapped[str | None]
-    # Maps the index of each column in the file to the column's notation for dates and numbers.
+    # Maps the index of each column in the file to the format of the column's dates and numbers.
     column_forms: Mapped[dict[str, Any] | None]
-    # Maps the index of each column with an ambiguous name to true if the cells prove that the
-    # column contains consent.
+    # Maps the index of each column with an ambiguous name to true if the column's cells prove that
+    # the column contains consent.
     consent_columns: Mapped[dict[str, Any] | None]
     # Maps each consent value in the file to the status that the owner assigned.
     status_values: Mapped[dict[str, Any] | None]
@@ -86,13 +87,13 @@ class MemberImport(Model):
 
     status: Mapped[str] = mapped_column(default="running", server_default="running")
     error: Mapped[dict[str, Any] | None]
-    # The detected format of the file, and the header of the file.
+    # The detected format and the header row of the imported file.
     description: Mapped[dict[str, Any] | None]
     # The target of each column in the file, such as a member field
     # (``services.subscriptions.imports.column_plan``).
     columns: Mapped[dict[str, Any] | None]
-    # Encrypted example cells and rows of the file for the owner, or NULL after the import's files
-    # were removed.
+    # Encrypted examples of the file's cells and rows for the owner, or NULL after the import's
+    # files were removed.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)
     # The number of chunks of the file, or 0 until the whole file has been split into chunks.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -102,15 +103,16 @@ class MemberImport(Model):
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The number of chunks that have been applied to the list.
     applied: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The numbers that identify the chunks with opt-outs. Chunks with opt-outs are applied before
-    # all other chunks.
+    # The numbers of the chunks that contain opt-outs. Chunks with opt-outs are applied before all
+    # other chunks.
     opt_out_chunks: Mapped[list[int]] = mapped_column(default=list, server_default="{}")
     # True if the chunks of the import are applied in parallel. Only one import per list may apply
     # chunks in parallel.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # The number of rows of the import per verdict. Each row of the import has the verdict `added`,
-    # `already`, `opted_out`, `invalid`, `duplicate`, `denied` or `over_quota`.
+    # `received` counts all rows of the import, and each column named after a verdict counts the
+    # rows with the verdict. Each row of the import has the verdict `added`, `already`, `opted_out`,
+    # `invalid`, `duplicate`, `denied` or `over_quota`.
     received: Mapped[int] = mapped_column(default=0, server_default="0")
     added: Mapped[int] = mapped_column(default=0, server_default="0")
     already: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -119,16 +121,16 @@ class MemberImport(Model):
     duplicate: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of rows whose address is on a deny list.
     denied: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of existing members that the import changed. The rows of changed members count as
-    # `already`.
+    # The number of existing members that the import changed. The rows of changed members have the
+    # verdict `already`.
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of values that the import skipped, because the values don't fit the types of their
+    # The number of values that the import skipped because the values don't match the types of their
     # fields.
     left_out: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of rows that are invalid because Pressroom doesn't recognize their consent value.
     unknown_status: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of rows that exceed the quota of the owner's plan. After the first row that exceeds
-    # the quota, the import adds no new person.
+    # The number of rows that were rejected because of the member quota of the owner's plan. After
+    # the first row that exceeds the quota, the import adds no new person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
     # The id of the job that undoes the import. ``undo_job_id`` has no foreign key, because the row
@@ -140,7 +142,8 @@ class MemberImport(Model):
     undo_removed: Mapped[int | None]
     # The number of members that the undo of the import removed or restored.
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of members that the undo skipped, because the members changed after the import.
+    # The number of members that the undo of the import skipped, because the members changed after
+    # the import.
     kept: Mapped[int] = mapped_column(default=0, server_default="0")
     undone_at: Mapped[datetime | None]
 
@@ -155,9 +158,10 @@ _ImportId = Annotated[
 
 
 class ImportChunk(Model):
-    """The result of an applied chunk of an import.
+    """The result of a chunk that an import has applied to the list.
 
-    The transaction that applies a chunk also stores the result, so that no chunk is applied twice.
+    The transaction that applies a chunk also stores the chunk's result, so that no chunk is applied
+    twice.
     """
 
     __tablename__ = "import_chunks"
@@ -171,8 +175,8 @@ class ImportChunk(Model):
 class WaitingChunk(Model):
     """A chunk of an import that waits for a helper job, or that a helper job currently applies.
 
-    When a helper job's attempt ends before its chunk is applied, another helper job can claim the
-    chunk. The import fails if a chunk failed too often.
+    If a helper job ends before it has applied its chunk, another helper job can claim the chunk.
+    The import fails if one of its chunks has failed too often.
     """
 
     __tablename__ = "waiting_chunks"
@@ -185,10 +189,10 @@ class WaitingChunk(Model):
 
 
 class NamedMember(Model):
-    """A member with several addresses, who is in a row of an import.
+    """A member with several e-mail addresses, one of which occurs in a row of an import.
 
-    If several rows of an import refer to the same member by different addresses, only the first row
-    counts.
+    If several rows of an import refer to the same member by different addresses, only the first of
+    these rows is applied.
     """
 
     __tablename__ = "named_members"
@@ -200,7 +204,7 @@ class NamedMember(Model):
 
 
 class ImportChange(Model):
-    """The change that an import made to a subscription, with the old and the new values."""
+    """The change that an import made to a subscription, with the values before and after it."""
 
     __tablename__ = "import_changes"
     # Imports and erasures use this index to find the changes that imports made to a subscription.
@@ -218,8 +222,8 @@ class ImportChange(Model):
     type_after: Mapped[str]
     paid_expiry_before: Mapped[datetime | None]
     paid_expiry_after: Mapped[datetime | None]
-    # The values of the changed fields after and before the import, by field id, or NULL if no field
-    # changed. A JSON null means that the member had no value in the field.
+    # Maps the id of each changed field to the member's value after or before the import, or NULL if
+    # no field changed. A JSON null means that the member had no value for the field.
     fields_after: Mapped[dict[str, Any] | None]
     fields_before: Mapped[dict[str, Any] | None]
     tags_added: Mapped[list[int] | None]
@@ -250,8 +254,8 @@ class MemberExport(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     kind: Mapped[str]
-    # The filter of the exported members, in the format of a segment's filter, or NULL for the
-    # default filter of the export's kind.
+    # The filter that selects the members to export, in the format of a segment's filter, or NULL
+    # for the default filter of the export's kind.
     filter: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     # The statuses of the exported members, or NULL for the default statuses of the export's kind.
     statuses: Mapped[list[str] | None]
@@ -263,7 +267,7 @@ class MemberExport(Model):
     column_forms: Mapped[dict[str, Any] | None]
     # True if an operator's command started the export. Quotas don't apply to operators.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The key prefix of the numbered objects that store the file.
+    # The storage key prefix of the numbered objects that store the file.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The data key of the file, encrypted with the encryption key named `wrapped_by`, or NULL after
     # the data key was deleted.

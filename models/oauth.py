@@ -18,9 +18,10 @@ _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"
 
 
 class OAuthClient(Model):
-    """A program that asks people for access to their accounts.
+    """A program that asks people for access to their Pressroom accounts.
 
-    A public client, such as an app on a phone, has no secret because it can't keep a secret.
+    A public client, such as a phone app, has no client secret, because users could extract the
+    secret.
     """
 
     __tablename__ = "oauth_clients"
@@ -39,9 +40,9 @@ class OAuthClient(Model):
 
 
 class OAuthGrant(Model):
-    """The scopes that a person granted to a client.
+    """The scopes that a person granted to an OAuth client.
 
-    When the person revokes the grant, all tokens of the grant become invalid.
+    When a person revokes a grant, all tokens of the grant become invalid.
     """
 
     __tablename__ = "oauth_grants"
@@ -61,8 +62,8 @@ class OAuthGrant(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     client_id: Mapped[str] = mapped_column(ForeignKey("oauth_clients.client_id"))
-    # All scopes that the person ever granted to the client. A token has only the scopes that the
-    # person granted when the client obtained the token.
+    # All scopes that the person has granted to the OAuth client. A token has only the scopes that
+    # the person granted when the client obtained the token.
     scopes: Mapped[list[str]]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -75,7 +76,7 @@ _GrantId = Annotated[
 
 
 class OAuthCode(Model):
-    """An authorization code, which a client receives through the browser and uses once."""
+    """An authorization code, which a client receives through the browser and can use once."""
 
     __tablename__ = "oauth_codes"
     __table_args__ = (
@@ -114,13 +115,13 @@ class OAuthToken(Model):
     kind: Mapped[str]
     grant_id: Mapped[_GrantId]
     # The id of the authorization code from which the token descends. All tokens that descend from
-    # one authorization code form a family.
+    # the same authorization code form a family.
     family: Mapped[int] = mapped_column(index=True)
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     scopes: Mapped[list[str]]
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[datetime] = mapped_column(index=True)
-    # The time at which the refresh token was exchanged for a new token. A second exchange of a
-    # refresh token means that the token was stolen.
+    # The time at which the refresh token was exchanged for new tokens. A second attempt to exchange
+    # a refresh token indicates that the token was stolen.
     rotated_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]

@@ -18,9 +18,9 @@ class OptOutKind(StrEnum):
 class OptOut(Model):
     """A person's opt-out from a list or from a list's mail, which only the person can withdraw.
 
-    An opt-out outlives the person's subscription. The HMAC of the person's address keeps the
-    opt-out in force after the person's erasure. Code that activates a subscription or enables mail
-    for a subscription must check for opt-outs.
+    An opt-out outlives the person's subscription. Because an opt-out contains an HMAC of the
+    person's address, the opt-out applies even after the person's erasure. Code that activates a
+    subscription or enables mail for a subscription must check for opt-outs.
     """
 
     __tablename__ = "opt_outs"
@@ -33,8 +33,9 @@ class OptOut(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # The person who opted out, or NULL after the person's erasure. An erased person's opt-out
-    # applies if the address is added again, because the opt-out contains an HMAC of the address.
+    # The person who opted out, or NULL after the person's erasure. If someone adds an erased
+    # person's address to the list again, the opt-out applies, because the opt-out contains an HMAC
+    # of the address.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
@@ -45,13 +46,14 @@ class OptOut(Model):
 
 
 class DeniedEntry(Model):
-    """An address or a domain that can't join any list of one owner.
+    """An e-mail address or a domain that an owner excludes from all of the owner's lists.
 
-    An entry with an ``@`` is an address. An entry such as ``*.example.com`` covers all subdomains.
+    A deny list entry with an ``@`` is an address. A deny list entry such as ``*.example.com``
+    covers all subdomains of ``example.com``.
     """
 
     __tablename__ = "denied_entries"
-    # The erasure of a person uses this index to replace the person's address in all deny lists by
+    # The erasure of a person uses this index to replace the person's address in all deny lists with
     # an HMAC.
     __table_args__ = (Index("ix_denied_entries_entry", "entry"),)
 
@@ -62,9 +64,9 @@ class DeniedEntry(Model):
 
 
 class ErasedDenial(Model):
-    """A denied address of an erased person, stored as an HMAC instead of the address.
+    """An HMAC of a denied address that belonged to an erased person.
 
-    Without the HMAC, a person could undo the denial of an address by requesting an erasure.
+    Without the HMAC, a person could remove an address from a deny list by requesting an erasure.
     """
 
     __tablename__ = "erased_denials"
@@ -82,12 +84,12 @@ class DepartureKind(StrEnum):
     LIST = "list"
     # The person opted out of a list's mail.
     EMAIL = "email"
-    # The departure is the erasure of a person, and contains no list.
+    # The person was erased from all lists, so the departure has no `list_id`.
     ERASED = "erased"
 
 
 class Departure(Model):
-    """An opt-out or an erasure that isn't yet in the journal, which is stored next to the backups.
+    """An opt-out or an erasure that hasn't been written to the journal next to the backups yet.
 
     A database trigger adds a row to ``departures`` for each opt-out and each erasure. Maintenance
     moves each row of ``departures`` to the journal within a minute. If backups are disabled,

@@ -1,8 +1,8 @@
-"""Counters for quotas and rate limits, because counting rows at each check would take too long.
+"""Stores counters for quotas and rate limits, because counting rows at each check would be slow.
 
 Database triggers update ``storage_uses``, so that no code path can forget an update. The triggers
-that update ``storage_uses`` belong to ``attachments``, ``imports``, ``exports``, ``segments``,
-``bulk_actions`` and ``webhook_deliveries``.
+that update ``storage_uses`` belong to the tables ``attachments``, ``imports``, ``exports``,
+``segments``, ``bulk_actions`` and ``webhook_deliveries``.
 """
 
 from datetime import date, datetime
@@ -42,11 +42,11 @@ class ComposerUse(Model):
 
 
 class MailCount(Model):
-    """The number of mails that strangers caused in a time window, counted for one rate limit.
+    """The number of mails that strangers requested in a time window, counted for one rate limit.
 
-    The subject of a rate limit is for example a mailbox, a domain or a network. The table
-    ``mail_counts`` contains no personal data, because ``digest`` is an HMAC of the rate limit's
-    subject and of the window's length.
+    Rate limits for mails apply for example to a mailbox, a domain or a network. The table
+    ``mail_counts`` contains no personal data, because ``digest`` is an HMAC of the mailbox, domain
+    or network and of the window's length.
     """
 
     __tablename__ = "mail_counts"

@@ -2,7 +2,7 @@
 
 For each statement that changes subscriptions, a database trigger writes a delta row. Maintenance
 adds the delta rows of a list to the list's count row, and deletes the delta rows. The number of a
-list's subscribers is the sum of the count row and the delta rows.
+list's subscribers is the sum of the list's count row and delta rows.
 """
 
 from datetime import date
@@ -44,21 +44,21 @@ class MemberDay(Model):
 
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), primary_key=True)
     day: Mapped[date] = mapped_column(primary_key=True)
-    # The source and the tier of the members at the time of the change.
+    # The source and the tier of the counted members at the time of the change.
     source: Mapped[str] = mapped_column(primary_key=True)
     type: Mapped[str] = mapped_column(primary_key=True)
-    # The number of people who became active members.
+    # The number of people who became active members of the list on the day.
     joined: Mapped[int]
-    # The number of people who ceased to be active members.
+    # The number of people who ceased to be active members of the list on the day.
     gone: Mapped[int]
-    # The number of active members who changed to the tier in the column `type`.
+    # The number of active members who changed to the tier `type` from a different tier.
     moved_in: Mapped[int]
     # The number of active members who changed from the tier `type` to a different tier.
     moved_out: Mapped[int]
 
 
 class MemberDayDelta(Model):
-    """A change of the daily counts that maintenance hasn't added to ``member_days`` yet.
+    """A change of daily member counts that maintenance hasn't added to ``member_days`` yet.
 
     The database trigger that counts subscribers writes the rows of ``member_day_deltas``.
     """

@@ -29,7 +29,7 @@ class Tier(StrEnum):
 
 
 class Subscription(Model):
-    """A person's subscription to one list, with a copy of the person's name and address."""
+    """A person's subscription to one list, with a copy of the person's name and e-mail address."""
 
     __tablename__ = "subscriptions"
     __table_args__ = (
@@ -44,10 +44,11 @@ class Subscription(Model):
             "id",
             postgresql_where="import_id IS NOT NULL",
         ),
-        # Owners' pages use the indexes of active members to show the latest members, to search for
-        # addresses, and to show members on a paid tier. The indexes of active members omit all
-        # other members, which halves the size of the indexes. An index that grows at its end stays
-        # compact, so pages that list the latest members first read the index backwards.
+        # With the indexes of active members, owners' pages show the latest members, search for
+        # addresses, and show members on a paid tier. The indexes of active members omit all other
+        # members, which halves the size of the indexes. The entries of new members are appended to
+        # the index, which keeps the index compact. Pages that list the latest members first read
+        # the index backwards.
         Index("ix_subscriptions_active", "list_id", "id", postgresql_where=_ACTIVE),
         Index(
             "ix_subscriptions_active_email",
@@ -64,7 +65,7 @@ class Subscription(Model):
             postgresql_include=["type", "paid_expiry"],
             postgresql_where="status = 'active' AND type <> 'free'",
         ),
-        # An index for finding expired requests to subscribe that were never confirmed.
+        # An index for finding expired subscription requests that were never confirmed.
         Index(
             "ix_subscriptions_requested",
             text("coalesce(confirmation_asked_at, created_at)"),
@@ -83,15 +84,16 @@ class Subscription(Model):
             postgresql_include=["email"],
             postgresql_where="status <> 'active'",
         ),
-        # Indexes for filters of members (services/subscriptions/filters). Members without tags and
-        # fields have no entries in the indexes on tags and fields, which makes imports faster.
+        # Indexes for filters of members (services/subscriptions/filters). To speed up imports, the
+        # tag index omits members without tags, and the field index omits members without field
+        # values.
         Index(
             "ix_subscriptions_tag_ids",
             "tag_ids",
             postgresql_using="gin",
             postgresql_where="tag_ids <> '{}'",
         ),
-        # The index on fields contains case-folded field values, because filters are
+        # The index on member fields contains case-folded field values, because filters are
         # case-insensitive.
         Index(
             "ix_subscriptions_fields",
@@ -99,9 +101,9 @@ class Subscription(Model):
             postgresql_using="gin",
             postgresql_where="fields <> '{}'",
         ),
-        # The index contains all three-character sequences of names and addresses, so that a search
-        # finds any part of a name or an address. ``list_id`` is the first column of the index, so
-        # that a search reads only entries for members of one list.
+        # The index contains all three-character sequences of names and addresses, so that members
+        # can be found by any part of a name or an address. ``list_id`` is the first column of the
+        # index, so that a search reads only entries for members of one list.
         Index(
             "ix_subscriptions_words",
             "list_id",
@@ -134,34 +136,34 @@ class Subscription(Model):
     # The time at which a person who hasn't confirmed the subscription gets a single reminder, or
     # NULL if the person gets no reminder.
     remind_at: Mapped[datetime | None]
-    # Maps the id of each member field, as text, to the member's value.
+    # Maps the id of each member field, as text, to the member's value of the field.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
     # The ids of the member's tags in ascending order, without duplicates. Maintenance removes the
     # ids of deleted tags from members.
     tag_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
-    # The time at which the person joined the list in another product, according to an import, or
-    # NULL if the person joined at `created_at`.
+    # The time at which the person joined the list according to an import, or NULL if the person
+    # joined at `created_at`.
     joined_at: Mapped[datetime | None]
-    # The sign-up form answers of a person who already had a subscription to the list. The form
-    # answers are copied to the next mailed token, and take effect when the person confirms with the
-    # token.
+    # The answers in the sign-up form of a person who already had a subscription to the list. The
+    # answers in the sign-up form are copied to the next mailed token, and take effect when the
+    # person uses the token.
     submitted: Mapped[dict[str, Any] | None]
     # The language of mails to the person, taken from the page on which the person subscribed, or
     # NULL if the language is unknown.
     language: Mapped[str | None]
-    # The import that last activated the subscription.
+    # The latest import that activated the subscription.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))
-    # The time at which the import activated the subscription. An undo of the import skips the
-    # subscription if `updated_at` is later than `imported_at`.
+    # The time at which the import `import_id` activated the subscription. An undo of the import
+    # skips the subscription if `updated_at` is later than `imported_at`.
     imported_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
 
 
 class SubscriptionEvent(Model):
-    """A change of a subscription, with the actor and the origin of the change.
+    """A change of a subscription, with the person or process that made the change.
 
-    Except for its IP address, a subscription event never changes. After 90 days, the IP address of
+    A subscription event never changes, except for its IP address. After 90 days, the IP address of
     a subscription event is shortened to its network. The erasure of a person deletes the IP
     addresses in the person's subscription events.
     """
@@ -169,7 +171,8 @@ class SubscriptionEvent(Model):
     __tablename__ = "subscription_events"
     __table_args__ = (
         Index("ix_subscription_events_member", "list_id", "user_id", text("id DESC")),
-        # An index with which the erasure of a person finds the events about the person.
+        # An index with which the erasure of a person finds the subscription events about the
+        # person.
         Index("ix_subscription_events_user_id_id", "user_id", "id"),
         # An index for counting requested confirmations and confirmed subscriptions.
         Index(
@@ -179,8 +182,9 @@ class SubscriptionEvent(Model):
             postgresql_where="action = 'confirmed' OR action = 'requested'"
             " AND status_after = 'pending'",
         ),
-        # An index with which the erasure of a person finds the person's own actions. The index of
-        # actions excludes the many events of imports and undos, which have no IP address.
+        # An index with which the erasure of a person finds the subscription events that the person
+        # caused. The index on `actor_id` excludes the many events of imports and undos, which have
+        # no IP address.
         Index(
             "ix_subscription_events_actor_id_id",
             "actor_id",
@@ -204,11 +208,11 @@ class SubscriptionEvent(Model):
     status_after: Mapped[str | None]
     email_enabled_before: Mapped[bool | None]
     email_enabled_after: Mapped[bool | None]
-    # The names of changed values that the event doesn't store, such as `name`, `tags` or
-    # `fields.city`.
+    # The names of changed attributes whose values the event doesn't store, such as `name`, `tags`
+    # or `fields.city`.
     changed: Mapped[list[str] | None]
-    # The person's reason for unsubscribing, chosen from a fixed set of words, or NULL if the person
-    # gave no reason.
+    # The reason for unsubscribing that the person chose from a fixed list, or NULL if the person
+    # chose no reason.
     reason: Mapped[str | None]
     ip: Mapped[str | None]
     request_id: Mapped[str | None]
@@ -218,8 +222,8 @@ class SubscriptionEvent(Model):
 class MailedLink(Model):
     """A token that was mailed to a person.
 
-    The use of the token proves that the person owns the e-mail address. A mailed token can be used
-    only once.
+    A person who uses the mailed token proves ownership of the e-mail address. A mailed token can be
+    used only once.
     """
 
     __tablename__ = "mailed_links"
@@ -239,10 +243,11 @@ class MailedLink(Model):
     # The e-mail address to which the token was mailed if the person's account may have a different
     # address, otherwise NULL.
     email: Mapped[str | None] = mapped_column(index=True)
-    # The database stores only an HMAC of the token's secret, which only the mail contains.
+    # The database stores only an HMAC of the token's secret. Only the mail contains the secret of
+    # the token.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]
-    # The sign-up form answers that the person confirms together with the subscription.
+    # The answers in the sign-up form, which the person confirms together with the subscription.
     submitted: Mapped[dict[str, Any] | None]
     created_at: Mapped[CreatedAt]

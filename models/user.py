@@ -13,8 +13,7 @@ from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, 
 class User(Model):
     """A person.
 
-    A person without a password hash can't log in, because the person only subscribed to a list or
-    was imported.
+    A person who only subscribed to a list or was imported has no password hash, and can't log in.
     """
 
     __tablename__ = "users"
@@ -31,7 +30,7 @@ class User(Model):
     # True if the person operates this deployment. Only the command line can create an operator.
     # Operators need a second factor to log in.
     is_operator: Mapped[bool] = mapped_column(default=False, server_default=false())
-    # True if the person wants a mail whenever the import of a file ends.
+    # True if the person wants to receive a mail whenever the import of a file ends.
     import_mails: Mapped[bool] = mapped_column(default=True, server_default=true())
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -49,20 +48,21 @@ class ApiKey(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
-    # The table stores only an HMAC and the last characters of an API key. People recognize their
-    # API keys by the last characters.
+    # The database stores only an HMAC of an API key and the key's last characters. People recognize
+    # their API keys by the last characters.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     last_four: Mapped[str]
     # The scopes of the API key, or NULL for an unrestricted API key, which has all scopes of its
     # user except `delivery`.
     scopes: Mapped[list[str] | None]
     # The API key with which a program created this API key. Revoking an API key also revokes every
-    # API key that was created with it.
+    # API key that a program created with the revoked key.
     maker_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id"), index=True)
     created_at: Mapped[CreatedAt]
     # The time at which the API key expires, or NULL for an API key that never expires.
     expires_at: Mapped[datetime | None]
-    # The time of the mail that warned the owner of webhook endpoints about the API key's expiry.
+    # The time of the mail that warned the owner of the webhook endpoints about the expiry of the
+    # API key.
     expiry_told_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
@@ -79,14 +79,14 @@ class UserSession(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # The database stores only an HMAC of the session's secret, which only the browser's cookie
-    # contains.
+    # The database stores only an HMAC of the session's secret. Only the browser's cookie contains
+    # the secret of the session.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     # A name that helps people recognize their sessions, such as "Firefox on Linux".
     browser: Mapped[str | None]
     created_at: Mapped[CreatedAt]
-    # The time of the person's last authentication in the session. Sensitive actions need a recent
-    # authentication.
+    # The time of the person's last authentication in the session. Sensitive actions require a
+    # recent authentication.
     logged_in_at: Mapped[datetime] = mapped_column(server_default=func.now())
     last_used_at: Mapped[datetime] = mapped_column(server_default=func.now())
     expires_at: Mapped[datetime] = mapped_column(index=True)
@@ -103,14 +103,14 @@ class LoginAttempts(Model):
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
 
     # An HMAC of the subject whose failed logins are counted. Failed logins are counted per network,
-    # per e-mail address, and per e-mail address and client. Failed logins are counted even if the
-    # e-mail address has no account.
+    # per e-mail address, and per e-mail address and client. Failed logins are counted even if no
+    # account has the e-mail address.
     subject: Mapped[bytes] = mapped_column(primary_key=True)
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
     tried_at: Mapped[datetime] = mapped_column(index=True)
-    # The HMAC of the network whose counter includes the failed logins. A successful login to an
-    # account subtracts the account's failed logins from the network's counter.
+    # An HMAC of the network from which the failed logins came. A successful login to an account
+    # subtracts the account's failed logins from the network's counter.
     source: Mapped[bytes | None]
 
 
@@ -141,14 +141,14 @@ class RecoveryCode(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # The database stores only an HMAC of the recovery code, which only the person has.
+    # The database stores only an HMAC of the recovery code. Only the person has the recovery code.
     code_hmac: Mapped[bytes] = mapped_column(unique=True)
     created_at: Mapped[CreatedAt]
     used_at: Mapped[datetime | None]
 
 
 class Passkey(Model):
-    """A credential on a person's device, with which the person logs in (WebAuthn)."""
+    """A passkey (WebAuthn credential) on a person's device, with which the person logs in."""
 
     __tablename__ = "passkeys"
 
@@ -164,10 +164,7 @@ class Passkey(Model):
 
 
 class SpentProof(Model):
-    """The hash of a short-lived signed value that was used.
-
-    The hash prevents a second use of the value.
-    """
+    """The hash of a short-lived signed value that was used and can't be used a second time."""
 
     __tablename__ = "spent_proofs"
     __table_args__ = (
@@ -180,11 +177,11 @@ class SpentProof(Model):
 
 
 class FormerAddress(Model):
-    """A former e-mail address of a person, which lists may still contain.
+    """A former e-mail address of a person, which may identify the person in an imported file.
 
-    An imported file may name a person by a former address. A person's opt-outs apply to the
-    person's former addresses. Several people may have the same former address. An address that is a
-    user's current address refers only to this user, even if another user had the address before.
+    The opt-outs of a person apply to all former addresses of the person. Several people may have
+    the same former address. The current address of a user identifies only this user, even if the
+    address is a former address of another user.
     """
 
     __tablename__ = "former_addresses"
@@ -197,14 +194,15 @@ class FormerAddress(Model):
         index=True,
     )
     left_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    # The new address, or NULL if the person doesn't want owners of lists to see the new address.
+    # The new address that owners of lists may see, or NULL if the person hides the new address from
+    # owners.
     shown: Mapped[str | None]
 
 
 class AccountMail(Model):
-    """A mail about an account, kept while the mail waits and for a short time after sending.
+    """A mail about an account, which is stored until a short time after it was sent.
 
-    The recipient's address may have no account.
+    The recipient of the mail may have no account.
     """
 
     __tablename__ = "account_mails"
@@ -212,13 +210,14 @@ class AccountMail(Model):
 
     id: Mapped[SerialId]
     kind: Mapped[str]
-    # The recipient's address. The notice of a changed address goes to the account's former address.
+    # The recipient's address. The notice that an account's address was changed is sent to the
+    # account's former address.
     email: Mapped[str]
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
     )
-    # A text about the subject of the mail, such as the name of a program or browser, or the time at
-    # which an API key expires.
+    # A text to insert into the mail, such as the name of a program or browser, or the time at which
+    # an API key expires.
     detail: Mapped[str | None]
     # The list that a mail to a reader is about. ``list_id`` has no foreign key, because a foreign
     # key would lock the list's row when a mail is added.
@@ -237,7 +236,7 @@ class AccountMail(Model):
 class Erasure(Model):
     """The erasure of one person, with the progress and the results of the erasure's job.
 
-    The row of a finished erasure remains as a proof of the erasure. The row of a finished erasure
+    The row of a finished erasure is kept as a proof of the erasure. The row of a finished erasure
     contains only ids, counts and times.
     """
 
@@ -257,7 +256,7 @@ class Erasure(Model):
     # The HMAC of the person's address, which identifies an unfinished erasure, or NULL if the
     # erasure is finished.
     address_hmac: Mapped[bytes | None]
-    # The next stage of the erasure (`services.privacy.stages`), or NULL for the first stage.
+    # The next stage of the erasure (`services.privacy.stages`), or NULL before the first stage.
     stage: Mapped[str | None]
     # The position in a table at which the next stage of the erasure resumes, or NULL for the start
     # of the table.

@@ -12,8 +12,8 @@ from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 class EndpointState(StrEnum):
     ACTIVE = "active"
-    # The endpoint is paused because deliveries failed for days, its API key expired, or the owner
-    # paused it. Only the owner can resume a paused endpoint.
+    # The endpoint was paused because deliveries failed for days, because its API key expired, or
+    # because the owner paused it. Only the owner can resume a paused endpoint.
     PAUSED = "paused"
     # The endpoint ended because the receiver answered with status 410, the account was recovered,
     # or the API key was revoked. An ended endpoint can't be resumed.
@@ -30,7 +30,7 @@ class WebhookEndpoint(Model):
     """A URL to which Pressroom sends the events of the endpoint's owner.
 
     Delivery rows exist only for events up to the endpoint's position in the feed, so that a slow
-    endpoint needs little space.
+    endpoint occupies little space.
     """
 
     __tablename__ = "webhook_endpoints"
@@ -47,45 +47,49 @@ class WebhookEndpoint(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The API key that created the endpoint or set its URL. If the API key `key_id` is revoked, the
-    # endpoint ends. `key_id` is NULL if a session created the endpoint, or if the owner kept the
-    # endpoint when revoking the API key.
+    # The API key with which a program created the endpoint or set the endpoint's URL. If the API
+    # key `key_id` is revoked, the endpoint ends. `key_id` is NULL if a session created the
+    # endpoint, or if the owner kept the endpoint when revoking the API key.
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id", ondelete="SET NULL"))
     url: Mapped[str]
     types: Mapped[list[str]]
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
     state: Mapped[str] = mapped_column(default=EndpointState.ACTIVE, server_default="active")
-    # The reason why the endpoint is paused or ended, as a text for the owner.
+    # Explains to the owner why the endpoint is paused or ended.
     reason: Mapped[str | None]
-    # The endpoint's position in the feed, which is the last event that was checked for a delivery.
+    # The endpoint's position in the feed, up to which workers have created the deliveries to the
+    # endpoint.
     place: Mapped[int]
     event_id: Mapped[int]
     # Maps each event type that the owner added to an existing endpoint to the feed position at
     # which deliveries of the type start.
     starts: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
-    # The time at which the endpoint needs work without a new event, such as the retry of a
-    # delivery.
+    # The time at which a worker must handle the endpoint even without a new event, for example to
+    # retry a delivery.
     due_at: Mapped[datetime | None]
     # True if new events have to wait, because the oldest delivery or too many deliveries of the
     # endpoint are unfinished.
     is_held: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The time of the first failed delivery attempt since the endpoint's last success.
+    # The time of the first failed delivery attempt since the endpoint's last successful delivery.
     # `failing_since` is NULL if no delivery is failing, or if all failing deliveries were given up.
     failing_since: Mapped[datetime | None]
     # The number of consecutive requests to the endpoint that timed out without a response.
     silences: Mapped[int] = mapped_column(default=0, server_default="0")
     # The time until which deliveries pause, because requests to the endpoint timed out.
     rests_until: Mapped[datetime | None]
-    # The current or latest job that sends the deliveries of the endpoint.
+    # The id of the latest job that sends deliveries to the endpoint.
     job_id: Mapped[int | None]
     created_at: Mapped[CreatedAt]
-    # The time at which the owner deleted the endpoint. The deliveries of a deleted endpoint remain
-    # until the deliveries expire.
+    # The time at which the owner deleted the endpoint. The deliveries of a deleted endpoint are
+    # kept until their retention period ends.
     deleted_at: Mapped[datetime | None]
 
 
 class WebhookSecret(Model):
-    """A secret that signs the deliveries of an endpoint. The webhook secret is stored encrypted."""
+    """A secret with which Pressroom signs the deliveries to an endpoint.
+
+    The secret is stored in encrypted form.
+    """
 
     __tablename__ = "webhook_secrets"
 
@@ -100,12 +104,13 @@ class WebhookSecret(Model):
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
     created_at: Mapped[CreatedAt]
-    # The time at which the secret expires, or NULL for the endpoint's newest secret.
+    # The time at which the secret expires, or NULL for the endpoint's latest secret, which doesn't
+    # expire.
     expires_at: Mapped[datetime | None] = mapped_column(index=True)
 
 
 class WebhookDelivery(Model):
-    """The delivery of an event to one endpoint, with the response to the last attempt."""
+    """The delivery of an event to one endpoint, with the response to the last delivery attempt."""
 
     __tablename__ = "webhook_deliveries"
     __table_args__ = (
@@ -131,20 +136,21 @@ class WebhookDelivery(Model):
     # The event's position in the feed, which determines the order of deliveries.
     place: Mapped[int | None]
     event_type: Mapped[str]
-    # The member that the event is about. The erasure of a person searches for the person's
-    # deliveries, because a receiver's response may repeat personal data from the event.
+    # The id of the person who is the subject of the event. The erasure of a person deletes the
+    # stored responses to events about the person, because a response may contain personal data.
     person_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=DeliveryStatus.PENDING, server_default="pending")
-    # The number of all attempts to deliver the event.
+    # The total number of attempts to deliver the event to the endpoint.
     attempts: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of delivery attempts since the delivery was last enqueued, either for a new event
-    # or again by the owner.
+    # The number of delivery attempts since the event occurred, or since the owner last retried the
+    # delivery or resumed the endpoint.
     round_attempts: Mapped[int] = mapped_column(default=0, server_default="0")
     queued_at: Mapped[datetime] = mapped_column(server_default=func.now())
     due_at: Mapped[datetime] = mapped_column(server_default=func.now())
     last_attempt_at: Mapped[datetime | None]
     delivered_at: Mapped[datetime | None]
-    # The receiver's response to the last attempt, or the error if the receiver didn't respond.
+    # The receiver's response to the last delivery attempt, or the error if the receiver didn't
+    # respond.
     status_code: Mapped[int | None]
     milliseconds: Mapped[int | None]
     answer: Mapped[bytes | None]

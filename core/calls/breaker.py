@@ -1,8 +1,8 @@
 """A circuit breaker for the calls to a remote server.
 
 When a server fails, its circuit breaker rejects all calls to the server for a few seconds. A few
-seconds after a failure, the circuit breaker admits a single call to probe the server. While a
-server hangs, only the call that probes the server has to wait for a timeout.
+seconds after a server failed, its circuit breaker admits a single call, which probes the server.
+While a server hangs, only the call that probes the server has to wait for a timeout.
 """
 
 import threading
@@ -26,17 +26,16 @@ T = TypeVar("T")
 
 
 class Breaker:
-    """A circuit breaker for the calls of one process to one server.
+    """A circuit breaker for the calls that one process makes to one server.
 
-    Several threads may use one breaker at the same time.
+    A circuit breaker is thread-safe.
 
     Args:
         failures: the exceptions that count as failures of the server.
         errors_answer: whether an exception that isn't in ``failures`` proves that the server works.
             If ``errors_answer`` is false, exceptions that aren't in ``failures`` don't change the
-            state of the breaker.
-        tolerated: the number of consecutive calls that may fail before the next failed call opens
-            the circuit.
+            state of the circuit breaker.
+        tolerated: how many consecutive calls may fail without opening the circuit.
     """
 
     def __init__(
@@ -58,17 +57,18 @@ class Breaker:
         self._consecutive_failures = 0
         self._resting_until = 0.0
         self._is_probing = False
-        # How often a call to the server succeeded directly after a failed call.
+        # How many times the server recovered, which means that a call succeeded after a failed
+        # call.
         self._recoveries = 0
 
     @property
     def retry_after_seconds(self) -> float:
-        """Return the number of seconds until the next probe of the server, which is at least 1."""
+        """Return how many seconds remain until the next probe of the server, but at least 1."""
         return max(self._resting_until - time.monotonic(), 1.0)
 
     @contextmanager
     def protect(self) -> Iterator[None]:
-        """Run one call to the server in the ``with`` block, and record whether the call succeeded.
+        """Admit a call to the server in the ``with`` block, and record whether the call succeeded.
 
         Raises ``ServerFailed`` while the circuit is open or while a concurrent call probes the
         server.
@@ -95,7 +95,7 @@ class Breaker:
 
         Args:
             event: the name of the log event for a failed call.
-            log_fields: fields to include in the log event for a failed call.
+            log_fields: additional fields of the log event for a failed call.
         """
         try:
             with self.protect():
@@ -107,7 +107,7 @@ class Breaker:
         return None
 
     def _enter(self) -> bool:
-        """Admit a call to the server, and return whether the call probes a failed server."""
+        """Admit or reject a call to the server, and return whether the admitted call is a probe."""
         if self._consecutive_failures <= self._tolerated:
             return False
         with self._lock:
@@ -128,11 +128,11 @@ class Breaker:
                 self._consecutive_failures = 0
                 self._recoveries += 1
                 circuit_gauge(self._server).set(0)
-            # Ignore the failure of a call if the server recovered while the call was running.
+            # Ignore the failure of a call if the server recovered from an outage during the call.
             elif recoveries != self._recoveries:
                 return
-            # A call that began before the circuit opened doesn't extend the time until the next
-            # probe.
+            # A failed call that began before the circuit opened doesn't delay the next probe of the
+            # server.
             elif works is False and (is_probe or self._consecutive_failures <= self._tolerated):
                 self._consecutive_failures += 1
                 rests = min(self._consecutive_failures - self._tolerated, _MAX_DOUBLINGS)

@@ -1,7 +1,7 @@
 """Sockets that respect a time limit for a whole call to a server.
 
-Client libraries limit the duration of each wait for a server, but not the duration of a whole call.
-Without a limit for the whole call, a server that sends one byte at a time could block a caller
+Client libraries limit how long each wait for a server takes, but not how long a whole call takes.
+Without a time limit for a whole call, a server that sends one byte at a time could block the caller
 forever.
 """
 
@@ -20,8 +20,8 @@ _call = threading.local()
 def time_limit(seconds: float) -> Iterator[None]:
     """Limit the total time of the socket calls that a thread makes in the ``with`` block.
 
-    When the time limit is over, socket calls raise ``TimeoutError``. When ``time_limit`` blocks are
-    nested, the earliest deadline applies.
+    After the time limit has expired, socket calls of the thread raise ``TimeoutError``. When
+    ``time_limit`` blocks are nested, the earliest deadline applies.
     """
     outer_deadline: float | None = getattr(_call, "deadline", None)
     deadline = time.monotonic() + seconds
@@ -33,7 +33,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 class _DeadlineMixin:
-    """A mixin for socket classes, which ends each operation at the deadline of ``time_limit``."""
+    """A mixin for sockets that aborts a socket operation at the deadline set by ``time_limit``."""
 
     def recv_into(self: Any, *arguments: Any, **options: Any) -> int:
         with _shortened_timeout(self, self.gettimeout()):
@@ -41,7 +41,7 @@ class _DeadlineMixin:
             return count
 
     def sendall(self: Any, *arguments: Any, **options: Any) -> None:
-        # Ignore the socket's own timeout, because ``sendall`` would apply the timeout to the whole
+        # Ignore the timeout of the socket, because ``sendall`` would apply the timeout to the whole
         # transfer and not to each wait.
         with _shortened_timeout(self, None):
             super().sendall(*arguments, **options)  # type: ignore[misc]
@@ -75,7 +75,7 @@ class _TlsSocket(_DeadlineMixin, ssl.SSLSocket):
 def limit_socket(connection: socket.socket) -> socket.socket:
     """Convert a connected socket into a socket that respects ``time_limit``.
 
-    The passed socket object becomes unusable, but its connection stays open in the returned socket.
+    The connection moves to the returned socket, so the passed socket object becomes unusable.
     """
     timeout = connection.gettimeout()
     limited_socket = _PlainSocket(fileno=connection.detach())
@@ -84,7 +84,7 @@ def limit_socket(connection: socket.socket) -> socket.socket:
 
 
 def create_tls_context() -> ssl.SSLContext:
-    """Create the default TLS context for clients, with sockets that respect ``time_limit``."""
+    """Create a TLS context for client connections, with sockets that respect ``time_limit``."""
     context = ssl.create_default_context()
     context.sslsocket_class = _TlsSocket
     return context

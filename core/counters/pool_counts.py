@@ -1,8 +1,8 @@
 """Merges the metrics of a worker and its pool processes into one scrape target.
 
-Each pool process of a worker stores its metrics in its own files. A pool process's metrics files
-outlive the process, so that no counter decreases when the process exits. The counters of exited
-processes are merged into one file, so that the number of metrics files stays small.
+Each pool process of a worker writes its metrics to separate files. A pool process's metrics files
+outlive the process, so that the worker's counters don't decrease when the process exits. The
+counters of exited processes are merged, so that the number of metrics files stays small.
 (docs/decisions/0028-metrics-of-workers.md)
 """
 
@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from core.counters.shared_counts import is_running
 
-# In the file name of merged metrics, ``ended`` replaces the process id.
+# The name of a file with merged metrics contains ``ended`` in place of a process id.
 _ENDED = "ended"
 
 
@@ -49,8 +49,7 @@ def _merge_ended_processes(folder: Path) -> None:
         files = [file for file in abandoned_files if file.name.startswith(f"{kind}_")]
         if files:
             _merge_files(files, folder / f"{kind}_{_ENDED}.db")
-    # The gauges of exited processes are deleted and not merged, because their values are no longer
-    # true.
+    # Delete the gauges of exited processes, because a gauge describes only a running process.
     for file in abandoned_files:
         file.unlink()
 
@@ -85,9 +84,6 @@ def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric
 
 
 def _is_current(file: Path) -> bool:
-    """Return whether a metrics file must be kept.
-
-    Metrics files of running processes and merged files are kept.
-    """
+    """Return whether the file contains metrics of a running process or merged metrics."""
     process = file.stem.rpartition("_")[2]
     return process == _ENDED or is_running(int(process))

@@ -1,4 +1,4 @@
-"""The folder that a worker and its pool processes share for their metrics.
+"""The folder in which a worker and its pool processes store their metrics.
 
 The worker must create the metrics folder before it imports ``prometheus_client``, because
 ``prometheus_client`` reads the folder's path on import.
@@ -19,9 +19,9 @@ _PREFIX = "pressroom-metrics-"
 
 
 def share_counts() -> None:
-    """Store the metrics of this process and its forked processes in shared files.
+    """Store the metrics of this process and of its forked processes in a shared folder.
 
-    If the setting ``worker_metrics_address`` is missing, the process keeps its metrics in memory.
+    If the setting ``worker_metrics_address`` is missing, each process keeps its metrics in memory.
     """
     if not os.environ.get(_ADDRESS_VARIABLE):
         return
@@ -38,12 +38,12 @@ def shared_folder() -> Path:
 
 
 def remove_shared_folder(process: int | None = None) -> None:
-    """Remove the metrics folder when the process that created the folder exits.
+    """Remove the folder with a worker's metrics when the worker exits.
 
     Args:
         process: the id of the process that may remove the metrics folder. A forked process inherits
-            the exit handler, but must not remove the folder. If ``process`` is ``None``, any
-            process may remove the metrics folder.
+            the exit handler of its parent, but must not remove the metrics folder. If ``process``
+            is ``None``, any process may remove the metrics folder.
     """
     folder = os.environ.get(_FOLDER_VARIABLE)
     if folder and process in (None, os.getpid()):

@@ -40,10 +40,10 @@ def count_slow_statement(seconds: float) -> None:
 def _observe_call(
     seconds: Histogram, failures: Counter, *failure_types: type[Exception]
 ) -> Iterator[None]:
-    """Measure the duration of a call to a server, and count the call if it fails.
+    """Measure how long the ``with`` block takes to call a server, and count the call if it fails.
 
     Args:
-        failure_types: the exceptions that mark the call as failed.
+        failure_types: the exceptions that count as a failure of the call.
     """
     start = time.perf_counter()
     try:

@@ -40,7 +40,7 @@ _MONEY = Counter(
 ORDERS = Counter("pressroom_order_changes", "Orders that came to a status", ["status"])
 
 _KIND_LABELS = ["queue", "kind"]
-# The shortest jobs take milliseconds, and the longest take half an hour.
+# A job takes between a few milliseconds and half an hour.
 _JOB_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
 _ATTEMPTS = Counter("pressroom_job_attempts", "Claims of jobs", _KIND_LABELS)
@@ -68,7 +68,7 @@ _FAILURES = Counter(
 )
 
 # Cache the labelled metrics, because ``prometheus_client`` acquires a lock and formats the labels
-# on each lookup.
+# whenever a metric is looked up.
 _attempts_counter = cache(_ATTEMPTS.labels)
 _waiting_histogram = cache(_WAITING.labels)
 running_histogram = cache(_RUNNING.labels)
@@ -76,7 +76,7 @@ _ended_counter = cache(_ENDED.labels)
 circuit_gauge = cache(_CIRCUIT.labels)
 _credits_counter = cache(_CREDITS.labels)
 
-# The job errors that a fault in Pressroom causes, and whose counters an alert watches.
+# The job errors that indicate a fault in Pressroom, and that trigger an alert.
 _INTERNAL_ERRORS = (JOB_BROKE, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
 
 
@@ -89,14 +89,15 @@ class Kill(StrEnum):
 
 class MailOutcome(StrEnum):
     SENT = "sent"
-    # The mail server rejected the mail temporarily, and the worker will retry the mail.
+    # The mail server rejected the mail temporarily, so a worker will retry the delivery of the
+    # mail.
     DEFERRED = "deferred"
     REFUSED = "refused"
 
 
 class ProviderOutcome(StrEnum):
     ANSWERED = "answered"
-    # The provider rejected the call because of its rate limit.
+    # The provider rejected the call because of the provider's rate limit.
     LIMITED = "limited"
     FAILED = "failed"
 
@@ -107,8 +108,8 @@ class MoneyDirection(StrEnum):
     OUT = "out"
 
 
-# Create the counters for mails and killed converters with the value 0, because a Prometheus rate
-# would otherwise miss the first event of each counter.
+# Create the counters for mails and killed image converters with the value 0, because a Prometheus
+# rate would otherwise miss the first event of each counter.
 for _outcome in MailOutcome:
     MAILS.labels(_outcome)
 for _cause in Kill:
@@ -150,8 +151,8 @@ def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
     """Record in the metrics that a worker claimed a job.
 
     Args:
-        waited: how many seconds the job was due before its first claim, or ``None`` if a worker had
-            already claimed the job before.
+        waited: how many seconds passed from the job's due time to its first claim, or ``None`` if
+            the claim isn't the job's first claim.
     """
     _attempts_counter(queue, kind).inc()
     if waited is not None:
@@ -162,7 +163,7 @@ def count_end(queue: str, kind: str, status: str, code: str | None) -> None:
     """Record in the metrics that a job ended.
 
     Args:
-        code: the error code of a failed job, or ``None``.
+        code: the error code of a failed job, or ``None`` if the job didn't fail.
     """
     _ended_counter(queue, kind, status).inc()
     if code is not None:

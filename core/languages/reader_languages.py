@@ -1,8 +1,8 @@
-"""Translates the pages and mails for readers of newsletters.
+"""Translates the pages and mails that readers of newsletters receive.
 
 Pages for owners and operators are in English. The templates and the Python modules contain the
-English texts. Each catalogue in ``catalogues/`` contains the translations for one language. A new
-catalogue takes effect after a restart of the process.
+English texts. Each catalogue in ``catalogues/`` contains the translations for one language. A
+process must be restarted before it can use a new translation catalogue.
 """
 
 import re
@@ -16,8 +16,7 @@ from babel.messages.pofile import read_po
 from jinja2 import BaseLoader, Environment, StrictUndefined, select_autoescape
 
 ENGLISH = "en"
-# The maximum number of characters of an ``Accept-Language`` header that are parsed, to limit the
-# parsing time.
+# Parse only the first characters of an ``Accept-Language`` header, to limit the parsing time.
 MAX_HEADER_CHARACTERS = 500
 
 _CATALOGUES = files(__package__).joinpath("catalogues")
@@ -41,8 +40,8 @@ def choose_language(accept_language: str) -> str:
     """
     names_by_lower_case = {name.lower(): name for name in list_languages()}
     for preferred_name in _parse_preferences(accept_language[:MAX_HEADER_CHARACTERS]):
-        # Remove parts from the end of the language tag until a supported language matches (RFC
-        # 4647, 3.4).
+        # Remove subtags from the end of the language tag until the tag matches a supported language
+        # (RFC 4647, 3.4).
         name = preferred_name
         while name and name not in names_by_lower_case:
             name = name.rpartition("-")[0]
@@ -62,10 +61,7 @@ def translate(language: str, text: str) -> str:
 
 
 def marked(text: str) -> str:
-    """Mark a text for translation, and return the text unchanged.
-
-    Translators translate the texts that the code passes to ``marked``.
-    """
+    """Mark a text for translation, and return the text unchanged."""
     return text
 
 
@@ -104,7 +100,7 @@ def create_templates(language: str, loader: BaseLoader) -> Environment:
 def _parse_preferences(accept_language: str) -> list[str]:
     """Return the lower-case language tags of an ``Accept-Language`` header, by descending weight.
 
-    The result omits language tags with weight 0.
+    Language tags with the weight 0 are omitted, because the client rejects these languages.
     """
     ranges = [match for part in accept_language.split(",") if (match := _RANGE.match(part))]
     preferences = [(float(match["weight"] or 1), match["name"].lower()) for match in ranges]

@@ -7,14 +7,14 @@ disguise a file name or an address.
 import re
 from unicodedata import category, normalize
 
-# Joiners are invisible characters that connect letters in Persian and Indic scripts, and the parts
-# of emoji.
+# Joiners are invisible characters that connect the parts of an emoji, or letters in Persian and
+# Indic scripts.
 JOINERS = "\u200c\u200d"
 # Direction marks place punctuation correctly in Arabic and Hebrew. Unlike direction controls,
 # direction marks don't reverse letters.
 _DIRECTION_MARKS = "\u200e\u200f\u061c"
 _NEEDED_INVISIBLE = frozenset(JOINERS + _DIRECTION_MARKS)
-# Control characters, and the characters that end a line in Unicode.
+# Matches a control character, or a character that ends a line in Unicode.
 LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _DIRECTION_CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ANY_DIRECTION = re.compile(f"{_DIRECTION_CONTROLS.pattern}|[{_DIRECTION_MARKS}]")
@@ -34,7 +34,7 @@ _INVISIBLE = "".join(
     )
 )
 _ANY_INVISIBLE = re.compile(f"[{re.escape(_INVISIBLE)}]")
-# The invisible characters that people accidentally type or copy together with a text.
+# The invisible characters that people accidentally type or paste together with visible text.
 # ``strip_invisible`` keeps control characters, except for whitespace and Ctrl+Z, which ends a file
 # in DOS.
 _STRIPPED = "".join(
@@ -49,7 +49,7 @@ _LOOK_ALIKES = str.maketrans(
     "авекмнорстухіјѕһԁԛԝ" "αβεηικνορτυχγω" "ıɑɡɪʀɴʟøłđᴀʙᴄᴅᴇɢʜᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢ",
     "abekmhopctyxijshdqw" "abenikvoptuxyw" "iagirnloldabcdeghjkmopstuvwz",
 )  # fmt: skip
-# Maps digits and symbols to the letters that they replace in disguised words.
+# Maps each digit or symbol to the letter that it replaces in disguised words.
 _LETTER_SUBSTITUTES = str.maketrans("0345789@$€|", "oeastbgasei")
 _WORD = re.compile(r"[^\W_]+")
 _HAS_LETTER = re.compile(r"[^\W\d_]")
@@ -73,7 +73,8 @@ def has_direction(text: str) -> bool:
 def is_plain(text: str) -> bool:
     """Return whether the text is a single line that isn't blank and contains no control characters.
 
-    Invisible joiners and direction marks are allowed, because some scripts need them.
+    The text may contain joiners and direction marks, because some scripts need these invisible
+    characters.
     """
     return is_shown(text) and all(
         category(character)[0] != "C" or character in _NEEDED_INVISIBLE for character in text
@@ -91,15 +92,15 @@ def has_invisible(text: str) -> bool:
 
 
 def fold_case(text: str) -> str:
-    """Normalize a text, so that comparisons ignore case and Unicode composition."""
+    """Case-fold a text and normalize its Unicode composition, for case-insensitive comparisons."""
     return normalize("NFC", normalize("NFC", text).casefold())
 
 
 def fold_look_alikes(text: str) -> str:
-    """Return the text in lower-case ASCII letters where possible, for comparisons with known words.
+    """Convert a text to lower-case ASCII letters where possible, to compare it with known words.
 
-    Accents and invisible characters are removed from the text. Each non-Latin letter that looks
-    like a Latin letter is replaced by the Latin letter.
+    The function removes accents and invisible characters from the text. Each non-Latin letter that
+    looks like a Latin letter is replaced by the Latin letter.
     """
     decomposed = normalize("NFD", normalize("NFKC", text).casefold())
     letters = (each for each in decomposed if category(each) not in _DROPPED_CATEGORIES)
@@ -107,11 +108,11 @@ def fold_look_alikes(text: str) -> str:
 
 
 def fold_words(text: str) -> tuple[str, str]:
-    """Return two possible spellings of a disguised text, as words separated by single spaces.
+    """Return two possible readings of a disguised text, as words separated by single spaces.
 
-    Within a word, digits and symbols are replaced by the letters that they resemble. The digit 1 is
-    replaced by ``i`` in the first spelling, and by ``l`` in the second spelling. Consecutive single
-    letters, such as ``f r e e``, are joined into one word.
+    In a word with letters, each digit or symbol is replaced by the letter that it resembles. The
+    digit 1 is replaced by ``i`` in the first reading, and by ``l`` in the second reading.
+    Consecutive single letters, such as ``f r e e``, are joined into one word.
     """
     return _read_words(text, "i"), _read_words(text, "l")
 

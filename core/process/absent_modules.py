@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # The Redis client imports ``opentelemetry.sdk.metrics`` for metrics that Pressroom doesn't use.
-# Importing ``opentelemetry.sdk.metrics`` takes a tenth of a second and a few megabytes per process.
+# Importing ``opentelemetry.sdk.metrics`` takes each process a tenth of a second and a few megabytes
+# of memory.
 _METRICS = "opentelemetry.sdk.metrics"
 
 
 # Optimization: modules hidden from imports (decision 17).
 @contextmanager
 def hide_module(module: str) -> Iterator[None]:
-    """Make a module appear uninstalled in the ``with`` block, unless it is already imported."""
+    """Hide a module from imports in the ``with`` block, unless the module is already imported."""
     loaded_module = sys.modules.setdefault(module, None)  # type: ignore[arg-type] # means: not installed
     try:
         yield

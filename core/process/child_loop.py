@@ -1,4 +1,4 @@
-"""The main loop of a child process, which answers the messages of its parent one by one.
+"""The main loop of a child process, which answers messages from its parent one by one.
 
 A module that calls `answer_messages` can run as a child process. `child_process.ChildProcess`
 starts the module as `python -m <module> <parent's pid> <memory in bytes>`. A child process exits
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from core.process.linux import exit_with_parent, trim_memory
 
-# The header of a request or an answer contains the lengths of its JSON text and binary data.
+# The header of each message contains the length of its JSON text and the length of its binary data.
 HEAD = struct.Struct(">IQ")
 
 # The type of the function with which a child process answers a request. An ``Answer`` function
@@ -41,13 +41,13 @@ def answer_messages(
 ) -> None:
     """Answer the parent's messages until the parent closes the pipe.
 
-    The child process stops answering when it exceeds its limit of CPU time or memory.
+    A child process that has used too much CPU time or memory answers no more messages.
 
     Args:
         confine: a function that restricts the rights of the child process before the first message.
             The argument of ``confine`` is the memory limit in bytes.
-        max_resident_bytes: the amount of memory above which the child process exits after answering
-            a message.
+        max_resident_bytes: the memory limit of the child process, which exits after answering a
+            message if it exceeds the limit.
     """
     parent = int(sys.argv[1])
     memory_bytes = int(sys.argv[2])
@@ -73,8 +73,8 @@ def answer_messages(
             trim_memory()
             if _resident_bytes(sizes) > max_resident_bytes:
                 return
-        # A busy process keeps its unused memory, so that it can answer the next message faster. An
-        # idle process returns its unused memory to the operating system.
+        # A busy child process keeps its unused memory for the next message. An idle child process
+        # returns its unused memory to the operating system.
         if not select.select([requests], [], [], _IDLE_SECONDS)[0]:
             trim_memory()
 
@@ -82,8 +82,8 @@ def answer_messages(
 def _answer_one(answer: Answer, head: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
     """Read one message from the parent, and send the answer to the parent.
 
-    ``_answer_one`` is a separate function, so that Python frees the memory of the message on
-    return.
+    ``_answer_one`` is a separate function, so that Python frees the memory of the message when
+    ``_answer_one`` returns.
     """
     text_length, data_length = HEAD.unpack(head)
     text = requests.read(text_length)

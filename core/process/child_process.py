@@ -32,18 +32,18 @@ class ChildCrashed(Exception):
     def __init__(self, cause: str, printed: str) -> None:
         super().__init__(cause)
         self.cause = cause
-        # The end of the text that the child process wrote to standard error.
+        # The last characters that the child process wrote to standard error.
         self.printed = printed[-_MAX_PRINTED_CHARACTERS:]
 
 
 class ChildProcess:
-    """A child process that runs a module which calls ``child_loop.answer_messages``.
+    """A child process that runs a Python module, which must call ``child_loop.answer_messages``.
 
     Only one thread may use the child process at a time. The kernel kills the child process when the
     thread that started the child ends. ``ask`` starts a new child process if no child is running.
 
     Args:
-        max_messages: a new child process replaces the child after this number of messages.
+        max_messages: the maximum number of messages per child process.
         timeout: the time limit for one message, in seconds.
         memory_bytes: the limit of the child's address space, in bytes.
     """
@@ -64,11 +64,11 @@ class ChildProcess:
         return self._child.pid if self._child else None
 
     def start(self) -> None:
-        """Start the child process early, so that the first message doesn't wait for the start."""
+        """Start the child process early, so that the first message doesn't wait for the startup."""
         self._usable()
 
     def ask(self, fields: Any, *data: bytes) -> tuple[Any, bytes]:
-        """Send a message to the child, and return the fields and the data of its answer.
+        """Send a message to the child, and return the JSON fields and binary data of the answer.
 
         Raises ``ChildTooSlow`` if the child exceeds the time limit for a message. Raises
         ``ChildCrashed`` if the child process exits without an answer.
@@ -106,8 +106,8 @@ class ChildProcess:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
             # The time limit of a job can interrupt ``ask`` at any point. Kill the child after an
-            # interruption, because the next call of ``ask`` would read the rest of the interrupted
-            # answer as its own answer.
+            # interruption, because the next call of ``ask`` would otherwise read the rest of the
+            # interrupted answer.
             self._kill(child)
             raise
         if status == 0:
@@ -117,8 +117,8 @@ class ChildProcess:
 
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():
-            # After a fork, start a new child process, because the existing child belongs to the
-            # parent process.
+            # Start a new child process if this process was forked, because the existing child
+            # process belongs to the parent.
             self._child = None
             self._owner = os.getpid()
         child = self._child
@@ -128,9 +128,9 @@ class ChildProcess:
         if child is not None:
             return child
         # The child's working directory is the project's root, so that the child can import
-        # Pressroom's packages. The child has its own process group, so that Ctrl-C in a terminal
-        # doesn't interrupt the child's work. The child's error output goes into a pipe, so that a
-        # hostile child can't forge lines in the worker's log.
+        # Pressroom's packages. The child has a separate process group, so that Ctrl-C in a terminal
+        # doesn't interrupt the child. The child's error output goes into a pipe, so that a hostile
+        # child can't forge lines in the worker's log.
         arguments = (str(os.getpid()), str(self._memory_bytes))
         child = subprocess.Popen(  # noqa: S603 - our own module, numbers for arguments
             [sys.executable, "-m", self._module, *arguments],
@@ -154,7 +154,7 @@ class ChildProcess:
         self._kill(child, grace=_EXIT_SECONDS)
 
     def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> tuple[int, str]:
-        """Stop the child process, and return its exit status and its error output.
+        """Stop the child process, and return the exit status and the error output of the process.
 
         A child that doesn't exit within ``grace`` seconds is killed.
         """

@@ -1,9 +1,10 @@
 """Restricts a child process before it receives untrusted data.
 
-A hostile image can run code by exploiting a fault in a codec. In a confined process, hostile code
-can only compute, read requests and write answers. The kernel's seccomp filter refuses all system
-calls that decoding data doesn't need, even for root. A process can't remove its seccomp filter. If
-the kernel doesn't support seccomp, only resource limits restrict the child process.
+A hostile image can run code by exploiting a vulnerability in a codec. Hostile code in a confined
+process can only compute, read requests and write answers. A seccomp filter refuses all system calls
+that decoding data doesn't need, even if the process runs as root. A process can't remove its
+seccomp filter. If the kernel doesn't support seccomp, only resource limits restrict the child
+process.
 """
 
 import errno
@@ -17,9 +18,9 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 from core.process.linux import hide_memory, refuse_new_privileges
 
 # The kernel kills a child process that uses more CPU time than ``MAX_CPU_SECONDS``. A normal child
-# process uses at most 90 seconds of CPU time, because it exits after 60 seconds and a message takes
-# at most 30 seconds. The kernel's limit stops hostile code that keeps computing between two
-# messages.
+# process uses at most 90 seconds of CPU time, because it accepts no message after 60 seconds and a
+# message takes at most 30 seconds. The limit for CPU time stops hostile code that continues to run
+# between two messages.
 MAX_CPU_SECONDS = 120
 
 # The system calls that a confined child process may make.
@@ -43,15 +44,15 @@ def confine_process(memory_bytes: int) -> None:
         supported()
     limit_resources(memory_bytes)
     with suppress(OSError):
-        # Ignore an error if the kernel rejects the seccomp filter, because the worker has already
-        # logged a warning at its start.
+        # Ignore an error if the kernel rejects the seccomp filter, because the worker logged a
+        # warning about the rejection at startup.
         create_decoding_filter().load()
 
 
 def limit_resources(memory_bytes: int, *, open_files: int = 0, file_bytes: int = 0) -> None:
-    """Protect this process's memory from other processes, and limit the process's resources.
+    """Protect the memory of this process from other processes, and limit the process's resources.
 
-    The limited resources are memory, CPU time, open files, file sizes and child processes.
+    The function limits memory, CPU time, open files, file sizes and child processes.
     """
     hide_memory()
     refuse_new_privileges()
@@ -67,10 +68,7 @@ def limit_resources(memory_bytes: int, *, open_files: int = 0, file_bytes: int =
 
 
 def filter_error() -> OSError | None:
-    """Return the error with which the kernel rejects a seccomp filter.
-
-    Return ``None`` if the kernel accepts seccomp filters.
-    """
+    """Return the error if the kernel rejects seccomp filters, otherwise return ``None``."""
     errors: list[OSError] = []
 
     def load() -> None:
@@ -80,7 +78,8 @@ def filter_error() -> OSError | None:
         except OSError as error:
             errors.append(error)
 
-    # Load the trial filter in a temporary thread, because a thread can't remove a seccomp filter.
+    # Load the seccomp filter in a temporary thread, because a thread can't remove its seccomp
+    # filter.
     trial = Thread(target=load)
     trial.start()
     trial.join()
@@ -90,7 +89,7 @@ def filter_error() -> OSError | None:
 def create_decoding_filter() -> Filter:
     """Return a seccomp filter that permits only the system calls that decoding data needs.
 
-    Raises ``OSError`` for an unknown type of processor.
+    Raises ``OSError`` if the processor architecture is unknown.
     """
     permitted = Filter(default=Action.ERRNO | errno.EPERM)
     for name in (*_MESSAGE_CALLS, *_MEMORY_CALLS, *_RUNTIME_CALLS, *_PILLOW_CALLS):
@@ -98,7 +97,7 @@ def create_decoding_filter() -> Filter:
     if arch() == "x86_64":
         # Some old C libraries call ``select`` where current C libraries call ``pselect6``.
         permitted.allow("select")
-    # Permit only private memory that can't be executed, so that an exploit can't add machine code.
+    # Permit only anonymous, non-executable memory, so that an exploit can't add machine code.
     not_executable = ArgCmp(2, CmpOp.MASKED_EQ, 0, mask=mmap.PROT_EXEC)
     anonymous = ArgCmp(3, CmpOp.MASKED_EQ, mmap.MAP_ANONYMOUS, mask=mmap.MAP_ANONYMOUS)
     permitted.allow("mmap", args=[not_executable, anonymous])

@@ -1,38 +1,37 @@
-"""Switches Python's garbage collection off while a process starts, and on again afterwards.
+"""Disables Python's garbage collection during the startup of a process.
 
-A server creates 200,000 objects during its start, and only fifty of these objects are garbage.
+During startup, a server process creates 200,000 objects, but only fifty pieces of garbage.
 """
 
 import gc
 
 _STANDARD_THRESHOLDS = gc.get_threshold()
-# The number of new objects that triggers a garbage collection exceeds the number of objects that a
-# process creates during its start. A finite threshold limits the garbage of a process that never
-# calls ``end_start``.
+# The first threshold exceeds the number of objects that a process creates during startup. A finite
+# threshold limits the memory that garbage occupies if a process never calls ``end_start``.
 _STARTUP_THRESHOLDS = (1_000_000, 10, 10)
 
 
 # Optimization: no garbage collection while a process starts (decision 17).
 def begin_start() -> None:
-    """Stop Python's garbage collection until ``end_start`` is called."""
+    """Suspend Python's garbage collection until ``end_start`` is called."""
     gc.set_threshold(*_STARTUP_THRESHOLDS)
 
 
 def end_start() -> None:
-    """Resume garbage collection, but exclude all objects that already exist.
+    """Resume garbage collection, but exclude all existing objects.
 
-    Garbage from the start of the process stays in memory, because collecting it would take a tenth
-    of a second.
+    Garbage from the startup stays in memory, because collecting the garbage would take a tenth of a
+    second.
     """
     gc.freeze()
     gc.set_threshold(*_STANDARD_THRESHOLDS)
 
 
 def freeze_before_fork() -> None:
-    """Exclude all existing objects from garbage collection, so that forked processes share them.
+    """Exclude existing objects from garbage collection, so forked processes share their memory.
 
-    A garbage collection writes to every object that it visits. Writing to an object in a forked
-    process copies the object's memory page.
+    A garbage collection writes to every object that it visits. When a forked process writes to an
+    object, the kernel copies the object's memory page.
     """
     gc.collect()
     gc.freeze()

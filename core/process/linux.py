@@ -17,22 +17,22 @@ _IS_LINUX = sys.platform == "linux"
 def hide_memory() -> None:
     """Hide this process's memory, environment and files from other processes of the same user.
 
-    The kernel writes no core dump of a hidden process. Root can read the memory of a hidden
-    process. Processes that a hidden process forks are hidden, but programs that a hidden process
-    executes aren't.
+    The kernel doesn't write a core dump when a hidden process crashes. Hiding a process doesn't
+    prevent root from reading the memory of the process. Processes that a hidden process forks are
+    hidden, but programs that a hidden process executes aren't.
     """
     _control(_PR_SET_DUMPABLE, 0)
 
 
 def refuse_new_privileges() -> None:
-    """Prevent the programs that this process executes from gaining rights by set-user-ID."""
+    """Prevent programs that this process executes from gaining privileges through set-user-ID."""
     _control(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def exit_with_parent(parent: int) -> None:
     """Ask the kernel to kill this process when the thread that started the process ends.
 
-    The process exits immediately if its parent has already ended.
+    The process exits immediately if its parent has already exited.
 
     Args:
         parent: the process id of the parent process.
@@ -43,7 +43,7 @@ def exit_with_parent(parent: int) -> None:
 
 
 def trim_memory() -> None:
-    """Give the unused memory of the C library's allocator back to the operating system."""
+    """Return the unused memory of the C library's allocator to the operating system."""
     if _IS_LINUX:
         _libc.malloc_trim(0)
 

@@ -12,12 +12,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from core.errors import SettingsError, strip_pydantic_prefix
 
 PREFIX = "PRESSROOM_"
-# The variable PRESSROOM_X_FILE names a file that holds the secret PRESSROOM_X.
+# The environment variable PRESSROOM_X_FILE contains the path of a file with the secret PRESSROOM_X.
 FILE_SUFFIX = "_FILE"
 MAX_SECRET_BYTES = 64 * 1024
 
 # The settings for which an empty value means "no limit". For settings that aren't in
-# ``MAY_BE_EMPTY``, an empty value means the default.
+# ``MAY_BE_EMPTY``, an empty value means the default value.
 MAY_BE_EMPTY = (
     *("rate_limit_default", "rate_limit_anonymous", "rate_limit_login"),
     *("mail_limit_mailbox", "mail_limit_domain", "mail_limit_list", "mail_limit_source"),
@@ -30,10 +30,10 @@ S = TypeVar("S", bound="GivenSettings")
 class GivenSettings(BaseSettings):
     """The base class of all settings classes.
 
-    A process reads only the settings classes that it needs. The string below each setting is the
-    setting's description. Only ``pressroom env`` reads the descriptions of settings. Pydantic
-    doesn't read the descriptions, because parsing the source code would take a tenth of a second at
-    each start.
+    A process reads only the settings classes that it needs. In a settings class, the string below
+    each setting describes the setting. Only ``pressroom env`` reads the descriptions of settings.
+    Pydantic doesn't read the descriptions of settings, because parsing the source code would delay
+    each start by a tenth of a second.
     """
 
     model_config = SettingsConfigDict(
@@ -64,7 +64,7 @@ def read_settings(kind: type[S]) -> S:
 
 
 def read_values(kind: type[S], values: Mapping[str, str]) -> S:
-    """Create a settings object from ``values``, and read missing settings from the environment.
+    """Create a settings object from ``values``, and read missing values from environment variables.
 
     Raises ``SettingsError``, which names every invalid setting.
     """
@@ -92,7 +92,8 @@ def required_together(*others: str) -> AfterValidator:
     """
 
     def check(value: Any, info: ValidationInfo) -> Any:
-        # ``info.data`` contains no invalid settings, because pydantic reports them separately.
+        # ``info.data`` contains no invalid settings, because pydantic reports invalid settings
+        # separately.
         others_are_set = [bool(info.data[name]) for name in others if name in info.data]
         if any(is_set != bool(value) for is_set in others_are_set):
             variables = " and ".join(map(variable_of, others))
@@ -108,7 +109,7 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
-    """Read secrets from the files whose paths are in environment variables that end in ``_FILE``.
+    """Read secrets from files, whose paths are in the ``PRESSROOM_…_FILE`` environment variables.
 
     An empty secret file means that an optional secret isn't set. Raises ``SettingsError``.
     """
@@ -134,7 +135,7 @@ def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
 
 
 def _read_secret(path: Path, *, may_be_empty: bool) -> str:
-    """Return the content of a secret file without the final line break."""
+    """Return the secret in a file, without the final line break."""
     with path.open("rb") as file:
         content = file.read(MAX_SECRET_BYTES + 1)
     if len(content) > MAX_SECRET_BYTES:

@@ -49,8 +49,8 @@ class MailServer:
             security = MailSecurity(parts.scheme)
             port = parts.port
         except ValueError:
-            # Discard the error of ``urlsplit``, because its message could quote the password in the
-            # URL.
+            # Discard the error of ``urlsplit``, because the error's message could quote the
+            # password in the URL.
             parts = None
             security = None
             port = None

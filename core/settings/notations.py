@@ -30,9 +30,9 @@ _UNIT = r"(?:second|minute|hour|day|month|year)s?"
 _RATE_LIMIT = rf"\s*{_AMOUNT}\s*(?:/|per)\s*(?:{_MULTIPLE}\s*)?{_UNIT}\s*"
 _RATE_LIMITS = re.compile(rf"{_RATE_LIMIT}(?:[,;|]{_RATE_LIMIT})*\Z", re.IGNORECASE)
 
-# The default exchange rates and smallest orders. Each entry of ``DEFAULT_CURRENCIES`` has the
-# format ``code:units per US dollar:smallest order``. Operators should replace the default exchange
-# rates by current rates.
+# The default currencies, with exchange rates and minimum order amounts. Each entry of
+# ``DEFAULT_CURRENCIES`` has the format ``code:units per US dollar:minimum order amount``. Operators
+# should replace the default exchange rates with current exchange rates.
 DEFAULT_CURRENCIES = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
 
 DEFAULT_QUOTA_FREE = (
@@ -55,9 +55,9 @@ def _split(value: object) -> object:
 
 
 def _read_lines(value: object) -> object:
-    """Return the lines of the file at an absolute path, without comments and empty lines.
+    """Return the lines of the file at ``value``, or ``value`` itself if it isn't an absolute path.
 
-    A value that isn't an absolute path is returned unchanged.
+    Comments and empty lines are omitted from the lines of the file.
     """
     if not isinstance(value, str) or not value.startswith("/"):
         return value
@@ -81,7 +81,8 @@ def _require_addresses_and_domains(entries: tuple[str, ...]) -> tuple[str, ...]:
 def require_bucket_name(name: str) -> str:
     """Return the name of a bucket, or raise ``ValueError`` if S3 doesn't allow the name.
 
-    The S3 client would report an invalid bucket name only on its first call.
+    Without this validation, an invalid bucket name would cause an error only when Pressroom first
+    calls the storage.
     """
     if not _BUCKET_NAME.match(name):
         raise ValueError(
@@ -127,7 +128,7 @@ class Currency:
 
     Attributes:
         per_usd: the number of currency units that one US dollar buys.
-        minimum: the amount of the smallest order, in currency units.
+        minimum: the minimum amount of an order, in currency units.
     """
 
     code: str
@@ -191,10 +192,10 @@ def _parse_numbers(
 
     Args:
         kind: the enumeration of the allowed names.
-        digits: how many digits a number may have.
+        digits: the maximum number of digits of each number.
         unknown: the text between the unknown name and the list of allowed names in an error
             message.
-        form: the description of an entry's format in error messages.
+        form: the text that describes the format of an entry in error messages.
     """
     numbers: dict[K, int] = {}
     for entry in filter(None, map(str.strip, text.split(","))):
@@ -248,7 +249,8 @@ MIN_DAYS: Mapping[Retained, int] = {
     Retained.IMPORTS: 90,
     # Keep exports, so that owners can download an exported file.
     Retained.EXPORTS: 7,
-    # Keep reports about lists, because operators see the reports of the last seven days.
+    # Keep reports about lists, because the operators' pages show the reports of the last seven
+    # days.
     Retained.LIST_REPORTS: 7,
     # Keep the data of strangers as long as people can confirm their address with a mailed link.
     Retained.STRANGERS: 7,
@@ -256,9 +258,9 @@ MIN_DAYS: Mapping[Retained, int] = {
 
 
 def parse_retention(value: object) -> object:
-    """Parse retention periods in days.
+    """Parse retention periods in the format ``name=days,…``.
 
-    A kind of rows that the setting doesn't list gets its default retention period. Raises
+    If the setting omits a kind of rows, these rows have their default retention period. Raises
     ``ValueError`` with a message that quotes the invalid entry.
     """
     if not isinstance(value, str):
@@ -288,6 +290,6 @@ RateLimits = Annotated[str, AfterValidator(check_rate_limits)]
 CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
 ComposerPrice = Annotated[Decimal | None, Field(gt=0, max_digits=15, decimal_places=4)]
 Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(parse_currencies)]
-# A plan has no limit for a quota that its setting doesn't list.
+# If the setting of a plan omits a quota, the plan doesn't limit the resource.
 Quotas = Annotated[Mapping[PlanQuota, int], NoDecode, BeforeValidator(parse_quotas)]
 RetentionDays = Annotated[Mapping[Retained, int], NoDecode, BeforeValidator(parse_retention)]

@@ -69,7 +69,7 @@ def read_url(text: str) -> PlainUrl | None:
 def strip_query(text: str) -> str | None:
     """Return the URL without its query and fragment, or ``None`` if the URL is ambiguous.
 
-    The removed query and fragment may contain any text of any length.
+    The function doesn't check the content and the length of the query and the fragment.
     """
     page = text.partition("#")[0].partition("?")[0]
     return None if read_url(page) is None else page

@@ -16,7 +16,7 @@ SettingNames = frozenset[str]
 
 _SIGNING = frozenset({"secret_keys"})
 # The workers for exports and for maintenance read from the database replica. The API needs the
-# replica's URL, because operators can start a ledger check in the API's environment.
+# replica's URL, because operators can run the ledger check with the API's settings.
 _REPLICA = frozenset({"read_database_url"})
 
 
@@ -28,7 +28,7 @@ def _names_with(*prefixes: str) -> SettingNames:
     return frozenset(name for name in Settings.model_fields if name.startswith(prefixes))
 
 
-# The settings that the API, the workers and the operator's commands share.
+# The settings that the API and all workers need.
 _SHARED = _names_in(stores.DatabaseSettings, stores.ObjectStorageSettings, stores.CacheSettings) | {
     *("public_url", "pages_url", "encryption_keys", "quota_free", "quota_paid")
 }
@@ -67,11 +67,11 @@ _SETTINGS_BY_QUEUE: dict[Queue, SettingNames] = {
     Queue.MAIL: _SIGNING | _names_with("mail_"),
     Queue.WEBHOOKS: _SIGNING | _names_with("webhook_"),
     Queue.EXPORT: _SIGNING | _REPLICA,
-    # The media worker gets no secret that it doesn't need, because it decodes untrusted uploads.
+    # The media worker receives as few secrets as possible, because it decodes untrusted uploads.
     Queue.MEDIA: frozenset(),
     Queue.BULK: _SIGNING | {"deny_list"},
-    # Maintenance needs no separate database login for backups, because the application's role may
-    # read every row.
+    # Maintenance needs no separate database login for backups, because the application's database
+    # role may read every row.
     Queue.MAINTENANCE: _SIGNING | _REPLICA | {"retention"} | _names_with("backup_"),
 }
 _SETTINGS_BY_COMMAND = {

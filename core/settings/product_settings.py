@@ -230,8 +230,8 @@ class Settings(
         """Return the networks of the proxies whose forwarded headers the API trusts.
 
         Raises ``SettingsError`` if ``trusted_proxies`` is missing although the public URL is https,
-        because https requires a proxy that terminates TLS. The API needs the addresses of the
-        proxies, because it would otherwise apply one rate limit to all callers together.
+        because https requires a proxy that terminates TLS. Without the addresses of the proxies,
+        the API would apply one rate limit to all callers together.
         """
         if self.trusted_proxies is None and self.public_url.scheme == "https":
             raise SettingsError(
@@ -247,7 +247,7 @@ class Settings(
 
     @property
     def public_origin(self) -> str:
-        """Return the public URL's origin in the notation of browsers, without a default port."""
+        """Return the origin of the public URL in the format of browsers, without a default port."""
         return _format_origin(self.public_url)
 
     @property
@@ -256,7 +256,7 @@ class Settings(
 
     @property
     def pages_host(self) -> str:
-        """Return the host of readers' pages without a default port, as browsers write a host."""
+        """Return the host of readers' pages in the format of browsers, without a default port."""
         return _format_origin(self.pages_url or self.public_url).partition("://")[2]
 
     @property
@@ -281,7 +281,7 @@ class Settings(
 class MediaSettings(Settings):
     """The settings of a worker that serves only the media queue.
 
-    The media worker must not have signing keys, because it decodes untrusted uploads.
+    The media worker must not have signing keys, because the media worker decodes untrusted uploads.
     """
 
     secret_keys: SecretStr = SecretStr("")

@@ -22,7 +22,7 @@ _HOST_WITH_API_KEY = "api.openai.com"
 
 
 class ProviderSettings(GivenSettings):
-    """The settings of providers, which are a part of ``core.settings.Settings``."""
+    """The settings of providers, which ``core.settings.Settings`` inherits."""
 
     mail_url: Annotated[SecretStr | None, parsable_by(MailServer.parse)] = None
     """Server that sends our mail: smtp://, smtps:// (TLS) or smtp+starttls://, then
@@ -140,8 +140,8 @@ class ProviderSettings(GivenSettings):
     @field_validator("payments_sandbox_url")
     @classmethod
     def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
-        # A caller who can reach the development stack's stand-in for Stripe gets credits without
-        # paying.
+        # The stand-in for Stripe must run on this machine, because anyone who can reach the
+        # stand-in gets credits without paying.
         if value is not None and value.host not in _LOCAL_HOSTS:
             raise ValueError("must be on this machine: 127.0.0.1, [::1] or localhost")
         return value

@@ -1,6 +1,6 @@
 """The settings for databases, object storage, backups and Redis.
 
-Each store has its own settings class, because few processes need all stores.
+Each store has a separate settings class, because few processes need all stores.
 """
 
 from dataclasses import dataclass, field
@@ -61,14 +61,15 @@ class Sentinels:
     def parse(cls, url: str) -> Self:
         """Parse ``sentinel://user:password@host:port/0?master_name=name;sentinel://host:port``.
 
-        Sentinel URLs are separated by semicolons. The first Sentinel's URL contains all connection
-        options. The URLs of all further Sentinels contain only the host and the port. Raises
-        ``ValueError`` with a message that never quotes a URL, because the URLs contain a password.
+        Semicolons separate the URLs of the Sentinels. The first Sentinel's URL contains all
+        connection options. The URL of each additional Sentinel contains only a host and a port.
+        Raises ``ValueError`` with a message that never quotes a URL, because the URLs contain a
+        password.
         """
         try:
             return cls._parse(url)
         except (ValueError, KeyError):
-            # Discard the error of ``urlsplit``, because its message could quote a password.
+            # Discard the error of ``urlsplit``, because the error's message could quote a password.
             raise ValueError(_SENTINEL_URL_RULE) from None
 
     @classmethod
@@ -272,7 +273,7 @@ class BrokerSettings(LogSettings):
 
     @property
     def broker(self) -> str:
-        """Return the URL of the message broker, including the password."""
+        """Return the message broker's URL, which contains the password."""
         return _first_url(self.broker_url, self.redis_url)
 
 

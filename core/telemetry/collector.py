@@ -13,8 +13,8 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL
 def is_tracing_enabled() -> bool:
     """Return whether the environment variables configure a collector and don't disable tracing.
 
-    Empty environment variables are deleted, because OpenTelemetry's SDK doesn't treat an empty
-    variable as unset.
+    The function deletes empty ``OTEL_`` variables, because OpenTelemetry's SDK doesn't treat an
+    empty variable as unset.
     """
     for name in [name for name, value in os.environ.items() if name.startswith("OTEL_")]:
         if not os.environ[name].strip():

@@ -24,7 +24,7 @@ def set_tracing(tracing: "Tracing | None") -> None:
 
 
 def is_recording() -> bool:
-    """Return whether a span is being recorded at the moment."""
+    """Return whether the current span is being recorded."""
     return _tracing is not None and _tracing.is_recording()
 
 
@@ -33,7 +33,7 @@ def step_span(
 ) -> AbstractContextManager[None]:
     """Record the ``with`` block as a child span of the current span, if there is a current span.
 
-    Periodic work isn't traced, because it has no current span.
+    Periodic work isn't traced, because periodic work has no current span.
     """
     if _tracing is None or not _tracing.is_recording():
         return NO_SPAN
@@ -48,12 +48,12 @@ def request_span(name: str, callers: str | None) -> AbstractContextManager[None]
 def work_span(
     name: str, traceparent: str | None, attributes: SpanAttributes
 ) -> AbstractContextManager[None]:
-    """Record work that another process requested, in the trace of the requesting process."""
+    """Record the work of the ``with`` block in the trace of the process that requested the work."""
     return NO_SPAN if _tracing is None else _tracing.work(name, traceparent, attributes)
 
 
 def add_attributes(attributes: SpanAttributes) -> None:
-    """Add the attributes to the current span."""
+    """Add the attributes to the current span, if there is a current span."""
     if _tracing is not None:
         _tracing.note(attributes)
 
@@ -71,17 +71,17 @@ def note_failure(error: Exception) -> None:
 
 
 def current_traceparent() -> str | None:
-    """Return the current span as W3C Trace Context, for the process that continues the trace."""
+    """Return the W3C Trace Context of the current span, for a process that continues the trace."""
     return None if _tracing is None else _tracing.traceparent()
 
 
 def current_ids() -> dict[str, str]:
-    """Return the ``trace_id`` and ``span_id`` of the current span, if there is one."""
+    """Return the ``trace_id`` and ``span_id`` of the current span, if there is a current span."""
     return {} if _tracing is None else _tracing.ids()
 
 
 def start_tracing(process: str) -> None:
-    """Start to record and send spans, if the environment variables name a collector.
+    """Start recording and sending spans, if the environment variables configure a collector.
 
     Args:
         process: the name of the process in the traces, such as ``pressroom-api``.

@@ -1,6 +1,6 @@
 """Records spans of SQL statements.
 
-The span of a statement contains only the statement's verb and table.
+The span of an SQL statement contains only the statement's verb and table.
 """
 
 import re

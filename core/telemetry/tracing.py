@@ -30,8 +30,7 @@ from core.telemetry.collector import has_service_name
 
 log = get_logger(__name__)
 
-# The maximum time that an exiting process spends on sending its last spans, because the collector
-# may hang.
+# Limit how long an exiting process tries to send its last spans, because the collector may hang.
 MAX_END_SECONDS = 2.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADER = "traceparent"
@@ -54,8 +53,8 @@ class Tracing:
     def request(self, name: str, callers: str | None) -> AbstractContextManager[None]:
         """Start a new trace instead of continuing the caller's trace.
 
-        A caller must not be able to choose which requests are recorded. A caller must not be able
-        to add spans to the trace of another caller.
+        API callers must not be able to choose which requests are recorded. API callers must not be
+        able to add spans to the traces of other callers.
         """
         link = trace.get_current_span(_extracted(callers)).get_span_context()
         links = [Link(link)] if link.is_valid else []
@@ -132,7 +131,8 @@ def open_tracing(process: str) -> Tracing | None:
         # renames the service.
         "pressroom.process": process,
     }
-    # Raise the log level of the exporter, which would log every failed attempt to send spans.
+    # Raise the log level of the exporter, because the exporter would otherwise log every failed
+    # attempt to send spans.
     logging.getLogger("opentelemetry.exporter").setLevel("ERROR")
     try:
         # With ``shutdown_on_exit``, OpenTelemetry's SDK would delay the exit of the process by half
@@ -152,8 +152,8 @@ def open_tracing(process: str) -> Tracing | None:
 
 
 def _fail(span: Span, error: BaseException) -> None:
-    # A span isn't marked as failed for a domain error or a disconnected caller, because the server
-    # worked.
+    # Don't mark a span as failed after a domain error or a disconnect of the caller, because the
+    # server worked correctly.
     kind = error.code if isinstance(error, DomainError) else type(error).__name__
     span.set_attribute("error.type", kind)
     if isinstance(error, Exception) and not isinstance(error, DomainError):
