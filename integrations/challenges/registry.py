@@ -37,7 +37,7 @@ class Challenges:
 
     @property
     def for_accounts(self) -> ChallengeProviderName | None:
-        """Return the account pages' challenge provider, or ``None`` if the pages use no challenge.
+        """Return the challenge provider for the account pages, or ``None`` if they don't use one.
 
         If the settings don't select a challenge provider, the account pages use the first
         configured provider.
@@ -51,7 +51,7 @@ class Challenges:
                 return ChallengeProviderName(name)
 
     def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
-        """Return the adapter of a challenge provider.
+        """Return the adapter for a challenge provider.
 
         Raises ``challenge.not_configured`` (unavailable) for a provider that the operator has not
         configured.

@@ -17,7 +17,7 @@ _servers: dict[str, "LlmServerState"] = {}
 def language_model(given: Settings, report: Report) -> LanguageModel | None:
     """Return the configured language model, or ``None`` if no model is configured.
 
-    All threads of a process share the language model and the observed state of its server.
+    All threads of a process share the language model and the recorded state of the model's server.
 
     Args:
         report: the function that records each use of the model. Only the first call with the same
@@ -26,7 +26,7 @@ def language_model(given: Settings, report: Report) -> LanguageModel | None:
     """
     if given.llm_provider == "offline" or given.llm_model is None:
         return None
-    # The import is late, so that processes without a language model don't load a slow library.
+    # Import the adapter late, so that processes without a language model don't load a slow library.
     from integrations.llm import openai_protocol
 
     url = str(given.llm_base_url)

@@ -75,14 +75,14 @@ class Evidence:
             ``payment_id`` is set.
         session_id: the provider's id of the checkout.
         payment_id: the provider's id of the payment.
-        amount_minor: the amount of the order.
+        amount_minor: the amount of the order in the minor unit of the currency.
         paid: whether the money has arrived. A promised payment, such as a bank debit, is unpaid
             until the money arrives.
         failed: whether a promised payment has failed. After a promised payment has failed, the
             checkout can't be paid.
         expired: whether the time for paying the order is over. A payment that was promised before
             the expiry may arrive after the expiry.
-        closed: whether no payment for the checkout can arrive anymore.
+        closed: whether it is certain that no payment for the checkout will arrive.
         refunded_minor: the sum of all refunds, including failed refunds.
         refunds_failed_minor: the sum of all failed refunds.
         disputes_minor: the sum of all disputes.
@@ -148,13 +148,13 @@ class Payments(Protocol):
         """
 
     def fetch_refunds(self, payment_id: str) -> Evidence:
-        """Return the evidence about a payment, with the total refunded so far."""
+        """Return the evidence about a payment, including the sums of all its refunds."""
 
     def fetch_disputes(self, payment_id: str) -> Evidence:
-        """Return the evidence about a payment, with the total disputed now."""
+        """Return the evidence about a payment, including the sums of all its disputes."""
 
     def find_order_id(self, payment_id: str) -> int | None:
-        """Return the id of a payment's order, or ``None`` if the payment is not for Pressroom."""
+        """Return the id of the order that was paid, or ``None`` if it isn't a Pressroom order."""
 
     def parse_event(self, body: bytes, signature: str) -> Event:
         """Check the signature of a webhook, and parse the webhook's body.

@@ -12,7 +12,7 @@ class PaymentChannels:
     """The payment channels for which the settings contain keys.
 
     A process needs only one ``PaymentChannels`` instance. Stripe's library is loaded at the first
-    use of a payment channel, because most processes handle no payments.
+    use of a payment channel, because most processes don't handle payments.
     """
 
     def __init__(self, given: Settings) -> None:
@@ -48,13 +48,14 @@ class PaymentChannels:
         """Return the account of a payment channel.
 
         Raises ``topup.channel_unavailable`` (unavailable) for a channel that the operator has not
-        configured. Raises ``topup.channel_unavailable`` (invalid) for the sandbox outside the
-        development stack.
+        configured. Raises ``topup.channel_unavailable`` (invalid) if the sandbox is requested
+        outside the development stack.
         """
         if channel in self._accounts:
             with self._lock:
                 if channel not in self._opened:
-                    # The import is late because Stripe's library takes ten megabytes of memory.
+                    # Import the adapter late, because Stripe's library takes ten megabytes of
+                    # memory.
                     from integrations.payments.stripe import StripeCheckout
 
                     url, key, secret = self._accounts[channel]

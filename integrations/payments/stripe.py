@@ -2,7 +2,7 @@
 
 The Stripe adapter works with the development stack's sandbox, for which only the base URL and the
 keys differ. The Stripe adapter converts Stripe's objects to `Evidence`. Stripe's objects arrive in
-replies and in webhooks, and a webhook endpoint may have an older API version than the replies. The
+API replies and in webhooks. A webhook endpoint may use an older API version than the replies. The
 Stripe adapter reads only fields that are unchanged in all Stripe API versions since 2022.
 
 Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
@@ -39,16 +39,16 @@ from integrations.payments.port import (
 
 _log = get_logger(__name__)
 
-# The metadata value that marks Pressroom's orders, because different shops may use the same Stripe
-# account and order numbers.
+# The metadata value that marks Pressroom's orders. Several shops may use the same Stripe account
+# and the same order numbers.
 APPLICATION = "pressroom"
-# The API version that Stripe's replies use, in place of the Stripe account's default version.
+# The API version that Stripe's replies use, which overrides the Stripe account's default version.
 STRIPE_API_VERSION = "2026-10-28.endive"
 
 _MAX_CONNECT_SECONDS = 2.0
 _MAX_REPLY_BYTES = 4 * 1024 * 1024
-# The time limit of an attempt to call Stripe, so short that two attempts and a pause take less than
-# ten seconds.
+# The time limit of an attempt to call Stripe. Two attempts and the pause between them must take
+# less than ten seconds.
 _ATTEMPT_SECONDS = 4.5
 _MAX_RETRIES = 1
 _SERVER = "payment provider"
@@ -102,7 +102,7 @@ def parse_order_id(fields: Fields) -> int | None:
 
 
 def parse_session(session: Fields, *, failed: bool = False) -> Evidence | None:
-    """Return the evidence in a checkout session, or ``None`` if Pressroom didn't create it."""
+    """Return the evidence in a checkout session, or ``None`` if the session isn't Pressroom's."""
     if (order_id := parse_order_id(session)) is None:
         return None
     return Evidence(
@@ -113,8 +113,8 @@ def parse_session(session: Fields, *, failed: bool = False) -> Evidence | None:
         currency=_currency(session),
         paid=session.get("payment_status") == "paid",
         failed=failed,
-        # An expired session has no payment in progress, because a session with a promised payment
-        # has the status `complete`.
+        # No payment is in progress for an expired checkout session, because a session with a
+        # promised payment has the status `complete`.
         expired=session.get("status") == "expired",
         closed=session.get("status") == "expired",
     )
@@ -291,8 +291,9 @@ class StripeCheckout:
         """Open a checkout.
 
         Opening a checkout repeatedly for the same order returns the same checkout. Stripe requires
-        a checkout to expire between 30 minutes and 24 hours from now. An expiry outside Stripe's
-        limits is moved to the nearest limit, and ``OpenedCheckout`` contains the actual expiry.
+        a checkout to expire between 30 minutes and 24 hours after its creation. An expiry outside
+        Stripe's limits is moved to the nearest limit, and ``OpenedCheckout`` contains the actual
+        expiry.
         """
         # Stripe repeats the metadata in webhooks and replies, so that Pressroom can find the order.
         metadata = {"application": APPLICATION, "order_id": str(checkout.order_id)}
@@ -311,8 +312,8 @@ class StripeCheckout:
             "client_reference_id": str(checkout.order_id),
             "metadata": metadata,
             "payment_intent_data": {"metadata": metadata, "description": checkout.description},
-            # With adaptive pricing, Stripe might charge a different currency and amount than the
-            # order contains.
+            # With adaptive pricing, Stripe might charge a currency and an amount that differ from
+            # the order's.
             "adaptive_pricing": {"enabled": False},
             "expires_at": int(min(max(checkout.expires_at, earliest), latest).timestamp()),
             "success_url": checkout.return_url,
@@ -336,9 +337,9 @@ class StripeCheckout:
                 self._call(lambda: self._api.checkout.sessions.expire(session_id))
                 session |= {"status": "expired"}
             except DomainError:
-                # Stripe refuses to close a session that is no longer open. Stripe has no error code
-                # for a session that is no longer open, so fetch the session again to check its
-                # status.
+                # Stripe refuses to close a checkout session that is no longer open. Stripe has no
+                # error code for a checkout session that is no longer open, so fetch the session to
+                # check its status.
                 session = self._fetch_session(session_id)
                 if session.get("status") == "open":
                     raise

@@ -7,8 +7,8 @@ that embed an IPv4 address are NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compa
 translated ``::ffff:0:0:0/96``. Before Python 3.13, ``is_global`` is true even for some reserved
 networks.
 
-For IPv6, webhooks may be sent to the global unicast network, except to its reserved parts. For
-IPv4, webhooks may be sent to every address outside a list of reserved networks.
+For IPv6, webhooks may be sent to every address in the global unicast network that is not reserved.
+For IPv4, webhooks may be sent to every address outside a list of reserved networks.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ _RESERVED_V4 = tuple(
     ipaddress.IPv4Network(each)
     for each in (
         *("0.0.0.0/8", "10.0.0.0/8"),
-        "100.64.0.0/10",  # Shared address space, used by a cloud provider's metadata service.
+        "100.64.0.0/10",  # Shared address space. A cloud provider's metadata service is in it.
         "127.0.0.0/8",
         "168.63.129.16/32",  # A cloud provider's host agent, whose address looks public.
         "169.254.0.0/16",  # Link-local addresses, at which most clouds have their metadata service.

@@ -23,8 +23,7 @@ from integrations.receivers.destinations import (
 MAX_CALL_SECONDS = 15.0
 MAX_ANSWER_BYTES = 4096
 _MAX_CONNECT_SECONDS = 5.0
-# The maximum number of IP addresses to try per host, if some of the host's addresses are
-# unreachable.
+# The maximum number of IP addresses to try per webhook host, if some addresses are unreachable.
 _MAX_ADDRESSES_TRIED = 3
 
 
@@ -45,7 +44,7 @@ class Outcome:
         status: the HTTP status of the response, or ``None`` if there is no response.
         body: the first 4 KB of the response body.
         retry_after: the Retry-After header of the response.
-        error: a description of why there is no response, which contains no secrets.
+        error: a description, without secrets, of why there is no response.
     """
 
     milliseconds: int
@@ -62,7 +61,7 @@ class Outcome:
 
 
 class ReceiverClient:
-    """A client that sends webhooks, and that many threads can use at the same time.
+    """A client that sends webhooks. Many threads can use the client at the same time.
 
     Args:
         allowed: the operator's networks, to which webhooks may be sent although their addresses are
@@ -92,7 +91,7 @@ class ReceiverClient:
             require_public_form(location)
 
     def post_each(self, url: str, posts: Iterable[SignedPost]) -> list[Outcome]:
-        """Send webhooks one after the other until a webhook fails, and return their outcomes.
+        """Send webhooks one after the other until a webhook fails, and return the outcomes.
 
         The IP addresses of the receiver's host are looked up and checked once for all webhooks. All
         webhooks are sent over one connection, and no redirect is followed. If the connection
