@@ -23,8 +23,8 @@ from storage.s3_errors import add_advice, explain_error
 
 STREAM_BYTES = 128 * 1024
 # The time limit of a call to the object storage, including a retry. A call to the object storage
-# transfers at most a few megabytes. A call to the object storage has a far shorter time limit than
-# a job, so that the job can be retried after a call that hangs.
+# transfers at most a few megabytes. The time limit is far shorter than the time limit of a job, so
+# that a job can retry a call to the object storage that hangs.
 MAX_CALL_SECONDS = 10.0
 # The maximum number of objects per deletion request, because a request with too many objects would
 # exceed the time limit.
@@ -165,8 +165,8 @@ class ObjectStore:
     def has_bucket(self) -> bool:
         """Return whether the bucket exists.
 
-        Raises ``TransientError`` if checking fails, with a message that names the probably wrong
-        setting.
+        Raises ``TransientError`` if the check fails. The error message names the setting that is
+        probably wrong.
         """
         with self._call("look at bucket", ""):
             try:
@@ -207,7 +207,8 @@ def _translate_errors(key: str) -> Iterator[None]:
             raise ObjectMissing(key) from error
         if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise ServerFailed(SERVER, str(error.code)) from error
-        # The object storage is working, and only an operator can fix an error such as AccessDenied.
+        # The object storage is working, but has refused the call. Only an operator can fix an error
+        # such as AccessDenied.
         raise TransientError(f"The {SERVER} refuses: {explain_error(error)}.") from error
     except (MinioException, HTTPError, TimeoutError) as error:
         raise ServerFailed(SERVER, type(error).__name__) from error

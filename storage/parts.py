@@ -33,7 +33,7 @@ class StoredFile:
     def read_at(self, offset: int, count: int, /) -> bytes:
         """Return up to ``count`` bytes of the file, starting at ``offset``.
 
-        Return fewer than ``count`` bytes at the end of a part and at the end of the file.
+        A call that reaches the end of a part or of the file returns fewer than ``count`` bytes.
         """
         number, within = divmod(offset, PART_BYTES)
         count = min(count, PART_BYTES - within, self.size - offset)
@@ -96,10 +96,13 @@ class PartWriter:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing. Compressors call ``flush``, but only ``close`` stores the last bytes."""
+        """Do nothing.
+
+        Compressors may call ``flush``, but only ``close`` stores the last bytes of a file.
+        """
 
     def close(self) -> None:
-        """Store the bytes that are left in the buffer."""
+        """Store the bytes of the last part, which are left in the buffer."""
         if self._buffer:
             self._store(len(self._buffer))
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Resources(Clients):
-    """The database and all clients of a process.
+    """The database of a process, and the clients of Redis, the broker and the object storage.
 
     A process opens its resources only after it was forked.
     """
@@ -32,7 +32,7 @@ class Resources(Clients):
         self.open_clients()
 
     def shared(self, create: Callable[["Resources"], T]) -> T:
-        """Return one object per process, which the first call creates with ``create``.
+        """Return the object that ``create`` returned at the first call in this process.
 
         All threads of the process share the created object.
         """

@@ -31,8 +31,8 @@ class RoleKeys(Provider):
     """The temporary access keys of an AWS role, which are renewed before they expire.
 
     The access keys come from an AWS web identity, container or instance. The environment variables
-    of AWS select the source of the access keys. Errors omit the URL from which access keys are
-    fetched, because this URL contains a secret token if the storage uses a web identity.
+    of AWS select the source of the access keys. Errors omit the URL from which the client fetches
+    access keys, because the URL of an AWS web identity contains a secret token.
     """
 
     def __init__(self, settings: ObjectStorageSettings, client: urllib3.PoolManager) -> None:
@@ -84,7 +84,7 @@ def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
 
 
 def get_server_encryption(settings: ObjectStorageSettings) -> Sse | None:
-    """Return the encryption that the object storage applies to new objects, if any."""
+    """Return the encryption that the object storage applies to new objects, or ``None``."""
     if settings.s3_encryption is None:
         return None
     if settings.s3_encryption == SSE_S3:

@@ -20,8 +20,8 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# Exceptions that mean an unreachable database. A job that fails because of an unreachable database
-# is retried.
+# The exceptions that are raised if the database is unreachable. A job that fails because of an
+# unreachable database is retried.
 _DATABASE_FAILURES = (
     OperationalError,
     InterfaceError,

@@ -25,7 +25,7 @@ from storage.database import SESSION_DEFAULTS
 log = get_logger(__name__)
 
 _DEFAULT_PRIVILEGES = "SELECT, INSERT, UPDATE, DELETE"
-# The application's role may take the next number of a sequence, but may not set the number.
+# The application's role may take the next number of a sequence, but may not reset the sequence.
 _SEQUENCE_PRIVILEGES = "USAGE, SELECT"
 # The tables on which the application's role has fewer than the default privileges. The
 # application's role can't update append-only tables, and can't delete rows that record money.
@@ -132,7 +132,8 @@ def _grant_privileges(connection: Connection, role: str) -> None:
         # A database that was created before Postgres 15 allows every role to create tables.
         "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
         f"GRANT USAGE ON SCHEMA public TO {role}",
-        # Default privileges apply to tables and sequences that future releases create.
+        # The application's role gets default privileges for tables and sequences that future
+        # releases create.
         f"{alter_defaults} GRANT {_DEFAULT_PRIVILEGES} ON TABLES TO {role}",
         f"{alter_defaults} GRANT {_SEQUENCE_PRIVILEGES} ON SEQUENCES TO {role}",
     ]

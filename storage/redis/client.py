@@ -1,4 +1,4 @@
-"""Clients of Redis, which connect to one server or to the master that Sentinels report."""
+"""Redis clients, which connect to a single server or to the master that Sentinels report."""
 
 import copy
 from typing import Any
@@ -14,8 +14,8 @@ from redis.retry import Retry
 from core.counters.store_metrics import observe_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
-# Redis commands have short timeouts, and the Redis library pings idle connections before use, so
-# that a dead connection is noticed within seconds.
+# Redis commands have short timeouts, and the Redis library pings idle connections before use. A
+# dead connection is therefore noticed within seconds.
 _CONNECTION_OPTIONS: dict[str, Any] = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
@@ -39,7 +39,10 @@ class _ObservedRedis(redis.Redis):
 
 
 def open_redis(settings: CacheSettings, **options: float) -> redis.Redis:
-    """Return a Redis client for the cache. ``options`` override the default connection options."""
+    """Return a Redis client for the cache.
+
+    The keyword arguments ``options`` override the default connection options.
+    """
     retry = Retry(NoBackoff(), *_SINGLE_RETRY)
     connection_options = {"retry": retry, **_CONNECTION_OPTIONS, **options}
     sentinels = parse_sentinels(settings.cache)
@@ -118,7 +121,7 @@ def _build_tls_options(sentinels: Sentinels) -> dict[str, Any]:
 
 
 class _ClosedByTimeout:
-    """A mixin for Sentinel connections that closes the connection after a timeout.
+    """A mixin that closes a connection to a Sentinel after a timeout.
 
     By default, the Redis library keeps a Sentinel connection open after a timeout. After a timeout,
     the next command on the connection would read the late response to the command that timed out.

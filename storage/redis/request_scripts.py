@@ -16,10 +16,11 @@ id, so that they share one run. A request has the following Redis keys:
 Each queue has a backlog in the key ``line``, which lists the requests that no worker has taken yet.
 The key ``line_owners`` maps each request in the backlog to the account whose call created the
 request. A call that would wait too long in the backlog is refused immediately. A request leaves the
-backlog when its input is deleted. When a worker takes a request, all requests that were queued at
-least a second earlier leave the backlog, because their messages must have been lost.
+backlog when its input is deleted. When a worker takes a request, the backlog drops all requests
+that were queued at least a second before that request. Their messages must have been lost.
 
-Each change of a request is a single script, because Redis runs no other command during a script.
+Each change of a request is a single script, because Redis doesn't run commands of other clients
+during a script.
 """
 
 from core.queues import Queue
@@ -195,7 +196,7 @@ redis.call('RENAME', waiting, told)
 """
 )
 
-# Ends the lease of a worker and restores the input of the request, so that a different worker can
+# Ends the lease of a worker, and restores the input of the request. A different worker can then
 # start the request from the beginning. Returns 1 if the worker must send a new message for the
 # request.
 RELEASE_SCRIPT = (
@@ -211,7 +212,10 @@ return 1
 
 
 def build_request_id(queue: Queue, name: str) -> str:
-    """Return the id of a request. Scripts find the backlog by the queue name in the id."""
+    """Return the id of a request.
+
+    The Redis scripts find the backlog of a request by the queue name in the request id.
+    """
     return f"{queue}:{name}"
 
 

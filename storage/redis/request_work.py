@@ -1,4 +1,4 @@
-"""Takes requests for request-only work in a worker, and delivers the results."""
+"""Leases request-only work to a worker, and delivers the results to the API callers."""
 
 import threading
 import time
@@ -52,7 +52,7 @@ class RequestWork:
         """Renew the lease of a request, or take an expired lease again, if a caller is waiting.
 
         Return the number of seconds until the last caller stops waiting. Return 0 if no caller
-        waits or another worker has the lease.
+        waits, or if a different worker has the lease.
         """
         longest_wait = self._renew_for_callers(
             build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)]
@@ -81,8 +81,8 @@ class RequestLease:
     """A worker's lease on request-only work, with the input of the work.
 
     Attributes:
-        until: the monotonic time when the last caller stops waiting, as known when the worker took
-            the lease.
+        until: the monotonic time when the last caller stops waiting, calculated when the worker
+            took the lease.
     """
 
     payload: dict[str, Any]
@@ -120,7 +120,7 @@ class RequestLease:
             self.work.renew(self.request_id, self.worker)
         except RedisError as error:
             # A lease outlasts a few failed attempts to renew the lease. After the lease has
-            # expired, another worker may start the same request.
+            # expired, a different worker may start the request from the beginning.
             log.warning("request.lease_not_renewed", reason=type(error).__name__)
 
 
