@@ -155,7 +155,7 @@ class AsyncHttpClient:
 
 
 class CallLoop:
-    """An event loop in a separate thread, on which all other threads run their HTTP calls.
+    """A thread with an event loop, which runs the HTTP calls of all other threads.
 
     Only an event loop can cancel an HTTP call whose reply headers arrive byte by byte.
     """
@@ -197,8 +197,9 @@ class HttpClient:
 def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
     """Return a trace span for an HTTP call.
 
-    The trace span contains only the HTTP method and the host. Paths and queries may contain search
-    terms, and headers may contain API keys. The trace context is not sent to the external server.
+    The trace span of an HTTP call contains only the HTTP method and the host. Trace spans omit
+    paths and queries, which may contain search terms, and headers, which may contain API keys. The
+    trace context is not sent to the external server.
     """
     host = urlsplit(url).hostname
     attributes: SpanAttributes = {"http.request.method": method}

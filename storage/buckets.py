@@ -10,7 +10,7 @@ from core.settings.store_settings import BucketSettings
 from storage.objects import SERVER, ObjectStore
 from storage.s3_client import create_pool
 
-# The error code of MinIO if the storage user already has the access policy.
+# The error code that MinIO returns if the storage user already has the access policy.
 _ALREADY_ATTACHED_CODE = "XMinioAdminPolicyChangeAlreadyApplied"
 
 

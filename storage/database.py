@@ -112,8 +112,8 @@ class Database:
         """Run a single statement on a connection from the pool for transactions.
 
         A single statement uses the pool for transactions while all connections for single
-        statements are in use. Opening an additional connection could exceed the limit of the
-        process.
+        statements are in use. An additional connection could exceed the process's limit of database
+        connections.
         """
         try:
             borrowed = self.engine.raw_connection()

@@ -3,7 +3,7 @@
 Each stored object has a random data key. An object's data key is stored wrapped, which means
 encrypted with one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` wraps all data keys
 with the new key, but doesn't rewrite the objects. The ``context`` of an object, such as its name,
-is authenticated. Decryption therefore fails if somebody swaps two objects or two wrapped keys.
+is authenticated. Decryption fails if somebody swaps two objects or two wrapped keys.
 """
 
 import secrets

@@ -23,8 +23,8 @@ from storage.s3_errors import add_advice, explain_error
 
 STREAM_BYTES = 128 * 1024
 # The time limit of a call to the object storage, including a retry. A call to the object storage
-# transfers at most a few megabytes. The time limit is far shorter than the time limit of a job, so
-# that a job can retry a call to the object storage that hangs.
+# transfers at most a few megabytes. A call to the object storage has a far shorter time limit than
+# a job, so that the job can retry a call that hangs.
 MAX_CALL_SECONDS = 10.0
 # The maximum number of objects per deletion request, because a request with too many objects would
 # exceed the time limit.
@@ -165,8 +165,8 @@ class ObjectStore:
     def has_bucket(self) -> bool:
         """Return whether the bucket exists.
 
-        Raises ``TransientError`` if the check fails. The error message names the setting that is
-        probably wrong.
+        Raises ``TransientError`` if checking the bucket fails. The error message names the setting
+        that is probably wrong.
         """
         with self._call("look at bucket", ""):
             try:

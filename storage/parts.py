@@ -53,7 +53,7 @@ class StoredFile:
             yield from self._read(offset // PART_BYTES, 0, length)
 
     def _read(self, number: int, within: int, count: int) -> Iterator[bytes]:
-        """Yield ``count`` bytes of a part in pieces, starting at the offset ``within``."""
+        """Yield ``count`` bytes of one part of the file in pieces, from the offset ``within``."""
         name = part_key(self.prefix, number)
         part_length = min(PART_BYTES, self.size - number * PART_BYTES)
         first, skipped = divmod(within, BLOCK_BYTES)

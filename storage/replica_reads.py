@@ -40,7 +40,7 @@ _SELECT_HAS_REPLAYED = text(
 
 
 class ReplicaFailed(TransientError):
-    """The replica cancelled a read or closed the connection."""
+    """The replica of the database has cancelled a read, or has closed the connection."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from core.settings import SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import SSE_S3, ObjectStorageSettings
 
-# The default region. Most S3 servers without regions accept the name `us-east-1`.
+# The default region. Most S3 servers without regions accept the region name `us-east-1`.
 _DEFAULT_REGION = "us-east-1"
 _CONNECT_SECONDS = 2.0
 _READ_SECONDS = 5.0
@@ -67,8 +67,8 @@ def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
             f"{endpoint.host}:{endpoint.port}",
             credentials=_create_key_provider(settings, connections),
             secure=is_tls,
-            # Without a region, the client reads the region from the host name or requests it from
-            # AWS.
+            # If the settings contain no region, the S3 client reads the region from the host name,
+            # or requests the region from AWS.
             region=settings.s3_region or (None if is_aws else _DEFAULT_REGION),
             http_client=create_pool(connections, is_tls=is_tls),
         )

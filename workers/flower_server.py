@@ -28,7 +28,7 @@ _STYLE = """
 
 
 class _ReadableFlower(Flower):  # type: ignore[misc]
-    """A variant of Flower that aligns its tables, and responds only to allowed host names.
+    """A variant of Flower with aligned table columns that responds only to allowed host names.
 
     With DNS rebinding, a malicious page can make its host name point to the address of Flower.
     Without a check of host names, a malicious page could read the parts of Flower that need no
@@ -115,8 +115,8 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
         name = event.get("name")
         if name is None:
             # Only the first event that Flower receives about a task contains the task's name. If
-            # Flower stored the other events of a hidden task, its table would contain a row without
-            # a name.
+            # Flower stored the other events of a hidden task, Flower's table would contain a task
+            # without a name.
             return event["uuid"] in self.tasks
         task_queue = list_task_queues().get(name)
         if task_queue is None:

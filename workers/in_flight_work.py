@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-# If work in a thread exceeds its deadline by this time, the whole process exits, because Python
-# can't kill a thread.
+# The whole process exits if work in a thread exceeds its deadline by this number of seconds,
+# because Python can't kill a thread.
 MAX_STUCK_SECONDS = 60.0
 
 

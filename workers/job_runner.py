@@ -37,7 +37,7 @@ from workers.job_failures import record_failure
 log = get_logger(__name__)
 
 
-# If the turn of a job exceeds its deadline by this time, SIGKILL ends the process.
+# A process is killed if the turn of a job exceeds its deadline by this number of seconds.
 KILL_AFTER_SECONDS = 15.0
 # The maximum number of jobs with unfinished turns in a process, because each job may keep an open
 # file and e-mail addresses in memory.

@@ -29,10 +29,10 @@ from storage.task_messages import queue_name
 class LimitedQoS(redis.QoS):
     """A limit on the number of jobs from a queue that a worker runs at the same time.
 
-    By default, kombu limits the number of unacknowledged messages of a channel. kombu doesn't count
-    jobs that started before a reconnection, so a queue could exceed its limit after the
-    reconnection. kombu would count a message with a failed acknowledgement forever, so a hanging
-    broker could block a queue.
+    By default, kombu limits the number of unacknowledged messages of a channel. The limit of kombu
+    doesn't count jobs that started before a reconnection, so a queue could exceed its limit after
+    the reconnection. The limit of kombu counts a message with a failed acknowledgement forever, so
+    a hanging broker could block a queue.
     """
 
     def can_consume(self) -> bool:

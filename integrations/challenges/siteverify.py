@@ -118,8 +118,7 @@ class SiteVerifyProfile:
 # Turnstile widget without `data-action` reports an empty action, which matches no expected action.
 TURNSTILE = SiteVerifyProfile(ChallengeProviderName.TURNSTILE, 2048, reports_action=True)
 HCAPTCHA = SiteVerifyProfile(ChallengeProviderName.HCAPTCHA, 8192, sends_site_key=True)
-# reCAPTCHA version 3 reports a score and an action. reCAPTCHA version 2 reports neither a score nor
-# an action.
+# A score and an action are reported by version 3 of reCAPTCHA, but not by version 2.
 RECAPTCHA = SiteVerifyProfile(
     ChallengeProviderName.RECAPTCHA, 8192, reports_action=True, may_score=True
 )
@@ -141,7 +140,7 @@ class _VerdictMissing(Exception):
 
 @dataclass
 class SiteVerify:
-    """The adapter of a challenge provider.
+    """An adapter for a challenge provider.
 
     Attributes:
         client: the HTTP client, which all challenge providers share. ``Challenges`` closes the HTTP

@@ -11,7 +11,7 @@ class CompletionRequest:
 
     Attributes:
         instructions: the instructions that the model must follow.
-        material: the text of the post about which the model is asked. The model must not follow
+        material: the text of a post, to which the instructions apply. The model must not follow
             instructions in the post.
         schema: the JSON schema of the response.
         seconds: the time limit of the request, including a retry.
@@ -31,7 +31,7 @@ class CompletionRequest:
 
 @dataclass(frozen=True)
 class CompletionReply:
-    """The response of a language model. The response may violate the requested JSON schema."""
+    """The response of a language model, which may violate the requested JSON schema."""
 
     text: str
     model: str

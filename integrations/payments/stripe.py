@@ -47,8 +47,8 @@ STRIPE_API_VERSION = "2026-10-28.endive"
 
 _MAX_CONNECT_SECONDS = 2.0
 _MAX_REPLY_BYTES = 4 * 1024 * 1024
-# The time limit of an attempt to call Stripe. Two attempts and the pause between them must take
-# less than ten seconds.
+# The time limit of an attempt to call Stripe. Two attempts to call Stripe and the pause between
+# them must take less than ten seconds.
 _ATTEMPT_SECONDS = 4.5
 _MAX_RETRIES = 1
 _SERVER = "payment provider"
@@ -230,7 +230,7 @@ EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
 
 
 class StripeHttpClient(stripe.HTTPClient):
-    """An HTTP client for Stripe's library, which many threads can use at the same time.
+    """A thread-safe HTTP client for Stripe's library.
 
     Args:
         seconds: the time limit of one attempt to call Stripe.
@@ -264,7 +264,7 @@ class StripeHttpClient(stripe.HTTPClient):
 
 
 class StripeCheckout:
-    """The adapter of a Stripe account, which many threads can use at the same time."""
+    """A thread-safe adapter for a Stripe account."""
 
     def __init__(
         self,

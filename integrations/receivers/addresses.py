@@ -22,7 +22,7 @@ _RESERVED_V4 = tuple(
     ipaddress.IPv4Network(each)
     for each in (
         *("0.0.0.0/8", "10.0.0.0/8"),
-        "100.64.0.0/10",  # Shared address space. A cloud provider's metadata service is in it.
+        "100.64.0.0/10",  # Shared address space, which contains a cloud's metadata service.
         "127.0.0.0/8",
         "168.63.129.16/32",  # A cloud provider's host agent, whose address looks public.
         "169.254.0.0/16",  # Link-local addresses, at which most clouds have their metadata service.

@@ -61,7 +61,7 @@ class Outcome:
 
 
 class ReceiverClient:
-    """A client that sends webhooks. Many threads can use the client at the same time.
+    """A thread-safe client that sends webhooks.
 
     Args:
         allowed: the operator's networks, to which webhooks may be sent although their addresses are

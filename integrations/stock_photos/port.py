@@ -62,7 +62,7 @@ class PhotoProviderName(StrEnum):
 
 @dataclass(frozen=True)
 class Quota:
-    """The requests that a provider allows in a time window, according to its last reply."""
+    """How many requests a stock photo provider allows per time window, as the provider reports."""
 
     window: str
     limit: int
@@ -71,7 +71,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Photo:
-    """The identity of a photo at its provider.
+    """The data that identifies a photo at a stock photo provider.
 
     Attributes:
         mark: the text (``ixid``) that Unsplash puts into the links of search results, and requires

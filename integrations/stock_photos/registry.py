@@ -9,7 +9,7 @@ from integrations.stock_photos.unsplash import Unsplash
 
 
 class StockPhotoProviders:
-    """The configured stock photo providers. Each provider connects at its first request.
+    """The configured stock photo providers, each of which connects at its first request.
 
     A process needs only one ``StockPhotoProviders`` instance, whose requests share connections.
     """

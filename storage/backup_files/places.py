@@ -27,8 +27,8 @@ from storage import encryption
 from storage.encryption import DecryptionFailed, KeyWrapper, WrappedKey
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
-# The maximum time for which a failed call to the backup place is retried. A long backup must
-# survive a short outage.
+# The maximum time for which a failed call to the backup place is retried. A backup that takes hours
+# must survive a short outage of the backup place.
 MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0
 _CONTENT_TYPE = "application/octet-stream"

@@ -17,9 +17,9 @@ def is_compatible(database: Database, needed: str) -> bool:
     """Return whether the database has the needed revision or a later revision.
 
     Two releases run at the same time during an upgrade, so every migration must keep the database
-    usable for the previous release. All revisions have the same number of digits, so that the text
-    of a later revision is always greater. Raises ``psycopg2.Error``, for example if the database
-    has no tables.
+    usable for the previous release. All revisions have the same number of digits, so that a text
+    comparison of two revisions finds the later one. Raises ``psycopg2.Error``, for example if the
+    database has no tables.
     """
     return any(revision >= needed for revision in read_revisions(database))
 

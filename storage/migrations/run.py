@@ -31,8 +31,8 @@ log = get_logger(__name__)
 
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
 # A migration step that waits for a table's lock times out after a second, because requests queue
-# behind the step. The maximum time for which a migration step is retried. A migration must outlast
-# the slowest report query and a period of high load.
+# behind the step. The maximum time for which a migration step is retried. A migration step must be
+# retried until the slowest report query has ended and a period of high load is over.
 MAX_RETRY_SECONDS = 1800.0
 _PAUSE_SECONDS = 0.5
 _TEMPORARY_ERRORS = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
@@ -142,7 +142,7 @@ def _upgrade(connection: Connection) -> None:
         else:
             return
         finally:
-            # End the transaction that Alembic starts after it has committed its changes.
+            # End the transaction that Alembic starts after the commit of a migration.
             connection.rollback()
 
 

@@ -14,7 +14,7 @@ import redis
 
 _CANARIES_KEY = "pressroom:canaries"
 _INTERVAL_SECONDS = 10
-# A canary can be lost in the crash of a worker, although the queue works. A lost canary must be
+# If a worker crashes, its canary can be lost although the queue works. A lost canary must be
 # replaced before its age makes the API refuse calls.
 _LOST_AFTER_SECONDS = 15
 # The number of seconds for which the measurements of a queue without workers are kept.

@@ -15,7 +15,7 @@ from core.counters.store_metrics import observe_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
 # Redis commands have short timeouts, and the Redis library pings idle connections before use. A
-# dead connection is therefore noticed within seconds.
+# process must notice a dead connection to Redis within seconds.
 _CONNECTION_OPTIONS: dict[str, Any] = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,

@@ -35,5 +35,5 @@ def parse_result_topic(topic: str) -> str:
 
 
 def build_notification(topic: str, value: str) -> str:
-    """Return a notification as text, with the topic and a value, which may be empty."""
+    """Return the text of a notification, which consists of a topic and a value."""
     return f"{topic} {value}"

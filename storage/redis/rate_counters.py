@@ -109,7 +109,7 @@ class RateCounters:
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
         """Count one API call in the memory of this process, against half the rate limit.
 
-        The rate limit is halved because every process counts its calls separately.
+        Without Redis, every process counts its calls separately, so the rate limit is halved.
         """
         window = item.get_expiry()
         now = self._now()

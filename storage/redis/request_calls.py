@@ -28,7 +28,7 @@ from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
-# The age of the oldest request in the backlog counts only if at least ``MIN_QUEUED_REQUESTS``
+# The age of the oldest request in the backlog is checked only if at least ``MIN_QUEUED_REQUESTS``
 # requests are queued.
 MIN_QUEUED_REQUESTS = 10
 MAX_QUEUED_REQUESTS = 1_000

@@ -17,7 +17,8 @@ Each queue has a backlog in the key ``line``, which lists the requests that no w
 The key ``line_owners`` maps each request in the backlog to the account whose call created the
 request. A call that would wait too long in the backlog is refused immediately. A request leaves the
 backlog when its input is deleted. When a worker takes a request, the backlog drops all requests
-that were queued at least a second before that request. Their messages must have been lost.
+that were queued at least a second before that request. The broker must have lost the messages of
+the dropped requests.
 
 Each change of a request is a single script, because Redis doesn't run commands of other clients
 during a script.
@@ -196,9 +197,9 @@ redis.call('RENAME', waiting, told)
 """
 )
 
-# Ends the lease of a worker, and restores the input of the request. A different worker can then
-# start the request from the beginning. Returns 1 if the worker must send a new message for the
-# request.
+# Ends the lease of a worker, and restores the input of the request. After the lease has ended, a
+# different worker can start the request from the beginning. Returns 1 if the worker must send a new
+# message for the request.
 RELEASE_SCRIPT = (
     _PREAMBLE
     + """

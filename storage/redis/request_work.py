@@ -49,7 +49,7 @@ class RequestWork:
         return RequestLease(orjson.loads(text), self, request_id, worker, until)
 
     def renew_for_callers(self, request_id: str, worker: str) -> float:
-        """Renew the lease of a request, or take an expired lease again, if a caller is waiting.
+        """Renew the lease of a request for which a caller waits, even if the lease has expired.
 
         Return the number of seconds until the last caller stops waiting. Return 0 if no caller
         waits, or if a different worker has the lease.
