@@ -15,7 +15,7 @@ _ALREADY_ATTACHED_CODE = "XMinioAdminPolicyChangeAlreadyApplied"
 
 
 def create_bucket(settings: BucketSettings) -> None:
-    """Create the bucket unless it exists.
+    """Create the configured bucket unless the bucket exists.
 
     If the settings contain an administrator's keys, create a storage user who may access only the
     bucket. If the storage user exists, change the user's secret key to the secret key in the

@@ -24,8 +24,8 @@ from storage.discreet_cursor import DiscreetCursor
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, sessionmaker
 
-# Time limits for every statement of a request or a task, so that stuck statements fail instead of
-# piling up.
+# Time limits for every SQL statement of a request or a task. Stuck statements must fail, because
+# they would pile up.
 _TIME_LIMITS = {
     "statement_timeout": "10s",
     "lock_timeout": "3s",
@@ -167,8 +167,8 @@ def open_database(
     Opening a connection raises ``TimeLimitsMissing`` if the database role has no time limits.
 
     Args:
-        pool_size: the maximum number of connections for transactions. Single statements use
-            connections for transactions when all connections for single statements are in use.
+        pool_size: the maximum number of database connections for transactions. Single statements
+            use connections for transactions when all connections for single statements are in use.
         single_statements: the maximum number of additional connections for single statements.
     """
     url, open_connection = build_connector(settings.database_url, application_name)
@@ -181,8 +181,8 @@ def open_database(
         pool_timeout=5,
         pool_recycle=1800,
         pool_pre_ping=True,
-        # Errors omit the parameters of statements, because errors are logged and the parameters
-        # contain personal data.
+        # Database errors omit the parameters of SQL statements, because errors are logged and the
+        # parameters contain personal data.
         hide_parameters=True,
     )
     _instrument(engine)

@@ -178,7 +178,7 @@ class ObjectStore:
                 raise
 
     def create_bucket(self) -> None:
-        """Create the bucket unless it exists."""
+        """Create the configured bucket unless the bucket exists."""
         if not self.has_bucket():
             with self._call("make bucket", ""):
                 self._client.make_bucket(self._bucket)

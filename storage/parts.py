@@ -45,8 +45,8 @@ class StoredFile:
         """Yield the bytes of the file in order.
 
         Raises ``ObjectMissing`` for a missing part of the file. Raises ``DecryptionFailed`` for a
-        changed part of the file. The parts that precede a missing or changed part are yielded
-        first.
+        changed part of the file. The bytes of all preceding parts are yielded before an error is
+        raised.
         """
         for offset in range(0, self.size, PART_BYTES):
             length = min(PART_BYTES, self.size - offset)

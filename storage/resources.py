@@ -27,7 +27,7 @@ class Resources(Clients):
     _shared_lock: Any = field(default_factory=RLock, init=False, repr=False, compare=False)
 
     def open_all(self) -> None:
-        """Open all clients that are not open yet, and prepare the database sessions."""
+        """Open all clients that are not open yet, and create the factory of database sessions."""
         _ = self.database.sessions
         self.open_clients()
 
@@ -59,7 +59,7 @@ def open_resources(
     single_statements: int = 0,
     object_prefix: str = "",
 ) -> Resources:
-    """Return the resources of a process, which connect to their servers at first use.
+    """Return the database and the clients of a process, each of which connects at its first use.
 
     Args:
         concurrency: the number of threads that use the resources at the same time.

@@ -31,8 +31,8 @@ class RoleKeys(Provider):
     """The temporary access keys of an AWS role, which are renewed before they expire.
 
     The access keys come from an AWS web identity, container or instance. The environment variables
-    of AWS select the source of the access keys. Errors omit the URL from which the client fetches
-    access keys, because the URL of an AWS web identity contains a secret token.
+    of AWS determine where the access keys come from. Errors omit the URL from which the client
+    fetches access keys, because the URL of an AWS web identity contains a secret token.
     """
 
     def __init__(self, settings: ObjectStorageSettings, client: urllib3.PoolManager) -> None:
@@ -44,7 +44,7 @@ class RoleKeys(Provider):
         )
 
     def retrieve(self) -> Credentials:
-        """Return the current access keys. Raises ``TransientError``."""
+        """Return the current access keys for the object storage. Raises ``TransientError``."""
         try:
             return self._role.retrieve()
         except (HTTPError, TimeoutError) as error:

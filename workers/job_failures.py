@@ -78,7 +78,7 @@ def _record_failure_once(resources: Resources, lease: Lease, error: Exception) -
 def _find_temporary_reason(error: Exception) -> str | None:
     """Return the reason for a temporary failure, worded for the owner of the job.
 
-    Return ``None`` for a permanent failure.
+    Return ``None`` if the failure of the job is permanent.
     """
     if _is_database_unreachable(error):
         return "The database does not answer."

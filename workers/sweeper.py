@@ -29,8 +29,8 @@ log = get_logger(__name__)
 _Step = Callable[[Resources], object]
 
 SWEEP_EVERY_SECONDS = 1.0
-# Rare steps run only in every fifth round of the sweep. Canaries are due only every ten seconds, so
-# checking for due canaries in every round of the sweep would be wasteful.
+# The rare steps of the sweep run only in every fifth round. Canaries are due only every ten
+# seconds, so checking for due canaries in every round of the sweep would be wasteful.
 _RARE_STEP_ROUNDS = 5
 # The maximum time for which the fork of a pool process waits for the end of a sweep round. A sweep
 # round takes milliseconds, but the worker must be able to fork pool processes even if the round

@@ -98,7 +98,8 @@ class SiteVerifyProfile:
             documents a limit of 2,048 characters per token. hCaptcha and reCAPTCHA don't document a
             limit, and hCaptcha has sent tokens with more than 4,000 characters.
         reports_action: whether the provider reports the action for which the widget requested the
-            token. A reply without an action means that the page set no action for the widget.
+            token. If the provider's reply contains no action, the page has set no action for the
+            widget.
         may_score: whether the provider may report a score for how likely the visitor is human. A
             reCAPTCHA reply without a score comes from reCAPTCHA version 2, which doesn't report the
             action.

@@ -34,8 +34,8 @@ _MAX_CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 1024 * 1024
 _MAX_REASON_CHARACTERS = 2000
 
-# The request parameter that replaces `max_tokens`. A language model server accepts only one of the
-# parameters `max_tokens` and `max_completion_tokens`.
+# The request parameter that some language models require in place of `max_tokens`. A language model
+# server accepts only one of the parameters `max_tokens` and `max_completion_tokens`.
 _NEWER_LIMIT = "max_completion_tokens"
 # For models that require `max_completion_tokens`, the token limit is raised by this number, because
 # these models count reasoning tokens toward the limit.
@@ -150,7 +150,7 @@ class Completion(BaseModel):
     def reply(self, model: str) -> CompletionReply:
         """Return the complete text of the model's response.
 
-        Raises ``CompletionFailed`` for an empty, incomplete or refused response.
+        Raises ``CompletionFailed`` if the model's response is empty, incomplete or a refusal.
         ``CompletionFailed`` contains the number of tokens that the request has used, because
         providers charge even for failed requests.
         """

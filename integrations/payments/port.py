@@ -67,8 +67,8 @@ class Evidence:
 
     A field of ``Evidence`` is ``None`` or false until the payment provider has reported the fact.
 
-    All amounts are in the minor unit of the currency, such as cents. The sums of refunds and
-    disputes never decrease.
+    All amounts are in the minor unit of the currency, such as cents. The total amounts of refunds
+    and disputes never decrease.
 
     Attributes:
         order_id: Pressroom's id of the order. At least one of ``order_id``, ``session_id`` and
@@ -83,11 +83,11 @@ class Evidence:
         expired: whether the time for paying the order is over. A payment that was promised before
             the expiry may arrive after the expiry.
         closed: whether it is certain that no payment for the checkout will arrive.
-        refunded_minor: the sum of all refunds, including failed refunds.
-        refunds_failed_minor: the sum of all failed refunds.
-        disputes_minor: the sum of all disputes.
-        disputes_ended_minor: the sum of all disputes that are no longer open.
-        disputes_lost_minor: the sum of all lost disputes.
+        refunded_minor: the total amount of all refunds, including failed refunds.
+        refunds_failed_minor: the total amount of all failed refunds.
+        disputes_minor: the total amount of all disputes.
+        disputes_ended_minor: the total amount of all disputes that are no longer open.
+        disputes_lost_minor: the total amount of all lost disputes.
     """
 
     order_id: int | None = None
@@ -111,7 +111,8 @@ class Event:
     """The content of a webhook with a valid signature.
 
     Attributes:
-        id: the provider's id of the event. All deliveries of an event have the same event id.
+        id: the provider's id of the event. All webhook deliveries of an event have the same event
+            id.
         evidence: the facts in the event, or ``None`` if the event doesn't concern an order.
     """
 
@@ -148,10 +149,10 @@ class Payments(Protocol):
         """
 
     def fetch_refunds(self, payment_id: str) -> Evidence:
-        """Return the evidence about a payment, including the sums of all its refunds."""
+        """Return the evidence about a payment, including the total amounts of its refunds."""
 
     def fetch_disputes(self, payment_id: str) -> Evidence:
-        """Return the evidence about a payment, including the sums of all its disputes."""
+        """Return the evidence about a payment, including the total amounts of its disputes."""
 
     def find_order_id(self, payment_id: str) -> int | None:
         """Return the id of the order that was paid, or ``None`` if it isn't a Pressroom order."""

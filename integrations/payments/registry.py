@@ -9,7 +9,7 @@ from integrations.payments.port import Event, PaymentChannel, Payments
 
 
 class PaymentChannels:
-    """The payment channels for which the settings contain keys.
+    """The payment channels for which the settings contain API keys.
 
     A process needs only one ``PaymentChannels`` instance. Stripe's library is loaded at the first
     use of a payment channel, because most processes don't handle payments.
@@ -45,7 +45,7 @@ class PaymentChannels:
         return next(iter(self._accounts), PaymentChannel.STRIPE)
 
     def channel(self, channel: PaymentChannel) -> Payments:
-        """Return the account of a payment channel.
+        """Return the payment provider's account for a payment channel.
 
         Raises ``topup.channel_unavailable`` (unavailable) for a channel that the operator has not
         configured. Raises ``topup.channel_unavailable`` (invalid) if the sandbox is requested

@@ -2,8 +2,9 @@
 
 The Stripe adapter works with the development stack's sandbox, for which only the base URL and the
 keys differ. The Stripe adapter converts Stripe's objects to `Evidence`. Stripe's objects arrive in
-API replies and in webhooks. A webhook endpoint may use an older API version than the replies. The
-Stripe adapter reads only fields that are unchanged in all Stripe API versions since 2022.
+API replies and in webhooks. A webhook endpoint may use an older version of Stripe's API than the
+API replies. The Stripe adapter reads only fields that are unchanged in all Stripe API versions
+since 2022.
 
 Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
 /webhooks and /payments/checkout/fulfill-orders.
@@ -56,8 +57,8 @@ _SERVER = "payment provider"
 # every payer's call fail.
 _TOLERATED_FAILURES = 2
 _SIGNATURE_TOLERANCE_SECONDS = 300
-# The maximum number of refunds or disputes to read for a payment. Without the maximum, an endless
-# list of refunds or disputes would occupy a thread forever.
+# The maximum number of refunds or disputes to read for a payment. Without a maximum number, an
+# endless list of refunds or disputes would occupy a thread forever.
 _MAX_LISTED_OBJECTS = 1_000
 # Stripe requires a checkout to expire between 30 minutes and 24 hours after its creation. The
 # minimum and maximum lifetimes of a checkout are a minute stricter than Stripe's limits, because
@@ -162,7 +163,7 @@ def parse_failed_refund(refund: Fields) -> Evidence | None:
 
 
 def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
-    """Return evidence that contains the sums of a payment's refunds and failed refunds."""
+    """Return evidence with the total amounts of a payment's refunds and failed refunds."""
     total = 0
     failed = 0
     for refund in refunds:
@@ -183,7 +184,7 @@ def parse_dispute(dispute: Fields) -> Evidence | None:
 
 
 def add_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
-    """Add the sums of disputes to a copy of the evidence, and return the copy."""
+    """Return a copy of the evidence that contains the total amounts of the disputes."""
     total = 0
     ended = 0
     lost = 0
@@ -209,7 +210,7 @@ def _currency(fields: Fields) -> str | None:
     return currency.upper() if isinstance(currency, str) else None
 
 
-# Maps each event type to the function that parses the evidence in the event.
+# Maps each Stripe event type to the function that parses the evidence in an event.
 EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "checkout.session.completed": parse_session,
     "checkout.session.async_payment_succeeded": parse_session,
@@ -218,7 +219,7 @@ EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "charge.refunded": parse_charge,
     "refund.failed": parse_failed_refund,
     "refund.updated": parse_failed_refund,
-    # Webhook endpoints with an older API version receive ``charge.refund.updated`` instead of
+    # Depending on its API version, a webhook endpoint receives ``charge.refund.updated`` instead of
     # ``refund.failed``.
     "charge.refund.updated": parse_failed_refund,
     "charge.dispute.created": parse_dispute,
@@ -378,8 +379,8 @@ class StripeCheckout:
             event_type = str(event["type"])
             fields = event["data"]["object"]
             parser = EVENT_PARSERS.get(event_type)
-            # A test payment moves no money, so an account with a live key ignores test events. An
-            # account with a test key ignores events about real payments.
+            # A test payment moves no money, so a Stripe account with a live key ignores test
+            # events. A Stripe account with a test key ignores events about real payments.
             if parser and bool(event["livemode"]) is not self._is_live:
                 _log.warning(
                     "event of the other mode ignored", channel=self.channel, id=event["id"]

@@ -45,14 +45,14 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_callable(address: IpAddress, allowed: Iterable[IpNetwork]) -> bool:
-    """Return whether an address is public or in an allowed network."""
+    """Return whether an IP address is public or in an allowed network."""
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         return False
     return is_within(address, allowed) or is_public(address)
 
 
 def is_within(address: IpAddress, networks: Iterable[IpNetwork]) -> bool:
-    """Return whether an address is in one of the networks.
+    """Return whether an IP address is in one of the networks.
 
     An IPv6 address that embeds an IPv4 address is never in an IPv4 network.
     """

@@ -40,7 +40,7 @@ class Outcome:
     """The result of sending a webhook.
 
     Attributes:
-        milliseconds: the duration of the webhook call.
+        milliseconds: the duration of the webhook call in milliseconds.
         status: the HTTP status of the response, or ``None`` if there is no response.
         body: the first 4 KB of the response body.
         retry_after: the Retry-After header of the response.

@@ -83,7 +83,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Destination:
-    """A webhook URL, and the checked addresses of its host."""
+    """A webhook URL, and the checked IP addresses of its host."""
 
     location: Location
     addresses: tuple[IpAddress, ...]

@@ -20,7 +20,7 @@ class PhotoCredit:
 
     Attributes:
         title: the title of the photo, if the licence requires that the title is shown.
-        title_url: the URL of the photo's page.
+        title_url: the URL of the page that shows the photo on the provider's website.
         provider: the name of the photo provider, if the credit must contain the name.
         licence: the name of the photo's licence, or ``None`` if all photos of the provider have the
             same licence.

@@ -54,7 +54,7 @@ class PostgresToolFailed(Exception):
 
 
 def dump(database: SecretStr) -> Generator[bytes, None, None]:
-    """Yield a consistent dump of all tables, in pieces of varying size.
+    """Yield a consistent dump of the database in chunks of varying size.
 
     Raises ``PostgresToolFailed``.
     """

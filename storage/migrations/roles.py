@@ -46,8 +46,8 @@ _RESTRICTED_PRIVILEGES = {
     "consent_entries": "SELECT, INSERT",
     "consent_claims": "SELECT, INSERT",
     "consent_wordings": "SELECT, INSERT",
-    # An erasure clears the IP address and user agent of a person's events. A function of the owner
-    # role deletes old events.
+    # The erasure of a person clears the IP addresses and user agents in the person's events. A
+    # function of the owner role deletes old events.
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }
 

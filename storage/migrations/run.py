@@ -54,10 +54,10 @@ def build_alembic_config(connection: Connection) -> Config:
 def migrate(settings: MigrationSettings) -> str:
     """Migrate the database to the newest revision, and grant access to the application's role.
 
-    Return the new revision of the database. If several processes start a migration at the same
-    time, they migrate one after the other. If a process is killed during a migration, the next
-    process resumes at the unfinished step. Raises ``service.unavailable`` if this release can't
-    migrate the database.
+    Return the revision of the database after the migration. If several processes start a migration
+    at the same time, they migrate one after the other. If a process is killed during a migration,
+    the next process resumes at the unfinished step. Raises ``service.unavailable`` if this release
+    can't migrate the database.
     """
     owner_url = settings.migration_database_url or settings.database_url
     engine = open_owner_engine(owner_url, application_name="pressroom-migrate")
@@ -72,10 +72,10 @@ def migrate(settings: MigrationSettings) -> str:
 def wait_until_migrated(settings: DatabaseSettings) -> str:
     """Wait until another process has migrated the database to this release's revision or later.
 
-    Return the revision of this release. The wait for a migration has no time limit, and continues
-    while the database is unreachable. The wait for a migration ends as soon as the application's
-    role can read the tables. The reason for waiting is logged at the start of the wait, and
-    whenever the reason changes.
+    Return the newest revision in this release. The wait for a migration has no time limit, and
+    continues while the database is unreachable. The wait for a migration ends as soon as the
+    application's role can read the tables. The reason for waiting is logged at the start of the
+    wait, and whenever the reason changes.
     """
     needed = revisions.get_newest_revision()
     database = open_database(settings, pool_size=1, application_name="pressroom-migrate-wait")

@@ -1,8 +1,9 @@
 """Adds and removes the API callers that wait for the result of request-only work.
 
-All API callers that a process serves wait in one event loop. Script calls that are enqueued at the
-same time share one round trip to Redis. Redis executes script calls in the order in which the
-process enqueued them, so that a caller is never removed before it was added.
+All API callers that a process serves wait in one event loop. Calls of Redis scripts that are
+enqueued at the same time share one round trip to Redis. Redis executes the scripts in the order in
+which the process enqueued the calls. A caller is therefore never removed before the caller was
+added.
 """
 
 import asyncio

@@ -213,9 +213,9 @@ return 1
 
 
 def build_request_id(queue: Queue, name: str) -> str:
-    """Return the id of a request.
+    """Return the id of a request, which contains the name of the queue.
 
-    The Redis scripts find the backlog of a request by the queue name in the request id.
+    The Redis scripts find the backlog of a request by the queue name in the request's id.
     """
     return f"{queue}:{name}"
 
