@@ -24,8 +24,8 @@ from storage.discreet_cursor import DiscreetCursor
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, sessionmaker
 
-# Time limits for every SQL statement of a request or a task. Stuck statements must fail, because
-# they would pile up.
+# Time limits for every SQL statement of a request or a task. Without time limits, stuck SQL
+# statements would pile up.
 _TIME_LIMITS = {
     "statement_timeout": "10s",
     "lock_timeout": "3s",

@@ -26,7 +26,7 @@ STREAM_BYTES = 128 * 1024
 # transfers at most a few megabytes. A call to the object storage has a far shorter time limit than
 # a job, so that the job can retry a call that hangs.
 MAX_CALL_SECONDS = 10.0
-# The maximum number of objects per deletion request, because a request with too many objects would
+# The maximum number of objects per deletion request. Deleting too many objects in one request would
 # exceed the time limit.
 _MAX_OBJECTS_PER_DELETION = 100
 

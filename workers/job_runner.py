@@ -39,8 +39,8 @@ log = get_logger(__name__)
 
 # A process is killed if the turn of a job exceeds its deadline by this number of seconds.
 KILL_AFTER_SECONDS = 15.0
-# The maximum number of jobs with unfinished turns in a process, because each job may keep an open
-# file and e-mail addresses in memory.
+# The maximum number of jobs with unfinished turns in a process. Each unfinished job may keep an
+# open file, and e-mail addresses in memory.
 MAX_STAYING_JOBS = 4
 _HAS_ENDED = True
 

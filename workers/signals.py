@@ -35,8 +35,8 @@ def prepare_processes(process: ProcessContext) -> None:
 def _warm_up(process: ProcessContext, **_: Any) -> None:
     """Start the image converter of a new pool process before the process runs its first job.
 
-    If a worker serves several queues, each process starts its image converter at its first
-    conversion, because idle converters take memory.
+    If a worker serves several queues, each pool process starts its image converter at its first
+    conversion, because idle image converters take memory.
     """
     context = process.get()
     if context.serves.limits.keys() == {Queue.MEDIA}:

@@ -37,7 +37,7 @@ class Challenges:
 
     @property
     def for_accounts(self) -> ChallengeProviderName | None:
-        """Return the challenge provider for the account pages, or ``None`` if they don't use one.
+        """Return the challenge provider of the account pages, or ``None`` if no provider is used.
 
         If the settings don't select a challenge provider, the account pages use the first
         configured provider.

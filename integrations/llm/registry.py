@@ -20,9 +20,9 @@ def language_model(given: Settings, report: Report) -> LanguageModel | None:
     All threads of a process share the language model and the recorded state of the model's server.
 
     Args:
-        report: the function that records each use of the model. Only the first call with the same
-            settings uses ``report``, because later calls return the model that the first call
-            created.
+        report: the function that records each use of the model. If several calls have the same
+            settings, only the first call uses ``report``. All other calls return the model that the
+            first call created.
     """
     if given.llm_provider == "offline" or given.llm_model is None:
         return None

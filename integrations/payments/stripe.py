@@ -137,7 +137,7 @@ def has_failed_payment(session: Fields) -> bool:
 
 
 def parse_charge(charge: Fields) -> Evidence | None:
-    """Return the evidence in a successful charge, or ``None`` for any other charge."""
+    """Return the evidence in a successful charge, or ``None`` for an unsuccessful charge."""
     order_id = parse_order_id(charge)
     if order_id is None or charge.get("status") != "succeeded":
         return None

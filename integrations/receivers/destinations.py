@@ -17,8 +17,8 @@ from integrations.receivers.addresses import IpAddress, IpNetwork, is_callable, 
 MAX_URL_CHARACTERS = 2_000
 MAX_HOST_CHARACTERS = 253
 _HTTPS_PORT = 443
-# Webhooks may be sent only to port 443 and to ports from 1024, because all other ports belong to
-# system services.
+# Outside the operator's networks, webhooks may be sent only to port 443 and to ports from 1024,
+# because all other ports belong to system services.
 _MIN_FREE_PORT = 1024
 _MAX_PORT = 65_535
 _URL = re.compile(

@@ -27,8 +27,8 @@ from storage import encryption
 from storage.encryption import DecryptionFailed, KeyWrapper, WrappedKey
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
-# The maximum time for which a failed call to the backup place is retried. A backup that takes hours
-# must survive a short outage of the backup place.
+# The maximum time for which a failed call to the backup place is retried. Even a long backup must
+# survive a short outage of the backup place.
 MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0
 _CONTENT_TYPE = "application/octet-stream"
@@ -121,7 +121,7 @@ class FolderPlace:
                 for folder in path.relative_to(self.folder).parents[:-1]:
                     try:
                         (self.folder / folder).rmdir()
-                    except OSError:  # The subfolder isn't empty, or it is already gone.
+                    except OSError:  # The subfolder contains files, or is already removed.
                         break
 
     def _path(self, key: str) -> Path:

@@ -26,8 +26,8 @@ _MAX_READ_BYTES = 1024 * 1024
 # sends the first row.
 _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500
-# The environment variables that pg_dump and pg_restore inherit. All other environment variables may
-# contain secrets.
+# The environment variables that pg_dump and pg_restore inherit. pg_dump and pg_restore don't
+# inherit other environment variables, because these may contain secrets.
 _INHERITED_VARIABLES = ("PATH", "HOME", "TMPDIR")
 # With the following connection options, pg_dump notices within half a minute that the database
 # server has vanished.

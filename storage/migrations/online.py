@@ -2,8 +2,8 @@
 
 Each online migration step runs outside a transaction and skips changes that already exist. A killed
 migration can run again and resume at the unfinished step, because finished steps are skipped. A
-migration with online steps must contain no other statements, because a retry would run every other
-statement twice.
+migration with online steps must contain only online steps, because a retry would run all other
+statements twice.
 """
 
 from collections.abc import Iterator

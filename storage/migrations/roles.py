@@ -74,7 +74,7 @@ _SELECT_HAS_EXCESS_PRIVILEGES = text(
 
 
 def grant_application_access(connection: Connection, login: URL) -> None:
-    """Create the application's role if it is missing, and set exactly the privileges it needs.
+    """Create the application's role if it is missing, and grant exactly the required privileges.
 
     An installation may use a single database role as owner and as application. The privileges of a
     role that is both owner and application are not changed, and a warning is logged.

@@ -55,9 +55,9 @@ def migrate(settings: MigrationSettings) -> str:
     """Migrate the database to the newest revision, and grant access to the application's role.
 
     Return the revision of the database after the migration. If several processes start a migration
-    at the same time, they migrate one after the other. If a process is killed during a migration,
-    the next process resumes at the unfinished step. Raises ``service.unavailable`` if this release
-    can't migrate the database.
+    at the same time, the processes migrate the database one after the other. If a process is killed
+    during a migration, the next process resumes at the unfinished step. Raises
+    ``service.unavailable`` if this release can't migrate the database.
     """
     owner_url = settings.migration_database_url or settings.database_url
     engine = open_owner_engine(owner_url, application_name="pressroom-migrate")

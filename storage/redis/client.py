@@ -86,7 +86,7 @@ def open_async_redis(settings: CacheSettings) -> redis.asyncio.Redis:
 
 
 def parse_sentinels(url: str) -> Sentinels | None:
-    """Return the Sentinels in the URL, or ``None`` if the URL names a Redis server directly."""
+    """Return the Sentinels in a Redis URL, or ``None`` if the URL contains a Redis server."""
     return Sentinels.parse(url) if url.partition("://")[0] in SENTINEL_SCHEMES else None
 
 

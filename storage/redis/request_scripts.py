@@ -168,8 +168,8 @@ return longest_wait()
 """
 )
 
-# Renews a lease only if the worker still holds the lease, because a separate thread renews leases
-# and may renew after the work has ended.
+# Renews a lease only if the worker still holds the lease. A separate thread renews leases, and may
+# try to renew a lease after the work has ended.
 RENEW_SCRIPT = (
     _PREAMBLE
     + """

@@ -128,8 +128,8 @@ class RequestLeases:
     """The leases of the requests that this process is running.
 
     Until a lease expires, equal calls wait for the result of the running request instead of
-    starting a second run. A lease expires soon after its process has ended, so that no caller waits
-    for a dead process.
+    starting a second run. A worker's lease expires soon after the worker process has ended, so that
+    no caller waits for a dead process.
     """
 
     def __init__(self) -> None:
