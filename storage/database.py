@@ -250,7 +250,7 @@ def _connect_with_time_limits(
 
 
 def is_pooled(connection: psycopg2.extensions.connection) -> bool:
-    """Return whether the connection leads to an external connection pooler.
+    """Return whether a database connection leads to an external connection pooler.
 
     A connection pooler reports a process id that differs from the id of the Postgres process.
     """

@@ -28,7 +28,7 @@ _STYLE = """
 
 
 class _ReadableFlower(Flower):  # type: ignore[misc]
-    """A variant of Flower with aligned table columns that responds only to allowed host names.
+    """A variant of Flower that aligns table columns, and responds only to allowed host names.
 
     With DNS rebinding, a malicious page can make its host name point to the address of Flower.
     Without a check of host names, a malicious page could read the parts of Flower that need no

@@ -53,8 +53,8 @@ class Challenges:
     def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
         """Return the adapter for a challenge provider.
 
-        Raises ``challenge.not_configured`` (unavailable) for a provider that the operator has not
-        configured.
+        Raises ``challenge.not_configured`` (unavailable) for a challenge provider that the operator
+        has not configured.
         """
         if provider not in self._adapters:
             raise CHALLENGE_NOT_CONFIGURED(provider=provider)

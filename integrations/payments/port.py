@@ -52,8 +52,8 @@ class DisputeStatus(StrEnum):
     """The status of a payment dispute, which changes only from open to won or from open to lost.
 
     A payment may have several disputes. The dispute status of an order is open if any of its
-    disputes is open. Without an open dispute, the dispute status of an order is lost if any dispute
-    was lost.
+    disputes is open. If an order has no open dispute but a lost dispute, the dispute status of the
+    order is lost.
     """
 
     OPEN = "open"

@@ -94,10 +94,10 @@ class ReceiverClient:
         """Send webhooks one after the other until a webhook fails, and return the outcomes.
 
         The IP addresses of the receiver's host are looked up and checked once for all webhooks. All
-        webhooks are sent over one connection, and no redirect is followed. If the connection
-        breaks, the client can't know whether the receiver has processed the last webhook that the
-        client sent. A webhook that the receiver may not have received has no outcome, so that the
-        caller sends the webhook again.
+        webhooks are sent over one connection, and the client doesn't follow redirects. If the
+        connection breaks, the client can't know whether the receiver has processed the last webhook
+        that the client sent. A webhook that the receiver may not have received has no outcome, so
+        that the caller sends the webhook again.
         """
         started_at = time.monotonic()
         try:
@@ -176,8 +176,8 @@ class _Connection:
                     max_seconds=ends_at - time.monotonic(),
                     content=post.content,
                     headers={**post.headers, "Host": location.authority},
-                    # Check the certificate for the host name, although the URL contains an IP
-                    # address.
+                    # Verify that the certificate is valid for the host name, because the URL
+                    # contains an IP address.
                     extensions={} if location.literal else {"sni_hostname": location.host},
                 )
             except NotConnected:

@@ -38,7 +38,7 @@ _CONNECTION_OPTIONS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
-# Counts the tables, views and sequences in the public schema that belong to no extension.
+# Counts the tables, views and sequences in the public schema that don't belong to an extension.
 _COUNT_TABLES = """
 SELECT count(*) FROM pg_class
 WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S')

@@ -151,7 +151,7 @@ def read_current_revision(connection: Connection) -> str | None:
 
 
 def open_owner_engine(url: SecretStr, *, application_name: str) -> Engine:
-    """Return an engine for the owner role, which connects directly to Postgres.
+    """Return a SQLAlchemy engine for the owner role, which connects directly to Postgres.
 
     Connecting raises ``SessionIsPooled`` if the URL leads to a connection pooler, because
     migrations change the settings of their session.

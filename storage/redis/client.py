@@ -1,4 +1,4 @@
-"""Redis clients, which connect to a single server or to the master that Sentinels report."""
+"""Redis clients, which connect to a given server or to the master that Redis Sentinel reports."""
 
 import copy
 from typing import Any
