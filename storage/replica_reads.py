@@ -4,8 +4,9 @@ A long read on a replica puts no load on the primary. A snapshot on a replica do
 primary from removing dead rows.
 
 A replica can lag behind the primary, so a read starts only after the replica has replayed all
-transactions that were committed on the primary. Postgres cancels a read that delays the replay for
-too long. A read that has failed twice on the replica runs on the primary.
+transactions that were committed on the primary. Postgres cancels a read on a replica if the read
+delays the replication for too long. A read that has failed twice on the replica runs on the
+primary.
 """
 
 import time
@@ -25,7 +26,8 @@ log = get_logger(__name__)
 MAX_REPLICA_FAILURES = 2
 _MAX_IDLE = "5min"
 _POLL_SECONDS = 0.1
-# Selects the end of the primary's write-ahead log, which comes after every committed transaction.
+# Selects the end position of the primary's write-ahead log, which follows all committed
+# transactions.
 _SELECT_POSITION = text(
     "SELECT CAST(pg_current_wal_lsn() AS text) AS position, system_identifier AS system"
     " FROM pg_control_system()"

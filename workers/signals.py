@@ -56,8 +56,8 @@ def _announce_ready(process: ProcessContext, **_: Any) -> None:
         if error := filter_error():
             _log.warning("converter.unfiltered", reason=str(error))
     if Queue.REQUEST in served:
-        # Load the libraries of the metadata writers at startup, so that no API request waits for
-        # the libraries.
+        # Load the libraries of the metadata writers at startup, so that no API request waits while
+        # the libraries load.
         from services.composer.writers import MetadataWriter
 
         process.get().resources.shared(MetadataWriter.of_process).load()

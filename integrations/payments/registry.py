@@ -39,8 +39,8 @@ class PaymentChannels:
     def default(self) -> PaymentChannel:
         """Return the payment channel for real payments if it is configured, or else the sandbox.
 
-        If no payment channel is configured, return the channel for real payments, for which
-        ``channel`` raises an error.
+        If no payment channel is configured, return the channel for real payments. The method
+        ``channel`` raises an error for an unconfigured channel.
         """
         return next(iter(self._accounts), PaymentChannel.STRIPE)
 

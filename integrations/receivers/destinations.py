@@ -90,7 +90,10 @@ class Destination:
 
 
 def parse_url(url: str) -> Location:
-    """Parse a webhook URL. Raises ``DestinationRefused`` if the URL violates the strict pattern."""
+    """Parse a webhook URL.
+
+    Raises ``DestinationRefused`` if the URL violates the strict pattern for webhook URLs.
+    """
     if len(url) > MAX_URL_CHARACTERS:
         raise DestinationRefused(f"has at most {MAX_URL_CHARACTERS} characters")
     match = _URL.fullmatch(url)

@@ -170,4 +170,7 @@ class _SharedAsyncSentinel(redis.asyncio.sentinel.Sentinel):
 class _BlockingSentinelPool(
     redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool
 ):
-    """A pool of connections to a Sentinel master, in which callers wait for a free connection."""
+    """A pool of connections to a Sentinel master.
+
+    If no connection to the Sentinel master is free, callers wait for one.
+    """

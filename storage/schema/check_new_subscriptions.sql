@@ -3,9 +3,9 @@
 -- account for a third of the time that adding a member takes. Triggers check the three foreign keys
 -- of `subscriptions`, which are declared but not enforced by Postgres. Like a foreign key check,
 -- the trigger function locks the row of the list, user or import, so that nobody can delete the row
--- before the commit. OFFSET 0 in a subquery makes Postgres look up one row at a time. Statistics
--- must not change the query plan, because the plan is cached and the next statement may add one row
--- or ten thousand rows.
+-- before the commit. OFFSET 0 in a subquery makes Postgres look up one row at a time. Table
+-- statistics must not change the query plan, because the plan is cached and the next statement may
+-- add one row or ten thousand rows.
 CREATE FUNCTION check_new_subscriptions() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
