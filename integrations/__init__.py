@@ -1,1 +1,1 @@
-"""Adapters for external services, each behind an interface (port) of the product."""
+"""Adapters for external services, each of which implements an interface (port) of Pressroom."""

@@ -1,8 +1,8 @@
 """HTTP clients for external servers, which may be slow, broken or hostile.
 
-Each HTTP call has a time limit, and each HTTP reply has a size limit. The HTTP clients follow no
-redirects, keep no cookies and request no compression. The HTTP clients ignore environment
-variables, such as proxy settings.
+Each HTTP call has a time limit, and each HTTP reply has a size limit. The HTTP clients don't follow
+redirects, store cookies or request compression. The HTTP clients ignore environment variables, such
+as proxy settings.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ _load_authorities = cache(ssl.create_default_context)
 # ``HttpFailure``.
 HttpFailure = httpx2.HTTPError
 HttpTimeout = httpx2.TimeoutException
-# Exceptions that mean that the HTTP client has sent nothing.
+# The HTTP exceptions that are raised before any part of the request has been sent.
 NotConnected = (httpx2.ConnectError, httpx2.ConnectTimeout)
-# Exceptions that mean that the connection broke before the end of the HTTP reply.
+# The HTTP exceptions that are raised if the connection breaks before the reply is complete.
 ConnectionLost = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 HttpHeaders = httpx2.Headers
 
@@ -60,9 +60,9 @@ class ReplyTooSlow(httpx2.ReadTimeout):
 
 
 def describe_failure(failure: HttpFailure) -> str:
-    """Return the reason for an HTTP failure, for use in a log entry.
+    """Return a description of an HTTP failure for the log.
 
-    Error messages of the HTTP library are omitted, because such messages may quote URLs.
+    Error messages of the HTTP library are not logged, because they may quote URLs.
     """
     is_own_error = isinstance(failure, ReplyRefused | ReplyTooSlow)
     return str(failure) if is_own_error else type(failure).__name__
@@ -77,7 +77,7 @@ class HttpBounds:
             refused.
         has_traced_host: whether trace spans contain the host of the URL. A host that a customer has
             chosen must not be traced, because the host may be confidential.
-        provider: the provider's name in the metrics.
+        provider: the name of the external service in the metrics.
     """
 
     max_seconds: float
@@ -91,9 +91,9 @@ class HttpBounds:
     def timeout(self) -> httpx2.Timeout:
         """Return the time limits for opening a connection and for each network operation.
 
-        The HTTP library can't limit the total time of an HTTP call, so the code that makes the call
-        must set a total time limit. A server that replies byte by byte never exceeds the time limit
-        of a single network operation.
+        The HTTP library can't limit the total duration of an HTTP call, so each caller must set a
+        total time limit. A server that replies byte by byte never exceeds the time limit of a
+        single network operation.
         """
         connect = min(self.max_connect_seconds, self.max_seconds)
         return httpx2.Timeout(self.max_seconds, connect=connect)
@@ -155,7 +155,7 @@ class AsyncHttpClient:
 
 
 class CallLoop:
-    """An event loop in a separate thread, on which all other threads run their HTTP calls.
+    """A thread with an event loop, which runs the HTTP calls of all other threads.
 
     Only an event loop can cancel an HTTP call whose reply headers arrive byte by byte.
     """
@@ -195,10 +195,11 @@ class HttpClient:
 
 
 def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
-    """Return a trace span for an HTTP call that contains only the HTTP method and the host.
+    """Return a trace span for an HTTP call.
 
-    The trace span omits paths and queries, which may contain search terms, and headers, which may
-    contain keys. The trace context is not sent to the external server.
+    The trace span of an HTTP call contains only the HTTP method and the host. Trace spans omit
+    paths and queries, which may contain search terms, and headers, which may contain API keys. The
+    trace context is not sent to the external server.
     """
     host = urlsplit(url).hostname
     attributes: SpanAttributes = {"http.request.method": method}
@@ -229,8 +230,8 @@ def parse_retry_after(header: str | None, *, max_seconds: float = 3600.0) -> flo
 def open_async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
     """Return an ``httpx2.AsyncClient`` that refuses compressed replies.
 
-    By default, the HTTP library would decompress a reply without a size limit. Code that uses the
-    returned client must add a trace span and a total time limit to each HTTP call.
+    By default, the HTTP library would decompress a reply without a size limit. The client adds
+    neither a trace span nor a total time limit to HTTP calls, so each caller must add both.
     """
 
     async def refuse_compressed(reply: httpx2.Response) -> None:

@@ -36,12 +36,13 @@ _REDIS_OPTIONS = {
     "unacked_restore_limit": 100,
     "socket_keepalive": True,
     "health_check_interval": 10,
-    # A consumer's timeout is longer than a sender's, because a consumer waits on the socket for
-    # messages.
+    # A consumer of messages has longer timeouts than a sender, because a consumer waits on the
+    # socket for messages.
     "socket_timeout": 10,
     "socket_connect_timeout": 2,
 }
-# A sender has shorter timeouts than a consumer, because an API request may wait for the sender.
+# A sender of messages has shorter timeouts than a consumer, because an API request may wait for the
+# sender.
 _SENDER_OPTIONS = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
@@ -146,9 +147,10 @@ class Broker:
 
 @contextmanager
 def _closed_by_failure(connection: Connection) -> Iterator[None]:
-    """Close a broker connection if the ``with`` block fails.
+    """Close a broker connection if the ``with`` block raises an exception.
 
-    If the connection stayed open, the next command could read the late reply to the failed command.
+    If the broker connection stayed open after a failed command, the next command could read the
+    late reply to the failed command.
     """
     try:
         yield

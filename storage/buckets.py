@@ -10,12 +10,12 @@ from core.settings.store_settings import BucketSettings
 from storage.objects import SERVER, ObjectStore
 from storage.s3_client import create_pool
 
-# The error code of MinIO if the storage user already has the access policy.
+# The error code that MinIO returns if the storage user already has the access policy.
 _ALREADY_ATTACHED_CODE = "XMinioAdminPolicyChangeAlreadyApplied"
 
 
 def create_bucket(settings: BucketSettings) -> None:
-    """Create the bucket unless it exists.
+    """Create the configured bucket unless the bucket exists.
 
     If the settings contain an administrator's keys, create a storage user who may access only the
     bucket. If the storage user exists, change the user's secret key to the secret key in the

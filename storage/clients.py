@@ -85,8 +85,8 @@ class Clients:
         """Open every client that is not open yet.
 
         A server process opens all clients at startup, so that wrong settings are reported
-        immediately. After startup, no request waits for the import of a library, and no two threads
-        open the same client.
+        immediately. Clients that are opened at startup don't delay a request by importing a
+        library, and two threads never open the same client.
         """
         _ = self.cache, self.notifier, self.broker, self.objects, self.key_wrapper
 

@@ -27,7 +27,7 @@ class ConnectionPool:
         self._max_connections = max_connections
         self._open = 0
         self._lock = Lock()
-        # Idle connections with the monotonic time of their last use.
+        # The idle connections, each with the monotonic time of its last use.
         self._idle: list[tuple[connection, float]] = []
 
     def take(self) -> connection | None:

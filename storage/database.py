@@ -24,8 +24,8 @@ from storage.discreet_cursor import DiscreetCursor
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, sessionmaker
 
-# Time limits for every statement of a request or a task, so that stuck statements fail instead of
-# piling up.
+# Time limits for every SQL statement of a request or a task. Without time limits, stuck SQL
+# statements would pile up.
 _TIME_LIMITS = {
     "statement_timeout": "10s",
     "lock_timeout": "3s",
@@ -37,15 +37,16 @@ _TIME_LIMITS = {
 SESSION_DEFAULTS: Mapping[str, str] = {
     **_TIME_LIMITS,
     "timezone": "UTC",
-    # JIT compilation of the statement for a chunk of an import takes longer than running the
-    # statement.
+    # JIT compilation of the statement that imports a chunk of rows would take longer than running
+    # the statement.
     "jit": "off",
 }
-# The record of a pooled connection contains the following key while the metric of connections in
-# use counts the connection.
+# While the metric of connections in use counts a pooled connection, the connection's `record_info`
+# contains this key.
 _COUNTED_KEY = "counted"
-# Selects the required settings that a session lacks. The values of time limits are not checked,
-# because a different release may store different values in the database role.
+# Selects the names of the required settings that the database session lacks. The values of time
+# limits are not checked, because a different release may store different values in the database
+# role.
 _SELECT_MISSING_SETTINGS = (
     "SELECT name FROM unnest(%s) AS name WHERE current_setting(name) = '0'"
     " UNION ALL SELECT 'timezone' WHERE current_setting('timezone') <> %s"
@@ -53,11 +54,11 @@ _SELECT_MISSING_SETTINGS = (
 
 
 class TimeLimitsMissing(psycopg2.OperationalError):
-    """The sessions of the application's database role start without the required settings."""
+    """The sessions of the application's database role lack settings that Pressroom requires."""
 
 
 class Statement:
-    """A SQL statement for ``Database.rows``, which is compiled only once.
+    """A SQL statement that is compiled only once, for use with ``Database.rows``.
 
     A ``Statement`` bypasses SQLAlchemy's type conversions of parameters and results.
     """
@@ -66,9 +67,9 @@ class Statement:
         clause = text(sql) if isinstance(sql, str) else sql
         compiled = clause.compile(dialect=PGDialect_psycopg2())  # type: ignore[no-untyped-call]
         self.text = str(compiled)
-        # The values of the parameters that are already bound in the SQLAlchemy clause. Parameters
-        # without a value are omitted, so that the driver raises an error if the caller forgets a
-        # value.
+        # The values of the parameters that are bound in the SQLAlchemy clause of the statement.
+        # Parameters without a value are omitted, so that the driver raises an error if the caller
+        # forgets a value.
         bound_values = {name: value for name, value in compiled.params.items() if value is not None}
         self.values: Mapping[str, object] = bound_values
 
@@ -110,8 +111,9 @@ class Database:
     ) -> list[tuple[Any, ...]]:
         """Run a single statement on a connection from the pool for transactions.
 
-        Callers use this method while all connections for single statements are in use, because
-        another connection could exceed the process's limit.
+        A single statement uses the pool for transactions while all connections for single
+        statements are in use. An additional connection could exceed the process's limit of database
+        connections.
         """
         try:
             borrowed = self.engine.raw_connection()
@@ -165,8 +167,8 @@ def open_database(
     Opening a connection raises ``TimeLimitsMissing`` if the database role has no time limits.
 
     Args:
-        pool_size: the maximum number of connections for transactions. Single statements use
-            connections for transactions when all connections for single statements are in use.
+        pool_size: the maximum number of database connections for transactions. Single statements
+            use connections for transactions when all connections for single statements are in use.
         single_statements: the maximum number of additional connections for single statements.
     """
     url, open_connection = build_connector(settings.database_url, application_name)
@@ -179,8 +181,8 @@ def open_database(
         pool_timeout=5,
         pool_recycle=1800,
         pool_pre_ping=True,
-        # Errors omit the parameters of statements, because errors are logged and the parameters
-        # contain personal data.
+        # Database errors omit the parameters of SQL statements, because errors are logged and the
+        # parameters contain personal data.
         hide_parameters=True,
     )
     _instrument(engine)
@@ -197,7 +199,8 @@ def open_replica(url: SecretStr, *, application_name: str) -> Engine:
 def require_time_limits(settings: DatabaseSettings) -> None:
     """Raise ``TimeLimitsMissing`` if the sessions of the database role have no time limits.
 
-    An unreachable database raises no error, because every new connection checks the time limits.
+    An unreachable database is not an error, because every connection that opens later checks the
+    time limits.
     """
     _, connect = build_connector(settings.database_url, "pressroom-start")
     try:
@@ -247,7 +250,7 @@ def _connect_with_time_limits(
 
 
 def is_pooled(connection: psycopg2.extensions.connection) -> bool:
-    """Return whether the connection leads to an external connection pooler.
+    """Return whether a database connection leads to an external connection pooler.
 
     A connection pooler reports a process id that differs from the id of the Postgres process.
     """
@@ -304,7 +307,7 @@ def _instrument(engine: Engine) -> None:
 
     @event.listens_for(engine, "checkin")
     def discount_connection(_: object, record: ConnectionPoolEntry) -> None:
-        # SQLAlchemy may check in a dead connection that was never checked out, and therefore never
-        # counted.
+        # SQLAlchemy may check in a dead connection that was never checked out and therefore never
+        # counted as in use.
         if get_record_info(record).pop(_COUNTED_KEY, False):
             CONNECTIONS_IN_USE.dec()

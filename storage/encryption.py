@@ -2,8 +2,8 @@
 
 Each stored object has a random data key. An object's data key is stored wrapped, which means
 encrypted with one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` wraps all data keys
-with the new key, but rewrites no object. The ``context`` of an object, such as its name, is
-authenticated, so that decryption fails if somebody swaps two objects or two wrapped keys.
+with the new key, but doesn't rewrite the objects. The ``context`` of an object, such as its name,
+is authenticated. Decryption fails if somebody swaps two objects or two wrapped keys.
 """
 
 import secrets
@@ -51,7 +51,7 @@ class KeyWrapper:
         return self._keyring.current.id
 
     def rewrap(self, wrapped: WrappedKey, context: str) -> WrappedKey:
-        """Unwrap a data key, and wrap the data key with the current encryption key.
+        """Unwrap a data key that an old encryption key wraps, and wrap it with the current key.
 
         Raises ``DecryptionFailed``.
         """

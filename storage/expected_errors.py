@@ -28,7 +28,7 @@ def raise_if_taken(constraint: str, error: DomainError) -> Iterator[None]:
 
 @contextmanager
 def raise_instead(of: type[psycopg2.Error], error: Exception) -> Iterator[None]:
-    """Raise ``error`` in place of a database error of the type ``of`` in the ``with`` block."""
+    """Raise ``error`` if the ``with`` block fails with a database error of the type ``of``."""
     try:
         yield
     except OperationalError as failure:

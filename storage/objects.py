@@ -24,9 +24,9 @@ from storage.s3_errors import add_advice, explain_error
 STREAM_BYTES = 128 * 1024
 # The time limit of a call to the object storage, including a retry. A call to the object storage
 # transfers at most a few megabytes. A call to the object storage has a far shorter time limit than
-# a job, so that the job can be retried after a call that hangs.
+# a job, so that the job can retry a call that hangs.
 MAX_CALL_SECONDS = 10.0
-# The maximum number of objects per deletion request, because a request with too many objects would
+# The maximum number of objects per deletion request. Deleting too many objects in one request would
 # exceed the time limit.
 _MAX_OBJECTS_PER_DELETION = 100
 
@@ -149,7 +149,8 @@ class ObjectStore:
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield every object whose key starts with ``prefix``, sorted by the bytes of the keys.
 
-        The list of objects is fetched page by page, so that a large bucket needs little memory.
+        The list of objects is fetched page by page, so that listing a large bucket needs little
+        memory.
         """
         full_prefix = self._prefix + prefix
         items = iter(self._client.list_objects(self._bucket, prefix=full_prefix, recursive=True))
@@ -165,8 +166,8 @@ class ObjectStore:
     def has_bucket(self) -> bool:
         """Return whether the bucket exists.
 
-        Raises ``TransientError`` if checking fails, with a message that names the probably wrong
-        setting.
+        Raises ``TransientError`` if checking the bucket fails. The error message names the setting
+        that is probably wrong.
         """
         with self._call("look at bucket", ""):
             try:
@@ -178,7 +179,7 @@ class ObjectStore:
                 raise
 
     def create_bucket(self) -> None:
-        """Create the bucket unless it exists."""
+        """Create the configured bucket unless the bucket exists."""
         if not self.has_bucket():
             with self._call("make bucket", ""):
                 self._client.make_bucket(self._bucket)
@@ -207,7 +208,8 @@ def _translate_errors(key: str) -> Iterator[None]:
             raise ObjectMissing(key) from error
         if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise ServerFailed(SERVER, str(error.code)) from error
-        # The object storage is working, and only an operator can fix an error such as AccessDenied.
+        # The object storage is working, but has refused the call. Only an operator can fix an error
+        # such as AccessDenied.
         raise TransientError(f"The {SERVER} refuses: {explain_error(error)}.") from error
     except (MinioException, HTTPError, TimeoutError) as error:
         raise ServerFailed(SERVER, type(error).__name__) from error

@@ -33,7 +33,7 @@ class StoredFile:
     def read_at(self, offset: int, count: int, /) -> bytes:
         """Return up to ``count`` bytes of the file, starting at ``offset``.
 
-        Return fewer than ``count`` bytes at the end of a part and at the end of the file.
+        A call that reaches the end of a part or of the file returns fewer than ``count`` bytes.
         """
         number, within = divmod(offset, PART_BYTES)
         count = min(count, PART_BYTES - within, self.size - offset)
@@ -45,15 +45,15 @@ class StoredFile:
         """Yield the bytes of the file in order.
 
         Raises ``ObjectMissing`` for a missing part of the file. Raises ``DecryptionFailed`` for a
-        changed part of the file. The parts that precede a missing or changed part are yielded
-        first.
+        changed part of the file. The bytes of all preceding parts are yielded before an error is
+        raised.
         """
         for offset in range(0, self.size, PART_BYTES):
             length = min(PART_BYTES, self.size - offset)
             yield from self._read(offset // PART_BYTES, 0, length)
 
     def _read(self, number: int, within: int, count: int) -> Iterator[bytes]:
-        """Yield ``count`` bytes of a part in pieces, starting at the offset ``within``."""
+        """Yield ``count`` bytes of one part of the file in pieces, from the offset ``within``."""
         name = part_key(self.prefix, number)
         part_length = min(PART_BYTES, self.size - number * PART_BYTES)
         first, skipped = divmod(within, BLOCK_BYTES)
@@ -96,10 +96,13 @@ class PartWriter:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing. Compressors call ``flush``, but only ``close`` stores the last bytes."""
+        """Do nothing.
+
+        Compressors may call ``flush``, but only ``close`` stores the last bytes of a file.
+        """
 
     def close(self) -> None:
-        """Store the bytes that are left in the buffer."""
+        """Store the bytes of the last part, which are left in the buffer."""
         if self._buffer:
             self._store(len(self._buffer))
 

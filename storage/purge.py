@@ -1,4 +1,4 @@
-"""Deletes old rows in batches, without reading newer rows and without waiting for locks."""
+"""Deletes old rows in batches, without reading the rows that stay and without waiting for locks."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -18,7 +18,7 @@ def select_first_places(
 ) -> Select[Any]:
     """Build a query for the physical places (``ctid``) of the first rows that meet the conditions.
 
-    The query is fast only if an index matches the order and the conditions.
+    The query is fast only if an index matches the query's order and conditions.
     """
     rows = select(_place(model)).select_from(model).where(*conditions)
     # Without correlate(None), SQLAlchemy would merge the query into an enclosing statement on the

@@ -4,8 +4,9 @@ A long read on a replica puts no load on the primary. A snapshot on a replica do
 primary from removing dead rows.
 
 A replica can lag behind the primary, so a read starts only after the replica has replayed all
-transactions that were committed on the primary. Postgres cancels a read that delays the replay for
-too long. A read that has failed twice on the replica runs on the primary.
+transactions that were committed on the primary. Postgres cancels a read on a replica if the read
+delays the replication for too long. A read that has failed twice on the replica runs on the
+primary.
 """
 
 import time
@@ -25,14 +26,15 @@ log = get_logger(__name__)
 MAX_REPLICA_FAILURES = 2
 _MAX_IDLE = "5min"
 _POLL_SECONDS = 0.1
-# Selects the end of the primary's write-ahead log, which comes after every committed transaction.
+# Selects the end position of the primary's write-ahead log, which follows all committed
+# transactions.
 _SELECT_POSITION = text(
     "SELECT CAST(pg_current_wal_lsn() AS text) AS position, system_identifier AS system"
     " FROM pg_control_system()"
 )
 # Selects whether the server is a replica of the primary, and whether the replica has replayed the
-# write-ahead log up to the given position. A promoted replica or a replica of another database may
-# lack rows of the primary.
+# write-ahead log up to the given position. A promoted replica may lack rows of the primary, and so
+# may a replica of a different database.
 _SELECT_HAS_REPLAYED = text(
     "SELECT pg_is_in_recovery() AND system_identifier = :system,"
     " pg_last_wal_replay_lsn() >= CAST(:position AS pg_lsn) FROM pg_control_system()"
@@ -40,7 +42,7 @@ _SELECT_HAS_REPLAYED = text(
 
 
 class ReplicaFailed(TransientError):
-    """The replica cancelled a read or closed the connection."""
+    """The replica of the database has cancelled a read, or has closed the connection."""
 
 
 @dataclass(frozen=True)

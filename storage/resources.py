@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Resources(Clients):
-    """The database and all clients of a process.
+    """The database of a process, and the clients of Redis, the broker and the object storage.
 
     A process opens its resources only after it was forked.
     """
@@ -27,12 +27,12 @@ class Resources(Clients):
     _shared_lock: Any = field(default_factory=RLock, init=False, repr=False, compare=False)
 
     def open_all(self) -> None:
-        """Open all clients that are not open yet, and prepare the database sessions."""
+        """Open all clients that are not open yet, and create the factory of database sessions."""
         _ = self.database.sessions
         self.open_clients()
 
     def shared(self, create: Callable[["Resources"], T]) -> T:
-        """Return one object per process, which the first call creates with ``create``.
+        """Return the object that ``create`` returned at the first call in this process.
 
         All threads of the process share the created object.
         """
@@ -59,7 +59,7 @@ def open_resources(
     single_statements: int = 0,
     object_prefix: str = "",
 ) -> Resources:
-    """Return the resources of a process, which connect to their servers at first use.
+    """Return the database and the clients of a process, each of which connects at its first use.
 
     Args:
         concurrency: the number of threads that use the resources at the same time.

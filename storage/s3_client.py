@@ -18,7 +18,7 @@ from core.settings import SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import SSE_S3, ObjectStorageSettings
 
-# The default region. Most S3 servers without regions accept the name `us-east-1`.
+# The default region. Most S3 servers without regions accept the region name `us-east-1`.
 _DEFAULT_REGION = "us-east-1"
 _CONNECT_SECONDS = 2.0
 _READ_SECONDS = 5.0
@@ -31,8 +31,8 @@ class RoleKeys(Provider):
     """The temporary access keys of an AWS role, which are renewed before they expire.
 
     The access keys come from an AWS web identity, container or instance. The environment variables
-    of AWS select the source of the access keys. Errors omit the URL from which access keys are
-    fetched, because this URL contains a secret token if the storage uses a web identity.
+    of AWS determine where the access keys come from. Errors omit the URL from which the client
+    fetches access keys, because the URL of an AWS web identity contains a secret token.
     """
 
     def __init__(self, settings: ObjectStorageSettings, client: urllib3.PoolManager) -> None:
@@ -44,7 +44,7 @@ class RoleKeys(Provider):
         )
 
     def retrieve(self) -> Credentials:
-        """Return the current access keys. Raises ``TransientError``."""
+        """Return the current access keys for the object storage. Raises ``TransientError``."""
         try:
             return self._role.retrieve()
         except (HTTPError, TimeoutError) as error:
@@ -67,8 +67,8 @@ def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
             f"{endpoint.host}:{endpoint.port}",
             credentials=_create_key_provider(settings, connections),
             secure=is_tls,
-            # Without a region, the client reads the region from the host name or requests it from
-            # AWS.
+            # If the settings contain no region, the S3 client reads the region from the host name,
+            # or requests the region from AWS.
             region=settings.s3_region or (None if is_aws else _DEFAULT_REGION),
             http_client=create_pool(connections, is_tls=is_tls),
         )
@@ -84,7 +84,7 @@ def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
 
 
 def get_server_encryption(settings: ObjectStorageSettings) -> Sse | None:
-    """Return the encryption that the object storage applies to new objects, if any."""
+    """Return the encryption that the object storage applies to new objects, or ``None``."""
     if settings.s3_encryption is None:
         return None
     if settings.s3_encryption == SSE_S3:

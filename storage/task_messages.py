@@ -14,7 +14,7 @@ from core.queues import Queue
 
 
 def queue_name(queue: Queue) -> str:
-    """Return the name that the broker uses for a queue."""
+    """Return a queue's name in the message broker."""
     return f"pressroom.{queue}"
 
 
@@ -40,8 +40,8 @@ def build_app(**connection: Any) -> Celery:
 def build_message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) -> bytes:
     """Return a task message as bytes, for a Redis script that puts the message on the queue.
 
-    The bytes equal a message that ``Broker.send`` puts on the queue. ``build_message`` is faster
-    than a Celery producer, and needs no connection.
+    ``build_message`` returns the same bytes that ``Broker.send`` puts on the queue.
+    ``build_message`` is faster than a Celery producer, and needs no connection.
     """
     template = _build_template(task, queue)
     ids = {"id": task_id, "root_id": task_id, "kwargsrepr": repr(kwargs)}

@@ -86,7 +86,8 @@ def record_moment_once(
 ) -> int:
     """Set a timestamp column to the current time in the rows that meet the conditions.
 
-    Rows that already contain a timestamp are not changed. Return the number of changed rows.
+    Rows that already contain a timestamp are not changed. Return the number of rows whose timestamp
+    was set.
     """
     statement = (
         update(moment.class_)

@@ -27,7 +27,7 @@ def register_canary(app: Celery, process: ProcessContext) -> None:
 
 
 def send_canaries(resources: Resources, queues: list[Queue]) -> None:
-    """Send the canaries that are due, unless the worker has not finished starting.
+    """Send the canaries that are due, unless the worker is still starting.
 
     A worker can take half a minute to start. A canary that is sent before the worker takes messages
     would measure the startup time instead of the queue's delay.
@@ -38,7 +38,7 @@ def send_canaries(resources: Resources, queues: list[Queue]) -> None:
     for queue in queues:
         try:
             sent = canaries.start_if_due(queue)
-        except RedisError:  # The next round of the sweep retries the canaries.
+        except RedisError:  # A later round of the sweep sends the canaries.
             return
         if sent is not None:
             resources.broker.send(CANARY, queue, {"queue": queue, "sent": sent})

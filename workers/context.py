@@ -16,7 +16,7 @@ _QUEUES_WITHOUT_DATABASE = {Queue.REQUEST, Queue.PHOTOS}
 
 
 class WorkerContext:
-    """The resources and the work in progress that all threads of a process share.
+    """The resources and the work in progress of a process, which all its threads share.
 
     The resources of a process connect to their servers at first use.
     """
@@ -38,9 +38,9 @@ class WorkerContext:
 def count_connections(serves: Serving) -> int:
     """Return the maximum number of database connections of a worker process.
 
-    Each job needs a database connection for its work and a database connection for its heartbeat. A
-    process in a process pool has a third database connection, because an import may add two chunks
-    of members at the same time.
+    Each job needs a database connection for its work and a database connection for its heartbeat.
+    In a process pool, each process has a third database connection, because an import may add two
+    chunks of members at the same time.
     """
     if serves.pool is Pool.PREFORK:
         return 3

@@ -28,7 +28,7 @@ _STYLE = """
 
 
 class _ReadableFlower(Flower):  # type: ignore[misc]
-    """A variant of Flower that aligns its tables, and responds only to allowed host names.
+    """A variant of Flower that aligns table columns, and responds only to allowed host names.
 
     With DNS rebinding, a malicious page can make its host name point to the address of Flower.
     Without a check of host names, a malicious page could read the parts of Flower that need no
@@ -61,12 +61,12 @@ def run_flower(
     *,
     shows_periodic: bool = False,
 ) -> None:
-    """Serve Flower until a stop signal. Flower never runs without a password.
+    """Serve Flower until the process receives a stop signal. Flower never runs without a password.
 
     Args:
         host_names: the host names to which Flower responds, or an empty collection to allow all
             host names.
-        shows_periodic: whether Flower shows maintenance tasks in addition to jobs.
+        shows_periodic: whether Flower shows the periodic maintenance tasks in addition to jobs.
     """
     password = settings.flower_password and settings.flower_password.get_secret_value()
     if not password:
@@ -78,8 +78,8 @@ def run_flower(
     ReadableEvents.shows_periodic = shows_periodic
     flower.events.EventsState = ReadableEvents
     app = create_celery_app(settings)
-    # Remove the retry option, because Flower counts messages with an asynchronous Redis client,
-    # which needs an asynchronous retry class.
+    # Remove the retry option, because Flower uses an asynchronous Redis client, which accepts only
+    # an asynchronous retry class.
     app.conf.broker_transport_options.get("sentinel_kwargs", {}).pop("retry", None)
     end_start()
     app.start(
@@ -114,8 +114,9 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
         """Add the queue to the task's name, and return whether Flower shows the task."""
         name = event.get("name")
         if name is None:
-            # Only the first event of a task contains the task's name. All later events of a hidden
-            # task would create a table row without a name.
+            # Only the first event that Flower receives about a task contains the task's name. If
+            # Flower stored the other events of a hidden task, Flower's table would contain a task
+            # without a name.
             return event["uuid"] in self.tasks
         task_queue = list_task_queues().get(name)
         if task_queue is None:
@@ -129,7 +130,8 @@ def load_flower_script() -> str:
 
     By default, Flower's script puts the column headers into a separate table above the scrolling
     table. The columns of a separate header table lose their alignment when the first rows arrive.
-    Without scrolling, the headers stay in the table, and the card around the table scrolls.
+    If the table doesn't scroll, the headers stay in the table, and the card around the table
+    scrolls.
     """
     return (_STATIC / "js" / "flower.js").read_text().replace(_SCROLLING_OPTION, "")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-# The maximum time that a thread may exceed its deadline before the whole process exits, because
-# Python can't kill a thread.
+# The whole process exits if work in a thread exceeds its deadline by this number of seconds,
+# because Python can't kill a thread.
 MAX_STUCK_SECONDS = 60.0
 
 
@@ -49,15 +49,15 @@ class InFlightWork:
     def give_back(self) -> None:
         """Requeue the work in progress, so that other workers continue the work.
 
-        Overdue work is not requeued. The lease of an overdue job is left to expire, which counts as
-        a crash of the job.
+        Overdue work is not requeued. The lease of an overdue job expires, which counts as a crash
+        of the job.
         """
         for item in self._current_items():
             if not item.is_overdue:
                 item.give_back()
 
     def is_stuck(self) -> bool:
-        """Return whether the process must exit because a thread has far exceeded its deadline."""
+        """Return whether work in a thread is so overdue that the process must exit."""
         latest_deadline = time.monotonic() - MAX_STUCK_SECONDS
         return any(item.deadline < latest_deadline for item in self._current_items())
 

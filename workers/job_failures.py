@@ -20,8 +20,8 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# Exceptions that mean an unreachable database. A job that fails because of an unreachable database
-# is retried.
+# The exceptions that are raised if the database is unreachable. A job that fails because of an
+# unreachable database is retried.
 _DATABASE_FAILURES = (
     OperationalError,
     InterfaceError,
@@ -78,7 +78,7 @@ def _record_failure_once(resources: Resources, lease: Lease, error: Exception) -
 def _find_temporary_reason(error: Exception) -> str | None:
     """Return the reason for a temporary failure, worded for the owner of the job.
 
-    Return ``None`` for a permanent failure.
+    Return ``None`` if the failure of the job is permanent.
     """
     if _is_database_unreachable(error):
         return "The database does not answer."

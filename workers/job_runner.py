@@ -1,6 +1,6 @@
 """Runs jobs in a worker process.
 
-Some jobs run in several parts, which are called turns. All turns of a job run in one process,
+Some jobs run in several steps, which are called turns. All turns of a job run in one process,
 because the job reads a file from start to end. The ``run`` function of a job with several turns is
 a generator that yields after each turn. Between two turns of a job, the process runs a turn of the
 next queued job. A queued job waits for only one turn of a running job, and the running job keeps
@@ -37,16 +37,16 @@ from workers.job_failures import record_failure
 log = get_logger(__name__)
 
 
-# The time from the deadline of a turn until SIGKILL ends the process.
+# A process is killed if the turn of a job exceeds its deadline by this number of seconds.
 KILL_AFTER_SECONDS = 15.0
-# The maximum number of jobs with unfinished turns in a process, because each job may keep an open
-# file and e-mail addresses in memory.
+# The maximum number of jobs with unfinished turns in a process. Each unfinished job may keep an
+# open file, and e-mail addresses in memory.
 MAX_STAYING_JOBS = 4
 _HAS_ENDED = True
 
 
 class JobAttempt:
-    """A claimed job, which runs one or more turns.
+    """A job that a worker has claimed, and that runs in one or more turns.
 
     The job's lease is renewed until ``close`` is called.
     """
@@ -55,8 +55,8 @@ class JobAttempt:
         """Start the heartbeat.
 
         Args:
-            has_own_limits: whether each turn of the job needs a separate deadline. The time limit
-                of the Celery task covers all turns together.
+            has_own_limits: whether each turn of the job needs a separate deadline. Without separate
+                deadlines, the time limit of the Celery task covers all turns together.
         """
         self.lease = lease
         self._context = context
@@ -191,8 +191,8 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
         try:
             jobs.run(lease)
         except SystemExit:
-            # The pool ends a process after the grace period of a stopping worker, or when the task
-            # exceeds its hard time limit. An exceeded time limit counts as a crash of the job,
+            # The pool ends a process when the grace period of a stopping worker is over, or when a
+            # task exceeds its hard time limit. An exceeded time limit counts as a crash of the job,
             # unlike an expired grace period.
             if time.monotonic() - started_at < current_task.time_limit:
                 jobs.hand_back()
@@ -205,11 +205,11 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
 
 # Optimization: import jobs that stay in their worker process (decision 17).
 class _StayingJobs:
-    """The jobs that take turns in one worker process.
+    """The jobs that one worker process runs in turns.
 
-    The task's message contains the id of the first job. The kind of the first job sets the maximum
-    time (``max_stay_seconds``) for all jobs together. If the first job needs only one turn, no
-    second job is claimed.
+    The message of the Celery task contains the id of the first job. The kind of the first job sets
+    the maximum time (``max_stay_seconds``) for all jobs together. If the first job needs only one
+    turn, the process doesn't claim a second job.
     """
 
     def __init__(self, context: WorkerContext, kind: JobKind) -> None:
@@ -231,8 +231,8 @@ class _StayingJobs:
                     attempt.hand_back()
                 attempt.close()
                 if stays:
-                    # Don't claim a job immediately after requeuing a job, because the next queued
-                    # job may be the requeued job.
+                    # Don't claim a job immediately after requeuing a job, because the process could
+                    # claim the requeued job.
                     continue
             if self._attempts and (next_lease := self._claim_next()) is not None:
                 self._add(next_lease)
@@ -249,13 +249,13 @@ class _StayingJobs:
     def _may_stay(self) -> bool:
         """Return whether the job that has just had its turn may stay in this process.
 
-        A new job never replaces a job that stays in the process. Jobs that replaced each other
-        would start again from the beginning of their files, possibly forever.
+        A new job never replaces a job that stays in the process. If jobs replaced each other, each
+        job would repeatedly start from the beginning of its file, possibly forever.
         """
         return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
-        """Put a job at the front of the queue, because all queued jobs have recently had a turn."""
+        """Let a job take the next turn, because the process's other jobs have just had a turn."""
         has_own_limits = bool(self._first_kind.max_stay_seconds)
         attempt = JobAttempt(self._context, lease, has_own_limits=has_own_limits)
         self._attempts.appendleft(attempt)

@@ -27,7 +27,7 @@ _CONFIGURATION = {
     "task_reject_on_worker_lost": True,
     "worker_enable_prefetch_count_reduction": False,
     # Running jobs continue after the connection to the broker is lost, because a stopped job would
-    # count as crashed. A message that is delivered twice does no harm.
+    # count as crashed. A task message that is delivered twice does no harm.
     "worker_cancel_long_running_tasks_on_connection_loss": False,
     # By default, a worker exits after 100 failed connections to the broker. By default, a worker
     # exits if the broker responds with an error, for example because the memory of the broker is
@@ -44,7 +44,7 @@ _CONFIGURATION = {
 
 
 def run_worker(serves: Serving) -> None:
-    """Run the jobs of the served queues until a stop signal, and exit the process."""
+    """Run jobs from the given queues until a stop signal arrives, and exit the process."""
     # Hide the worker's memory from the image converter, which runs as the same user and decodes
     # untrusted images.
     hide_memory()

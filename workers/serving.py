@@ -37,7 +37,7 @@ class IncompatibleQueues(ValueError):
 
 @dataclass(frozen=True)
 class Serving:
-    """The queues that a worker process serves.
+    """The queues that a worker process serves, and its kind of pool.
 
     Each queue has a separate limit of concurrent jobs, and the pool has room for the sum of all
     limits. With separate limits, a remote server that hangs delays only the jobs of a single queue.
@@ -50,7 +50,7 @@ class Serving:
 
     @property
     def name(self) -> str:
-        """Return a short name of the worker for Flower."""
+        """Return the short name that Flower shows for the worker."""
         if len(self.limits) == 1:
             return next(iter(self.limits))
         return "waiting" if self.pool is Pool.THREADS else "computing"
@@ -61,7 +61,7 @@ class Serving:
 
 
 def plan_serving(queues: Collection[Queue], limit: int | None = None) -> Serving:
-    """Return the pool and the limits with which a worker process serves the queues.
+    """Plan the kind of pool and the limits of concurrent jobs for a worker of the given queues.
 
     Raises ``IncompatibleQueues`` if the queues need different kinds of worker pools.
 

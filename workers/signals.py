@@ -35,8 +35,8 @@ def prepare_processes(process: ProcessContext) -> None:
 def _warm_up(process: ProcessContext, **_: Any) -> None:
     """Start the image converter of a new pool process before the process runs its first job.
 
-    If a worker serves several queues, each process starts its image converter at its first
-    conversion, because idle converters take memory.
+    If a worker serves several queues, each pool process starts its image converter at its first
+    conversion, because idle image converters take memory.
     """
     context = process.get()
     if context.serves.limits.keys() == {Queue.MEDIA}:
@@ -56,8 +56,8 @@ def _announce_ready(process: ProcessContext, **_: Any) -> None:
         if error := filter_error():
             _log.warning("converter.unfiltered", reason=str(error))
     if Queue.REQUEST in served:
-        # Load the libraries of the metadata writers at startup, so that no API request waits for
-        # the libraries.
+        # Load the libraries of the metadata writers at startup, so that no API request waits while
+        # the libraries load.
         from services.composer.writers import MetadataWriter
 
         process.get().resources.shared(MetadataWriter.of_process).load()

@@ -4,8 +4,8 @@ A stopping worker takes no more messages, and its jobs have a grace period to en
 requeues jobs that don't end within the grace period. Another worker continues the requeued jobs,
 and requeuing a job doesn't count as a crash of the job.
 
-Celery's soft shutdown is not used, because it doesn't acknowledge messages, doesn't notice when all
-jobs have ended, and waits for threads forever.
+Celery's soft shutdown is not used. A soft shutdown doesn't acknowledge messages, doesn't notice
+when all jobs have ended, and waits for threads forever.
 """
 
 import os
@@ -76,7 +76,7 @@ class _Stopper:
         )
         if not state.reserved_requests:
             state.should_stop = exit_code
-            # Wake the event loop, so that the loop notices that the worker must stop.
+            # Wake the worker's event loop, so that the loop notices that the worker must stop.
             self._consumer.call_soon(lambda: None)
             time.sleep(MAX_SHUTDOWN_SECONDS)
         elif self._process.has_threads:

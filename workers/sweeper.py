@@ -29,11 +29,12 @@ log = get_logger(__name__)
 _Step = Callable[[Resources], object]
 
 SWEEP_EVERY_SECONDS = 1.0
-# Rare steps run only in every fifth round of the sweep. Canaries are due every ten seconds, so
-# checking every second for due canaries would be wasteful.
+# The rare steps of the sweep run only in every fifth round. Canaries are due only every ten
+# seconds, so checking for due canaries in every round of the sweep would be wasteful.
 _RARE_STEP_ROUNDS = 5
-# The maximum time that a fork waits for the end of a sweep round. A sweep round takes milliseconds,
-# but the pool must be able to fork even if a server makes the round hang.
+# The maximum time for which the fork of a pool process waits for the end of a sweep round. A sweep
+# round takes milliseconds, but the worker must be able to fork pool processes even if the round
+# hangs.
 _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
@@ -46,8 +47,8 @@ _lock_results: list[bool] = []
 def start_sweep_with(app: Celery) -> None:
     app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(lambda **_: _stopping.set(), weak=False)
-    # A fork waits for the end of the current sweep round. A pool process that is forked during a
-    # sweep round would inherit locks that no thread releases.
+    # The fork of a pool process waits for the end of the current sweep round. A pool process that
+    # is forked during a sweep round would inherit locks that no thread releases.
     os.register_at_fork(
         before=lambda: _lock_results.append(_round_lock.acquire(timeout=_MAX_FORK_WAIT_SECONDS)),
         after_in_parent=_release_lock,
@@ -84,8 +85,8 @@ def _sweep_until_stopped(queues: list[Queue]) -> None:
         frequent_steps.append(wake_due)
     all_steps: list[_Step] = [*frequent_steps, partial(send_canaries, queues=queues)]
     if Queue.WEBHOOKS not in queues:
-        # All workers wake webhook endpoints, so that the metrics show waiting webhook jobs even if
-        # no worker serves the webhook queue.
+        # Workers without the webhook queue also enqueue due webhook jobs, so that the metrics show
+        # these jobs even if no worker serves the queue.
         all_steps.append(wake_due)
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):

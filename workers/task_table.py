@@ -109,7 +109,7 @@ def answer_request(
         outcome = _describe_error(error)
     except TransientError as error:
         outcome = _describe_error(SERVICE_UNREACHABLE(reason=error))
-    except Exception:  # Without a result, the callers would wait until their time limit.
+    except Exception:  # If no result were delivered, the callers would time out.
         log.exception("request.broke")
         outcome = _describe_error(REQUEST_FAILED())
     work.finish(request_id, worker, outcome)
@@ -137,7 +137,7 @@ def _describe_error(error: DomainError) -> dict[str, Any]:
 
 
 def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
-    """Run maintenance of the given kind if it is due.
+    """Run a kind of maintenance if the maintenance is due.
 
     A maintenance message that arrives too early or a second time has no effect.
     """
@@ -145,6 +145,6 @@ def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
         maintenance.run_if_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
         log.warning("maintenance.lease_lost", maintenance=kind.name)
-    except Exception as error:  # The maintenance row records the error, and a retry is due soon.
+    except Exception as error:  # The maintenance row records the error, and the sweep retries soon.
         log.exception("maintenance.failed", maintenance=kind.name)
         raise TaskFailed(type(error).__name__) from None

@@ -1,14 +1,14 @@
 """Changes to kombu's Redis transport and Celery's consumer.
 
-A closed channel may have to acknowledge or requeue a message. In kombu 5.7, a closed channel that
-acknowledges a message raises ``AttributeError``, because the channel has lost its connection
-settings. The ``AttributeError`` ends the main loop of the worker, so that the process neither works
-nor exits. With the transports of this module, a closed channel raises a connection error, which
-kombu handles like any lost connection. A message that a closed channel could not requeue is sent
-again by the sweep of lost jobs.
+A Celery worker may have to acknowledge or requeue a message after the message's channel was closed.
+In kombu 5.7, a closed channel that acknowledges a message raises ``AttributeError``, because the
+channel has lost its connection settings. The ``AttributeError`` ends the main loop of the worker,
+so that the process neither works nor exits. With the transports of this module, a closed channel
+raises a connection error, which kombu handles like any lost connection. A message that a closed
+channel could not requeue is sent again by the sweep of lost jobs.
 
 By default, Celery fetches the messages of all queues with one consumer and one common limit. If
-stuck jobs used up a common limit, no queue would be served. In this module, each queue has a
+stuck jobs used up a common limit, the worker would serve no queue. In this module, each queue has a
 separate channel with a separate limit of concurrent jobs.
 """
 
@@ -27,11 +27,11 @@ from storage.task_messages import queue_name
 
 
 class LimitedQoS(redis.QoS):
-    """A limit that counts the running jobs of a queue instead of a channel's messages.
+    """A limit on the number of jobs from a queue that a worker runs at the same time.
 
-    By default, kombu counts the unacknowledged messages of a channel. With kombu's count, a queue
-    could exceed its limit after a reconnection, because jobs from before the reconnection are not
-    counted. In kombu's count, a message with a failed acknowledgement would count forever, so that
+    By default, kombu limits the number of unacknowledged messages of a channel. The limit of kombu
+    doesn't count jobs that started before a reconnection, so a queue could exceed its limit after
+    the reconnection. The limit of kombu counts a message with a failed acknowledgement forever, so
     a hanging broker could block a queue.
     """
 
@@ -118,7 +118,7 @@ class QueueConsumers:
         self.cancel()
 
     def qos(self, **_: Any) -> None:
-        """Ignore the limit that Celery sets, because each queue has a separate limit."""
+        """Ignore Celery's common limit for all queues, because each queue has a separate limit."""
 
 
 class LimitedQueues(AMQP):  # type: ignore[misc]

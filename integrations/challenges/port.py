@@ -1,4 +1,4 @@
-"""The interface of challenge providers, which distinguish people from programs."""
+"""The interface of challenge providers (CAPTCHA services), which distinguish people from bots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class ChallengeWidget:
         script: the URL of the challenge provider's script.
         css_class: the CSS class of the element that the script turns into the widget.
         field: the name of the form field into which the provider's script writes the token.
-        policy: maps each content security policy directive to the sources that a page with the
-            widget must allow.
+        policy: maps each directive of the content security policy to the sources that a page with
+            the widget must allow.
     """
 
     script: str
@@ -58,7 +58,7 @@ class Challenge(Protocol):
         """Raise an error unless the challenge provider accepts the token.
 
         A challenge token can be used only once. Raises ``challenge.failed`` (forbidden) if the
-        challenge token is invalid, used or expired, or if it was issued for a different action or
-        host. Raises ``challenge.unavailable`` if the challenge provider is unreachable, because a
-        form must not skip the check during an outage.
+        challenge token is invalid, used, expired, or issued for a different action or host. Raises
+        ``challenge.unavailable`` if the challenge provider is unreachable, because a form must not
+        accept unchecked tokens during an outage.
         """

@@ -37,7 +37,7 @@ class Challenges:
 
     @property
     def for_accounts(self) -> ChallengeProviderName | None:
-        """Return the account pages' challenge provider, or ``None`` if the pages use no challenge.
+        """Return the challenge provider of the account pages, or ``None`` if no provider is used.
 
         If the settings don't select a challenge provider, the account pages use the first
         configured provider.
@@ -51,10 +51,10 @@ class Challenges:
                 return ChallengeProviderName(name)
 
     def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
-        """Return the adapter of a challenge provider.
+        """Return the adapter for a challenge provider.
 
-        Raises ``challenge.not_configured`` (unavailable) for a provider that the operator has not
-        configured.
+        Raises ``challenge.not_configured`` (unavailable) for a challenge provider that the operator
+        has not configured.
         """
         if provider not in self._adapters:
             raise CHALLENGE_NOT_CONFIGURED(provider=provider)

@@ -1,6 +1,6 @@
 """The siteverify protocol, which Turnstile, hCaptcha and reCAPTCHA support with small differences.
 
-A siteverify call posts a form to the challenge provider and returns a JSON object. A
+A siteverify call sends form data to the challenge provider, and returns a JSON object. A
 ``SiteVerifyProfile`` describes how one challenge provider implements the siteverify protocol. The
 siteverify protocol is documented at docs.hcaptcha.com,
 developers.cloudflare.com/turnstile/get-started/server-side-validation, and
@@ -42,8 +42,8 @@ _TOLERATED_FAILURES = 2
 _READABLE_STATUSES = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
 _HEADERS = {"Accept": "application/json"}
 
-# Error codes that mean an invalid, used or expired challenge token, rather than a fault of the
-# installation or the provider.
+# Error codes for an invalid, used or expired challenge token, as opposed to errors that the
+# installation or the challenge provider causes.
 _TOKEN_ERRORS = {
     *("already-seen-response", "expired-input-response", "invalid-input-response"),
     *("invalid-or-already-seen-response", "missing-input-response", "timeout-or-duplicate"),
@@ -58,9 +58,10 @@ _CLOUDFLARE = "https://challenges.cloudflare.com"
 _HCAPTCHA = "https://hcaptcha.com https://*.hcaptcha.com"
 _GOOGLE = "https://www.google.com/recaptcha/"
 
-# The widget of each challenge provider. The widgets are documented at docs.hcaptcha.com,
-# developers.cloudflare.com/turnstile/get-started and /reference/content-security-policy, and
-# developers.google.com/recaptcha/docs/display and /docs/faq.
+# Maps each challenge provider to its widget. The providers document their widgets at
+# docs.hcaptcha.com, developers.cloudflare.com/turnstile/get-started and
+# /reference/content-security-policy, and developers.google.com/recaptcha/docs/display and
+# /docs/faq.
 WIDGETS = {
     ChallengeProviderName.TURNSTILE: ChallengeWidget(
         script=f"{_CLOUDFLARE}/turnstile/v0/api.js",
@@ -74,8 +75,8 @@ WIDGETS = {
         field="h-captcha-response",
         policy=dict.fromkeys(("script-src", "frame-src", "style-src", "connect-src"), _HCAPTCHA),
     ),
-    # Use the widget of reCAPTCHA version 2, because version 3 would need additional JavaScript on
-    # the page.
+    # Use the widget of reCAPTCHA version 2, because reCAPTCHA version 3 requires additional
+    # JavaScript on the page.
     ChallengeProviderName.RECAPTCHA: ChallengeWidget(
         script=f"{_GOOGLE}api.js",
         css_class="g-recaptcha",
@@ -94,16 +95,17 @@ class SiteVerifyProfile:
 
     Attributes:
         max_token_characters: the maximum length of a token that is sent to the provider. Turnstile
-            documents a limit of 2,048 characters per token. hCaptcha and reCAPTCHA document no
-            token limit, and hCaptcha has sent tokens with more than 4,000 characters.
+            documents a limit of 2,048 characters per token. hCaptcha and reCAPTCHA don't document a
+            limit, and hCaptcha has sent tokens with more than 4,000 characters.
         reports_action: whether the provider reports the action for which the widget requested the
-            token. A reply without an action means that the page set no action for the widget.
-        may_score: whether the provider may report a score, which rates how likely the visitor is a
-            person. A reCAPTCHA reply without a score comes from version 2, which doesn't report the
+            token. If the provider's reply contains no action, the page has set no action for the
+            widget.
+        may_score: whether the provider may report a score for how likely the visitor is human. A
+            reCAPTCHA reply without a score comes from reCAPTCHA version 2, which doesn't report the
             action.
         sends_site_key: whether requests to the provider contain the site key. An hCaptcha secret
-            belongs to an account, so without the site key, hCaptcha accepts tokens from all sites
-            of the account.
+            belongs to an account with any number of sites. Without the site key, hCaptcha accepts a
+            token from any site of the account.
     """
 
     provider: ChallengeProviderName
@@ -117,7 +119,7 @@ class SiteVerifyProfile:
 # Turnstile widget without `data-action` reports an empty action, which matches no expected action.
 TURNSTILE = SiteVerifyProfile(ChallengeProviderName.TURNSTILE, 2048, reports_action=True)
 HCAPTCHA = SiteVerifyProfile(ChallengeProviderName.HCAPTCHA, 8192, sends_site_key=True)
-# Version 3 of reCAPTCHA reports a score and an action, and version 2 reports neither.
+# A score and an action are reported by version 3 of reCAPTCHA, but not by version 2.
 RECAPTCHA = SiteVerifyProfile(
     ChallengeProviderName.RECAPTCHA, 8192, reports_action=True, may_score=True
 )
@@ -133,16 +135,17 @@ class _TokenRejected(Exception):
 class _VerdictMissing(Exception):
     """The challenge provider didn't report whether a token is valid.
 
-    The exception's message explains why the provider's verdict is missing.
+    The exception's message explains why the challenge provider reported no result.
     """
 
 
 @dataclass
 class SiteVerify:
-    """The adapter of a challenge provider.
+    """An adapter for a challenge provider.
 
     Attributes:
-        client: the HTTP client, which all challenge providers share and ``Challenges`` closes.
+        client: the HTTP client, which all challenge providers share. ``Challenges`` closes the HTTP
+            client.
         hostnames: the host names of pages on which people may solve a challenge.
     """
 
@@ -173,7 +176,7 @@ class SiteVerify:
             raise CHALLENGE_UNAVAILABLE() from None
 
     def _build_form(self, answer: ChallengeResponse) -> dict[str, str]:
-        """Return the form to send to the challenge provider.
+        """Return the form fields to send to the challenge provider.
 
         Raises ``_TokenRejected`` for an obviously invalid challenge token.
         """
@@ -211,10 +214,10 @@ class SiteVerify:
 
 
 def _parse_verdict(reply: HttpReply) -> dict[str, object]:
-    """Return the JSON object in a reply that reports a valid token.
+    """Return the JSON object in a challenge provider's reply that reports a valid token.
 
-    Raises ``_TokenRejected`` if the reply reports an invalid token. Raises ``_VerdictMissing`` if
-    the reply doesn't report whether the token is valid.
+    Raises ``_TokenRejected`` if the challenge provider reports an invalid token. Raises
+    ``_VerdictMissing`` if the challenge provider doesn't report whether the token is valid.
     """
     status = reply.status
     if status not in _READABLE_STATUSES:

@@ -1,4 +1,4 @@
-"""An adapter for language models on any server with OpenAI's chat completions protocol.
+"""An adapter for language models on servers that support OpenAI's chat completions protocol.
 
 A request to a language model uses the strictest response format that the server accepts. The
 response formats, from strict to loose, are a JSON schema, JSON mode and a plain prompt.
@@ -34,11 +34,11 @@ _MAX_CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 1024 * 1024
 _MAX_REASON_CHARACTERS = 2000
 
-# The request parameter that replaces `max_tokens`. A language model server accepts only one of the
-# parameters `max_tokens` and `max_completion_tokens`.
+# The request parameter that some language models require in place of `max_tokens`. A language model
+# server accepts only one of the parameters `max_tokens` and `max_completion_tokens`.
 _NEWER_LIMIT = "max_completion_tokens"
-# Additional tokens for models that require `max_completion_tokens`, because such models count their
-# reasoning tokens toward the limit.
+# For models that require `max_completion_tokens`, the token limit is raised by this number, because
+# these models count reasoning tokens toward the limit.
 _REASONING_TOKENS = 4000
 # Matches the error messages with which several servers reject a prompt that is too long. A prompt
 # that is too long fails in every response format.
@@ -51,10 +51,11 @@ _BUSY_STATUSES = frozenset(
     {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, _OVERLOADED_STATUS}
 )
 
-# The pause before a request is retried, if the server's reply requests no pause.
+# The pause before a request to a language model is retried, unless the server's reply specifies a
+# pause.
 _RETRY_PAUSE_SECONDS = 0.5
-# The minimum time that a retry must have before the deadline of the request, or else the failed
-# request is not retried.
+# A failed request to a language model is retried only if at least this much time is left until the
+# request's deadline.
 _MIN_RETRY_SECONDS = 1.0
 
 # The circuit breaker opens after the fifth consecutive failure. An open circuit breaker blocks all
@@ -97,7 +98,7 @@ class CompletionFailed(Exception):
 
 @dataclass(eq=False)
 class RequestRejected(Exception):
-    """The language model server rejects a request, for example because of an unknown parameter.
+    """The language model server rejected a request, for example because of an unknown parameter.
 
     Attributes:
         text: the server's error message, which is searched for known errors but never shown or
@@ -149,9 +150,9 @@ class Completion(BaseModel):
     def reply(self, model: str) -> CompletionReply:
         """Return the complete text of the model's response.
 
-        Raises ``CompletionFailed`` for an empty, incomplete or refused response.
-        ``CompletionFailed`` contains the number of used tokens, because providers charge even for
-        failed responses.
+        Raises ``CompletionFailed`` if the model's response is empty, incomplete or a refusal.
+        ``CompletionFailed`` contains the number of tokens that the request has used, because
+        providers charge even for failed requests.
         """
         choice = self.choices[0]
         usage = self.usage or _Usage()
@@ -286,8 +287,8 @@ def create_breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
     return Breaker(
         _SERVER,
         CompletionFailed,
-        # For the circuit breaker, neither a rejected request nor a disconnected caller proves that
-        # the language model server is working.
+        # A rejected request or a disconnected caller doesn't close the circuit breaker, because
+        # neither proves that the language model server is working.
         errors_answer=False,
         tolerated=tolerated,
         min_rest_seconds=_REST_SECONDS,
@@ -312,7 +313,7 @@ class OpenAIProtocol:
     """A language model that is called with OpenAI's protocol.
 
     Attributes:
-        report: the function that records the outcome and the tokens of each request.
+        report: the function that records the outcome and the token counts of each request.
     """
 
     target: Target
@@ -360,11 +361,11 @@ class OpenAIProtocol:
         except RequestRejected as error:
             raise CompletionFailed(f"status {error.status}") from None
         # A refused or incomplete response doesn't count as a failure for the circuit breaker,
-        # because the server is working.
+        # because the language model server has responded.
         return completion.reply(self.model)
 
     async def _negotiate_format(self, question: CompletionRequest) -> Completion:
-        """Send a request in the last accepted format, and retry in looser formats after rejections.
+        """Send a request in the last accepted format, and retry it in looser formats if rejected.
 
         Raises ``RequestRejected`` if the server accepts no request format. Raises
         ``CompletionFailed`` if the server is unreachable, overloaded, too slow or broken.

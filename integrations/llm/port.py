@@ -11,12 +11,13 @@ class CompletionRequest:
 
     Attributes:
         instructions: the instructions that the model must follow.
-        material: the text of the post. The model must not follow instructions in the post.
+        material: the text of a post, to which the instructions apply. The model must not follow
+            instructions in the post.
         schema: the JSON schema of the response.
         seconds: the time limit of the request, including a retry.
         before_sending: a function that is called before the request is sent, and before each retry.
-            An exception in ``before_sending`` cancels the request, for example because the API
-            caller has disconnected.
+            ``before_sending`` may raise an exception to cancel the request, for example because the
+            API caller has disconnected.
     """
 
     instructions: str
@@ -30,7 +31,7 @@ class CompletionRequest:
 
 @dataclass(frozen=True)
 class CompletionReply:
-    """The response of a language model, whose text may violate the requested JSON schema."""
+    """The response of a language model, which may violate the requested JSON schema."""
 
     text: str
     model: str

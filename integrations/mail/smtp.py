@@ -45,7 +45,7 @@ _RESERVED_HEADERS = {
     *("from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version"),
     *(name.lower() for name in _AUTOMATIC_MAIL_HEADERS),
 }
-_MAX_LINE_BYTES = 998  # RFC 5322, section 2.1.1, limits lines to 998 bytes.
+_MAX_LINE_BYTES = 998  # RFC 5322, section 2.1.1, limits each line of an e-mail to 998 bytes.
 
 # The time limit of an SMTP session, from the connection to the last reply. The time limit of an
 # SMTP session applies even if the network drops all packets, or if the mail server replies byte by
@@ -64,11 +64,11 @@ _OUTAGE_CODES = frozenset({None, -1, 421})
 
 
 class _UnchangedHeaderPolicy(EmailPolicy):
-    """An e-mail policy that writes each header unchanged.
+    """A policy for Python's ``email`` package that writes each header unchanged.
 
-    Python's default policy would decode text that looks like encoded words (RFC 2047), so that a
-    header could contain line breaks. Python's default policy would encode long links in headers,
-    and mail programs don't recognise encoded links.
+    Python's default e-mail policy would decode header text that looks like encoded words (RFC
+    2047), and the decoded text could contain line breaks. Python's default e-mail policy would
+    encode long links in headers, and mail programs don't recognise encoded links.
     """
 
     def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
@@ -239,6 +239,6 @@ def _translate_error(error: smtplib.SMTPException) -> Exception:
                 return errors.MAIL_MESSAGE_REFUSED(status=code)
             case smtplib.SMTPSenderRefused() if code == _TOO_LARGE_CODE:
                 return errors.MAIL_TOO_LARGE(status=code)
-    # The mail server's refusal is temporary, or an operator can fix its cause, for example a wrong
+    # The mail server's refusal is temporary, or an operator can fix the cause, for example a wrong
     # login.
     return TransientError(f"The mail server refuses the mail ({summary}).")

@@ -52,8 +52,8 @@ class DisputeStatus(StrEnum):
     """The status of a payment dispute, which changes only from open to won or from open to lost.
 
     A payment may have several disputes. The dispute status of an order is open if any of its
-    disputes is open. Without an open dispute, the dispute status of an order is lost if any dispute
-    was lost.
+    disputes is open. If an order has no open dispute but a lost dispute, the dispute status of the
+    order is lost.
     """
 
     OPEN = "open"
@@ -67,27 +67,27 @@ class Evidence:
 
     A field of ``Evidence`` is ``None`` or false until the payment provider has reported the fact.
 
-    All amounts are in the minor unit of the currency, such as cents. The sums of refunds and
-    disputes never decrease.
+    All amounts are in the minor unit of the currency, such as cents. The total amounts of refunds
+    and disputes never decrease.
 
     Attributes:
         order_id: Pressroom's id of the order. At least one of ``order_id``, ``session_id`` and
             ``payment_id`` is set.
         session_id: the provider's id of the checkout.
         payment_id: the provider's id of the payment.
-        amount_minor: the amount of the order.
+        amount_minor: the amount of the order in the minor unit of the currency.
         paid: whether the money has arrived. A promised payment, such as a bank debit, is unpaid
             until the money arrives.
         failed: whether a promised payment has failed. After a promised payment has failed, the
             checkout can't be paid.
         expired: whether the time for paying the order is over. A payment that was promised before
             the expiry may arrive after the expiry.
-        closed: whether no payment for the checkout can arrive anymore.
-        refunded_minor: the sum of all refunds, including failed refunds.
-        refunds_failed_minor: the sum of all failed refunds.
-        disputes_minor: the sum of all disputes.
-        disputes_ended_minor: the sum of all disputes that are no longer open.
-        disputes_lost_minor: the sum of all lost disputes.
+        closed: whether it is certain that no payment for the checkout will arrive.
+        refunded_minor: the total amount of all refunds, including failed refunds.
+        refunds_failed_minor: the total amount of all failed refunds.
+        disputes_minor: the total amount of all disputes.
+        disputes_ended_minor: the total amount of all disputes that are no longer open.
+        disputes_lost_minor: the total amount of all lost disputes.
     """
 
     order_id: int | None = None
@@ -111,7 +111,8 @@ class Event:
     """The content of a webhook with a valid signature.
 
     Attributes:
-        id: the provider's id of the event. All deliveries of an event have the same event id.
+        id: the provider's id of the event. All webhook deliveries of an event have the same event
+            id.
         evidence: the facts in the event, or ``None`` if the event doesn't concern an order.
     """
 
@@ -148,13 +149,13 @@ class Payments(Protocol):
         """
 
     def fetch_refunds(self, payment_id: str) -> Evidence:
-        """Return the evidence about a payment, with the total refunded so far."""
+        """Return the evidence about a payment, including the total amounts of its refunds."""
 
     def fetch_disputes(self, payment_id: str) -> Evidence:
-        """Return the evidence about a payment, with the total disputed now."""
+        """Return the evidence about a payment, including the total amounts of its disputes."""
 
     def find_order_id(self, payment_id: str) -> int | None:
-        """Return the id of a payment's order, or ``None`` if the payment is not for Pressroom."""
+        """Return the id of the order that was paid, or ``None`` if it isn't a Pressroom order."""
 
     def parse_event(self, body: bytes, signature: str) -> Event:
         """Check the signature of a webhook, and parse the webhook's body.

@@ -9,10 +9,10 @@ from integrations.payments.port import Event, PaymentChannel, Payments
 
 
 class PaymentChannels:
-    """The payment channels for which the settings contain keys.
+    """The payment channels for which the settings contain API keys.
 
     A process needs only one ``PaymentChannels`` instance. Stripe's library is loaded at the first
-    use of a payment channel, because most processes handle no payments.
+    use of a payment channel, because most processes don't handle payments.
     """
 
     def __init__(self, given: Settings) -> None:
@@ -39,22 +39,23 @@ class PaymentChannels:
     def default(self) -> PaymentChannel:
         """Return the payment channel for real payments if it is configured, or else the sandbox.
 
-        If no payment channel is configured, return the channel for real payments, for which
-        ``channel`` raises an error.
+        If no payment channel is configured, return the channel for real payments. The method
+        ``channel`` raises an error for an unconfigured channel.
         """
         return next(iter(self._accounts), PaymentChannel.STRIPE)
 
     def channel(self, channel: PaymentChannel) -> Payments:
-        """Return the account of a payment channel.
+        """Return the payment provider's account for a payment channel.
 
         Raises ``topup.channel_unavailable`` (unavailable) for a channel that the operator has not
-        configured. Raises ``topup.channel_unavailable`` (invalid) for the sandbox outside the
-        development stack.
+        configured. Raises ``topup.channel_unavailable`` (invalid) if the sandbox is requested
+        outside the development stack.
         """
         if channel in self._accounts:
             with self._lock:
                 if channel not in self._opened:
-                    # The import is late because Stripe's library takes ten megabytes of memory.
+                    # Import the adapter late, because Stripe's library takes ten megabytes of
+                    # memory.
                     from integrations.payments.stripe import StripeCheckout
 
                     url, key, secret = self._accounts[channel]

@@ -2,8 +2,9 @@
 
 The Stripe adapter works with the development stack's sandbox, for which only the base URL and the
 keys differ. The Stripe adapter converts Stripe's objects to `Evidence`. Stripe's objects arrive in
-replies and in webhooks, and a webhook endpoint may have an older API version than the replies. The
-Stripe adapter reads only fields that are unchanged in all Stripe API versions since 2022.
+API replies and in webhooks. A webhook endpoint may use an older version of Stripe's API than the
+API replies. The Stripe adapter reads only fields that are unchanged in all Stripe API versions
+since 2022.
 
 Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
 /webhooks and /payments/checkout/fulfill-orders.
@@ -39,16 +40,16 @@ from integrations.payments.port import (
 
 _log = get_logger(__name__)
 
-# The metadata value that marks Pressroom's orders, because different shops may use the same Stripe
-# account and order numbers.
+# The metadata value that marks Pressroom's orders. Several shops may use the same Stripe account
+# and the same order numbers.
 APPLICATION = "pressroom"
-# The API version that Stripe's replies use, in place of the Stripe account's default version.
+# The API version that Stripe's replies use, which overrides the Stripe account's default version.
 STRIPE_API_VERSION = "2026-10-28.endive"
 
 _MAX_CONNECT_SECONDS = 2.0
 _MAX_REPLY_BYTES = 4 * 1024 * 1024
-# The time limit of an attempt to call Stripe, so short that two attempts and a pause take less than
-# ten seconds.
+# The time limit of an attempt to call Stripe. Two attempts to call Stripe and the pause between
+# them must take less than ten seconds.
 _ATTEMPT_SECONDS = 4.5
 _MAX_RETRIES = 1
 _SERVER = "payment provider"
@@ -56,8 +57,8 @@ _SERVER = "payment provider"
 # every payer's call fail.
 _TOLERATED_FAILURES = 2
 _SIGNATURE_TOLERANCE_SECONDS = 300
-# The maximum number of refunds or disputes to read for a payment. Without the maximum, an endless
-# list of refunds or disputes would occupy a thread forever.
+# The maximum number of refunds or disputes to read for a payment. Without a maximum number, an
+# endless list of refunds or disputes would occupy a thread forever.
 _MAX_LISTED_OBJECTS = 1_000
 # Stripe requires a checkout to expire between 30 minutes and 24 hours after its creation. The
 # minimum and maximum lifetimes of a checkout are a minute stricter than Stripe's limits, because
@@ -102,7 +103,7 @@ def parse_order_id(fields: Fields) -> int | None:
 
 
 def parse_session(session: Fields, *, failed: bool = False) -> Evidence | None:
-    """Return the evidence in a checkout session, or ``None`` if Pressroom didn't create it."""
+    """Return the evidence in a checkout session, or ``None`` if the session isn't Pressroom's."""
     if (order_id := parse_order_id(session)) is None:
         return None
     return Evidence(
@@ -113,8 +114,8 @@ def parse_session(session: Fields, *, failed: bool = False) -> Evidence | None:
         currency=_currency(session),
         paid=session.get("payment_status") == "paid",
         failed=failed,
-        # An expired session has no payment in progress, because a session with a promised payment
-        # has the status `complete`.
+        # No payment is in progress for an expired checkout session, because a session with a
+        # promised payment has the status `complete`.
         expired=session.get("status") == "expired",
         closed=session.get("status") == "expired",
     )
@@ -136,7 +137,7 @@ def has_failed_payment(session: Fields) -> bool:
 
 
 def parse_charge(charge: Fields) -> Evidence | None:
-    """Return the evidence in a successful charge, or ``None`` for any other charge."""
+    """Return the evidence in a successful charge, or ``None`` for an unsuccessful charge."""
     order_id = parse_order_id(charge)
     if order_id is None or charge.get("status") != "succeeded":
         return None
@@ -162,7 +163,7 @@ def parse_failed_refund(refund: Fields) -> Evidence | None:
 
 
 def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
-    """Return evidence that contains the sums of a payment's refunds and failed refunds."""
+    """Return evidence with the total amounts of a payment's refunds and failed refunds."""
     total = 0
     failed = 0
     for refund in refunds:
@@ -183,7 +184,7 @@ def parse_dispute(dispute: Fields) -> Evidence | None:
 
 
 def add_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
-    """Add the sums of disputes to a copy of the evidence, and return the copy."""
+    """Return a copy of the evidence that contains the total amounts of the disputes."""
     total = 0
     ended = 0
     lost = 0
@@ -209,7 +210,7 @@ def _currency(fields: Fields) -> str | None:
     return currency.upper() if isinstance(currency, str) else None
 
 
-# Maps each event type to the function that parses the evidence in the event.
+# Maps each Stripe event type to the function that parses the evidence in an event.
 EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "checkout.session.completed": parse_session,
     "checkout.session.async_payment_succeeded": parse_session,
@@ -218,7 +219,7 @@ EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "charge.refunded": parse_charge,
     "refund.failed": parse_failed_refund,
     "refund.updated": parse_failed_refund,
-    # Webhook endpoints with an older API version receive ``charge.refund.updated`` instead of
+    # Depending on its API version, a webhook endpoint receives ``charge.refund.updated`` instead of
     # ``refund.failed``.
     "charge.refund.updated": parse_failed_refund,
     "charge.dispute.created": parse_dispute,
@@ -230,7 +231,7 @@ EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
 
 
 class StripeHttpClient(stripe.HTTPClient):
-    """An HTTP client for Stripe's library, which many threads can use at the same time.
+    """A thread-safe HTTP client for Stripe's library.
 
     Args:
         seconds: the time limit of one attempt to call Stripe.
@@ -264,7 +265,7 @@ class StripeHttpClient(stripe.HTTPClient):
 
 
 class StripeCheckout:
-    """The adapter of a Stripe account, which many threads can use at the same time."""
+    """A thread-safe adapter for a Stripe account."""
 
     def __init__(
         self,
@@ -291,8 +292,9 @@ class StripeCheckout:
         """Open a checkout.
 
         Opening a checkout repeatedly for the same order returns the same checkout. Stripe requires
-        a checkout to expire between 30 minutes and 24 hours from now. An expiry outside Stripe's
-        limits is moved to the nearest limit, and ``OpenedCheckout`` contains the actual expiry.
+        a checkout to expire between 30 minutes and 24 hours after its creation. An expiry outside
+        Stripe's limits is moved to the nearest limit, and ``OpenedCheckout`` contains the actual
+        expiry.
         """
         # Stripe repeats the metadata in webhooks and replies, so that Pressroom can find the order.
         metadata = {"application": APPLICATION, "order_id": str(checkout.order_id)}
@@ -311,8 +313,8 @@ class StripeCheckout:
             "client_reference_id": str(checkout.order_id),
             "metadata": metadata,
             "payment_intent_data": {"metadata": metadata, "description": checkout.description},
-            # With adaptive pricing, Stripe might charge a different currency and amount than the
-            # order contains.
+            # With adaptive pricing, Stripe might charge a currency and an amount that differ from
+            # the order's.
             "adaptive_pricing": {"enabled": False},
             "expires_at": int(min(max(checkout.expires_at, earliest), latest).timestamp()),
             "success_url": checkout.return_url,
@@ -336,9 +338,9 @@ class StripeCheckout:
                 self._call(lambda: self._api.checkout.sessions.expire(session_id))
                 session |= {"status": "expired"}
             except DomainError:
-                # Stripe refuses to close a session that is no longer open. Stripe has no error code
-                # for a session that is no longer open, so fetch the session again to check its
-                # status.
+                # Stripe refuses to close a checkout session that is no longer open. Stripe has no
+                # error code for a checkout session that is no longer open, so fetch the session to
+                # check its status.
                 session = self._fetch_session(session_id)
                 if session.get("status") == "open":
                     raise
@@ -377,8 +379,8 @@ class StripeCheckout:
             event_type = str(event["type"])
             fields = event["data"]["object"]
             parser = EVENT_PARSERS.get(event_type)
-            # A test payment moves no money, so an account with a live key ignores test events. An
-            # account with a test key ignores events about real payments.
+            # A test payment moves no money, so a Stripe account with a live key ignores test
+            # events. A Stripe account with a test key ignores events about real payments.
             if parser and bool(event["livemode"]) is not self._is_live:
                 _log.warning(
                     "event of the other mode ignored", channel=self.channel, id=event["id"]

@@ -7,8 +7,8 @@ that embed an IPv4 address are NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compa
 translated ``::ffff:0:0:0/96``. Before Python 3.13, ``is_global`` is true even for some reserved
 networks.
 
-For IPv6, webhooks may be sent to the global unicast network, except to its reserved parts. For
-IPv4, webhooks may be sent to every address outside a list of reserved networks.
+For IPv6, webhooks may be sent to every address in the global unicast network that is not reserved.
+For IPv4, webhooks may be sent to every address outside a list of reserved networks.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ _RESERVED_V4 = tuple(
     ipaddress.IPv4Network(each)
     for each in (
         *("0.0.0.0/8", "10.0.0.0/8"),
-        "100.64.0.0/10",  # Shared address space, used by a cloud provider's metadata service.
+        "100.64.0.0/10",  # Shared address space, which contains a cloud's metadata service.
         "127.0.0.0/8",
         "168.63.129.16/32",  # A cloud provider's host agent, whose address looks public.
         "169.254.0.0/16",  # Link-local addresses, at which most clouds have their metadata service.
@@ -45,14 +45,14 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_callable(address: IpAddress, allowed: Iterable[IpNetwork]) -> bool:
-    """Return whether an address is public or in an allowed network."""
+    """Return whether an IP address is public or in an allowed network."""
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         return False
     return is_within(address, allowed) or is_public(address)
 
 
 def is_within(address: IpAddress, networks: Iterable[IpNetwork]) -> bool:
-    """Return whether an address is in one of the networks.
+    """Return whether an IP address is in one of the networks.
 
     An IPv6 address that embeds an IPv4 address is never in an IPv4 network.
     """

@@ -23,8 +23,7 @@ from integrations.receivers.destinations import (
 MAX_CALL_SECONDS = 15.0
 MAX_ANSWER_BYTES = 4096
 _MAX_CONNECT_SECONDS = 5.0
-# The maximum number of IP addresses to try per host, if some of the host's addresses are
-# unreachable.
+# The maximum number of IP addresses to try per webhook host, if some addresses are unreachable.
 _MAX_ADDRESSES_TRIED = 3
 
 
@@ -41,11 +40,11 @@ class Outcome:
     """The result of sending a webhook.
 
     Attributes:
-        milliseconds: the duration of the webhook call.
+        milliseconds: the duration of the webhook call in milliseconds.
         status: the HTTP status of the response, or ``None`` if there is no response.
         body: the first 4 KB of the response body.
         retry_after: the Retry-After header of the response.
-        error: a description of why there is no response, which contains no secrets.
+        error: a description, without secrets, of why there is no response.
     """
 
     milliseconds: int
@@ -62,7 +61,7 @@ class Outcome:
 
 
 class ReceiverClient:
-    """A client that sends webhooks, and that many threads can use at the same time.
+    """A thread-safe client that sends webhooks.
 
     Args:
         allowed: the operator's networks, to which webhooks may be sent although their addresses are
@@ -92,13 +91,13 @@ class ReceiverClient:
             require_public_form(location)
 
     def post_each(self, url: str, posts: Iterable[SignedPost]) -> list[Outcome]:
-        """Send webhooks one after the other until a webhook fails, and return their outcomes.
+        """Send webhooks one after the other until a webhook fails, and return the outcomes.
 
         The IP addresses of the receiver's host are looked up and checked once for all webhooks. All
-        webhooks are sent over one connection, and no redirect is followed. If the connection
-        breaks, the client can't know whether the receiver has processed the last webhook that the
-        client sent. A webhook that the receiver may not have received has no outcome, so that the
-        caller sends the webhook again.
+        webhooks are sent over one connection, and the client doesn't follow redirects. If the
+        connection breaks, the client can't know whether the receiver has processed the last webhook
+        that the client sent. A webhook that the receiver may not have received has no outcome, so
+        that the caller sends the webhook again.
         """
         started_at = time.monotonic()
         try:
@@ -177,8 +176,8 @@ class _Connection:
                     max_seconds=ends_at - time.monotonic(),
                     content=post.content,
                     headers={**post.headers, "Host": location.authority},
-                    # Check the certificate for the host name, although the URL contains an IP
-                    # address.
+                    # Verify that the certificate is valid for the host name, because the URL
+                    # contains an IP address.
                     extensions={} if location.literal else {"sni_hostname": location.host},
                 )
             except NotConnected:

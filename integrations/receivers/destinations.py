@@ -17,8 +17,8 @@ from integrations.receivers.addresses import IpAddress, IpNetwork, is_callable, 
 MAX_URL_CHARACTERS = 2_000
 MAX_HOST_CHARACTERS = 253
 _HTTPS_PORT = 443
-# The lowest port that is allowed in addition to port 443, because ports below 1024 belong to system
-# services.
+# Outside the operator's networks, webhooks may be sent only to port 443 and to ports from 1024,
+# because all other ports belong to system services.
 _MIN_FREE_PORT = 1024
 _MAX_PORT = 65_535
 _URL = re.compile(
@@ -29,7 +29,8 @@ _URL = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
-# Matches the last label of a host name that most URL parsers would read as an IPv4 address.
+# Matches the last label of a host name if most URL parsers would read the host name as an IPv4
+# address.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 # A function that returns the IP addresses of a host and port as strings. Raises ``OSError``.
 Resolver = Callable[[str, int], Sequence[str]]
@@ -76,20 +77,23 @@ class Location:
         return host if self.port == default else f"{host}:{self.port}"
 
     def pinned(self, address: IpAddress) -> str:
-        """Return the URL with an IP address in place of the host."""
+        """Return the webhook URL with an IP address in place of the host."""
         return f"{self.scheme}://{_bracketed(str(address))}:{self.port}{self.path}"
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A webhook URL, and the checked addresses of its host."""
+    """A webhook URL, and the checked IP addresses of its host."""
 
     location: Location
     addresses: tuple[IpAddress, ...]
 
 
 def parse_url(url: str) -> Location:
-    """Parse a webhook URL. Raises ``DestinationRefused`` if the URL violates the strict pattern."""
+    """Parse a webhook URL.
+
+    Raises ``DestinationRefused`` if the URL violates the strict pattern for webhook URLs.
+    """
     if len(url) > MAX_URL_CHARACTERS:
         raise DestinationRefused(f"has at most {MAX_URL_CHARACTERS} characters")
     match = _URL.fullmatch(url)
@@ -109,10 +113,10 @@ def parse_url(url: str) -> Location:
 def resolve_destination(
     location: Location, allowed: Sequence[IpNetwork], resolve: Resolver | None = None
 ) -> Destination:
-    """Look up the addresses of a host, and check that webhooks may be sent to every address.
+    """Look up the IP addresses of a host, and check that webhooks may be sent to all of them.
 
-    Raises ``DestinationRefused`` if webhooks may not be sent to one of the addresses. Raises
-    ``HostUnknown`` if the host has no address.
+    Raises ``DestinationRefused`` if the host has an IP address to which webhooks may not be sent.
+    Raises ``HostUnknown`` if the host has no IP address.
 
     Args:
         allowed: the operator's networks, in which private addresses, http and all ports are

@@ -1,4 +1,4 @@
-"""Sends GET requests to the API of a photo provider, at the base URL in the settings."""
+"""Sends GET requests to the API of a stock photo provider."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -25,8 +25,8 @@ _SERVER = "photo provider"
 _MAX_RETRY_AFTER_SECONDS = 24 * 3600
 
 # Matches the headers that report a photo provider's request limit per time window. Unsplash limits
-# the requests per hour only. Openverse limits the requests in several time windows, and adds a
-# window's name to the header, as in `…-Limit-anon_burst`.
+# only the number of requests per hour. Openverse limits the number of requests in several time
+# windows. Openverse adds the name of the time window to the header, as in `…-Limit-anon_burst`.
 _LIMIT_HEADER = re.compile(r"x-ratelimit-limit(?:-(?P<window>[a-z0-9_]{1,40}))?\Z")
 _REMAINING_HEADERS = ("x-ratelimit-remaining", "x-ratelimit-available")
 _NUMBER = re.compile(r"\d{1,9}")
@@ -47,11 +47,11 @@ QuotaReport = Callable[[PhotoProviderName, tuple[Quota, ...]], None]
 
 @dataclass
 class Exchange:
-    """The HTTP API of a photo provider.
+    """The HTTP API of a stock photo provider.
 
     Attributes:
-        report: the function that records the request quotas in every reply, including error
-            replies.
+        report: the function that records the request quotas that the provider reports in every
+            reply, including error replies.
     """
 
     name: PhotoProviderName
@@ -62,13 +62,13 @@ class Exchange:
     def get(self, path: str, params: Mapping[str, str | int]) -> tuple[str, dict[str, Any]]:
         """Send a GET request, and return the reply's JSON object, both as text and parsed.
 
-        Raises the errors that ``StockPhotos`` documents.
+        Raises the errors that the docstring of ``StockPhotos`` lists.
         """
         headers = {"Accept": "application/json", **self.headers}
         try:
             with self._breaker.protect():
-                # Pass None instead of an empty mapping, for which the HTTP library would add a
-                # question mark to the URL.
+                # Replace an empty mapping with None, because the HTTP library adds a question mark
+                # to the URL for an empty mapping.
                 reply = self._http.send(
                     "GET", self.base + path, params=params or None, headers=headers
                 )
@@ -119,7 +119,8 @@ class Exchange:
     ) -> DomainError:
         status = reply.status
         is_used_up = any(quota.remaining == 0 for quota in quotas)
-        # Unsplash sends status 403 for a used-up quota and for an invalid access key.
+        # Unsplash responds with status 403 if the request quota is used up, or if the access key is
+        # invalid.
         if status == HTTPStatus.TOO_MANY_REQUESTS or (
             status == HTTPStatus.FORBIDDEN and is_used_up
         ):

@@ -20,7 +20,7 @@ class PhotoCredit:
 
     Attributes:
         title: the title of the photo, if the licence requires that the title is shown.
-        title_url: the URL of the photo's page.
+        title_url: the URL of the page that shows the photo on the provider's website.
         provider: the name of the photo provider, if the credit must contain the name.
         licence: the name of the photo's licence, or ``None`` if all photos of the provider have the
             same licence.
@@ -43,7 +43,7 @@ class FoundPhoto:
     Attributes:
         endpoint: the URL that identifies the photo, and that ``StockPhotos.parse_endpoint``
             accepts.
-        small_url: the URL of a small copy at one of ``StockPhotos.image_origins``.
+        small_url: the URL of the photo's thumbnail, on one of ``StockPhotos.image_origins``.
         shows: the alternative text of the photo.
     """
 
@@ -62,7 +62,7 @@ class PhotoProviderName(StrEnum):
 
 @dataclass(frozen=True)
 class Quota:
-    """The requests that a provider allows in a time window, according to its last reply."""
+    """How many requests a stock photo provider allows per time window, as the provider reports."""
 
     window: str
     limit: int
@@ -71,7 +71,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Photo:
-    """The identity of a photo at its provider.
+    """The data that identifies a photo at a stock photo provider.
 
     Attributes:
         mark: the text (``ixid``) that Unsplash puts into the links of search results, and requires
@@ -85,14 +85,14 @@ class Photo:
 class StockPhotos(Protocol):
     """A stock photo provider.
 
-    Calls over the quota raise ``stockphoto.limit_reached`` (unavailable) with the provider's
-    ``Retry-After``. Calls raise ``stockphoto.unavailable``, ``stockphoto.too_slow`` or
+    Calls that exceed the request quota raise ``stockphoto.limit_reached`` (unavailable) with the
+    provider's ``Retry-After``. Calls raise ``stockphoto.unavailable``, ``stockphoto.too_slow`` or
     ``stockphoto.failed`` (provider_failed) if the photo provider fails. Calls raise
     ``stockphoto.refused`` (malformed) if the photo provider rejects the request as invalid.
 
     Attributes:
         origin: the base URL of the provider's API, which is part of the cache key of every search.
-        image_origins: the origins from which browsers load small copies of photos.
+        image_origins: the origins from which browsers load the thumbnails of photos.
     """
 
     name: PhotoProviderName
@@ -132,7 +132,7 @@ def get_origin(url: str) -> str:
 
 
 def parse_web_url(value: object) -> str | None:
-    """Return the value if it is a URL to which a page may link, or else ``None``."""
+    """Return ``value`` if it is a URL to which a page may link, or else ``None``."""
     return value if isinstance(value, str) and _WEB_URL.fullmatch(value) else None
 
 
@@ -144,7 +144,7 @@ def parse_text(value: object) -> str | None:
 
 
 def get_nested(value: object, *names: str) -> Any:
-    """Return the value at a path of keys in nested objects, or ``None`` if a key is missing."""
+    """Return the value at a path of keys in a nested mapping, or ``None`` if a key is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value

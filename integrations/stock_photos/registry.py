@@ -9,7 +9,7 @@ from integrations.stock_photos.unsplash import Unsplash
 
 
 class StockPhotoProviders:
-    """The configured stock photo providers, which connect at the first request.
+    """The configured stock photo providers, each of which connects at its first request.
 
     A process needs only one ``StockPhotoProviders`` instance, whose requests share connections.
     """
@@ -34,8 +34,8 @@ class StockPhotoProviders:
     def get_provider(self, name: PhotoProviderName) -> StockPhotos:
         """Return the stock photo provider that has the given name.
 
-        Raises ``stockphoto.not_configured`` (unavailable) for a provider that the operator has not
-        configured.
+        Raises ``stockphoto.not_configured`` (unavailable) for a stock photo provider that the
+        operator has not configured.
         """
         if name not in self._adapters:
             raise STOCKPHOTO_NOT_CONFIGURED(provider=name)

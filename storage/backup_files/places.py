@@ -1,6 +1,6 @@
 """Stores backup files in a folder or in a separate bucket.
 
-A backup place contains each file either completely or not at all.
+A backup place, which is a folder or a bucket, contains each file either completely or not at all.
 """
 
 import errno
@@ -27,13 +27,13 @@ from storage import encryption
 from storage.encryption import DecryptionFailed, KeyWrapper, WrappedKey
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
-# The maximum time for which a call to the backup place is retried, so that a long backup survives a
-# short outage.
+# The maximum time for which a failed call to the backup place is retried. Even a long backup must
+# survive a short outage of the backup place.
 MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0
 _CONTENT_TYPE = "application/octet-stream"
 _MAX_CONNECTIONS = 4
-# Error numbers of the operating system that mean a permanently unusable folder.
+# Error numbers of the operating system for a permanently unusable folder.
 _PERMANENT_ERRORS = {errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
 # The first bytes of every backup file.
 _FORMAT_MARK = b"pressroom backup 1\n"
@@ -52,8 +52,8 @@ class BackupKeyMissing(Exception):
 class BackupPlace(Protocol):
     """A store of named backup files.
 
-    Every temporary failure of a backup place raises a ``TransientError``. A permanently unusable
-    backup folder raises ``backup.folder_unusable``.
+    A call to a backup place raises a ``TransientError`` for every temporary failure. A call to a
+    backup place raises ``backup.folder_unusable`` for a permanently unusable folder.
     """
 
     def put(self, key: str, data: bytes, content_type: str) -> None: ...
@@ -76,8 +76,8 @@ class FolderPlace:
 
     def put(self, key: str, data: bytes, content_type: str = _CONTENT_TYPE) -> None:
         target = self._path(key)
-        # An unfinished file has a name with a leading dot, because ``list_objects`` skips names
-        # with a leading dot. A killed process may leave an unfinished file behind.
+        # The name of an unfinished file starts with a dot, because ``list_objects`` skips files
+        # whose names start with a dot. A killed process may leave an unfinished file behind.
         unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         with self._translate_errors(key):
             try:
@@ -92,8 +92,8 @@ class FolderPlace:
                     os.fsync(file.fileno())
                 unfinished.replace(target)
             except FileNotFoundError as error:
-                # A process that deletes old backups has just removed the subfolder, which was
-                # empty.
+                # A different process, which deletes old backups, has just removed the empty
+                # subfolder.
                 raise TransientError(f"The folder {target.parent} is gone.") from error
             finally:
                 unfinished.unlink(missing_ok=True)
@@ -121,7 +121,7 @@ class FolderPlace:
                 for folder in path.relative_to(self.folder).parents[:-1]:
                     try:
                         (self.folder / folder).rmdir()
-                    except OSError:  # The subfolder isn't empty, or was just removed.
+                    except OSError:  # The subfolder contains files, or is already removed.
                         break
 
     def _path(self, key: str) -> Path:
@@ -153,8 +153,8 @@ class FolderPlace:
             raise TransientError(f"The folder of the backups: {error.strerror}.") from error
 
     def _build_unusable_error(self, error: OSError) -> DomainError:
-        # EEXIST is reported as ENOTDIR, because the text of ENOTDIR explains that the path is not a
-        # folder.
+        # The error message for ENOTDIR replaces the message for EEXIST, because only the message
+        # for ENOTDIR states that the path is not a folder.
         number = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno
         return BACKUP_FOLDER_UNUSABLE(
             folder=self.folder, setting=variable_of("backup_url"), reason=os.strerror(number or 0)
@@ -273,7 +273,7 @@ class SealedPlace:
 
 
 def retry_transient_errors(call: Callable[[], T], max_wait_seconds: float = MAX_WAIT_SECONDS) -> T:
-    """Call a function, retry the call after each ``TransientError``, and return the result.
+    """Call a function until it no longer raises ``TransientError``, and return the result.
 
     Raises the ``TransientError`` if the retries take longer than ``max_wait_seconds``.
     """

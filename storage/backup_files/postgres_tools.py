@@ -21,16 +21,16 @@ from core.settings.given_settings import variable_of
 from storage.database import is_pooled, run_single_statement
 
 _MAX_READ_BYTES = 1024 * 1024
-# The maximum time that a database server may send no data during a dump. A silent database server
-# has a generous time limit, because the server may have to sort a large table before sending the
-# first row.
+# The maximum time for which the database server may send no data during a dump. The time limit for
+# a silent database server is generous, because the server may have to sort a large table before it
+# sends the first row.
 _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500
-# The only environment variables that pg_dump and pg_restore inherit, because all other variables
-# may contain secrets.
+# The environment variables that pg_dump and pg_restore inherit. pg_dump and pg_restore don't
+# inherit other environment variables, because these may contain secrets.
 _INHERITED_VARIABLES = ("PATH", "HOME", "TMPDIR")
-# Connection options with which pg_dump notices within half a minute that the database server has
-# vanished.
+# With the following connection options, pg_dump notices within half a minute that the database
+# server has vanished.
 _CONNECTION_OPTIONS = {
     "connect_timeout": "10",
     "keepalives_idle": "10",
@@ -38,7 +38,7 @@ _CONNECTION_OPTIONS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
-# Counts the tables, views and sequences in the public schema that belong to no extension.
+# Counts the tables, views and sequences in the public schema that don't belong to an extension.
 _COUNT_TABLES = """
 SELECT count(*) FROM pg_class
 WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S')
@@ -54,7 +54,7 @@ class PostgresToolFailed(Exception):
 
 
 def dump(database: SecretStr) -> Generator[bytes, None, None]:
-    """Yield a consistent dump of all tables, in pieces of varying size.
+    """Yield a consistent dump of the database in chunks of varying size.
 
     Raises ``PostgresToolFailed``.
     """
@@ -81,7 +81,7 @@ def restore(database: SecretStr, pieces: Iterable[bytes]) -> None:
     with _run_program("pg_restore", database, *options) as process:
         assert process.stdin is not None
         # A broken pipe means that pg_restore has failed. The error output of pg_restore explains
-        # the failure better than the broken pipe.
+        # the failure better than the ``BrokenPipeError``.
         with suppress(BrokenPipeError):
             for piece in pieces:
                 unwritten = memoryview(piece)
@@ -100,7 +100,7 @@ def has_tables(database: SecretStr) -> bool:
 
 
 def _require_primary(database: SecretStr) -> None:
-    """Require that the URL leads directly to the primary database server.
+    """Raise ``PostgresToolFailed`` unless the URL leads directly to the primary database server.
 
     Through a connection pooler, pg_dump would change the session settings of other clients. A
     replica may lack changes that the journal of erasures and opt-outs already contains.

@@ -1,9 +1,9 @@
-"""Migration steps that don't block the running application, even on a large table.
+"""Migration steps that don't block the running application, even if they change a large table.
 
 Each online migration step runs outside a transaction and skips changes that already exist. A killed
 migration can run again and resume at the unfinished step, because finished steps are skipped. A
-migration with online steps must contain no other statements, because a retry would run every other
-statement twice.
+migration with online steps must contain only online steps, because a retry would run all other
+statements twice.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def add_constraint(table: str, name: str, definition: str) -> None:
 
 
 def run_in_batches(statement: str) -> None:
-    """Repeat a statement that changes a limited number of rows, until no rows are left to change."""
+    """Repeat a statement that changes a limited number of rows, until it changes no more rows."""
     with _outside_a_transaction() as connection:
         while connection.exec_driver_sql(statement).rowcount > 0:
             pass

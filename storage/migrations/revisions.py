@@ -16,10 +16,10 @@ def get_newest_revision() -> str:
 def is_compatible(database: Database, needed: str) -> bool:
     """Return whether the database has the needed revision or a later revision.
 
-    Two releases run at the same time during an upgrade, so every migration must keep the database
-    usable for the previous release. All revisions have the same number of digits, so that an old
-    process can compare its revision with a newer revision. Raises ``psycopg2.Error``, for example
-    if the database has no tables.
+    Two releases run at the same time during an upgrade, so the older release must be able to use
+    the migrated database. All revisions have the same number of digits, so that a text comparison
+    of two revisions finds the later one. Raises ``psycopg2.Error``, for example if the database has
+    no tables.
     """
     return any(revision >= needed for revision in read_revisions(database))
 
@@ -32,7 +32,7 @@ def read_revisions(database: Database) -> list[str]:
 def explain_unsupported(revision: str) -> str | None:
     """Return why this release can't migrate a database from ``revision``, or ``None`` if it can.
 
-    The explanation contains advice for the operator.
+    The returned explanation contains advice for the operator.
     """
     if revision in _list_revisions():
         return None

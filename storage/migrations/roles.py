@@ -25,7 +25,7 @@ from storage.database import SESSION_DEFAULTS
 log = get_logger(__name__)
 
 _DEFAULT_PRIVILEGES = "SELECT, INSERT, UPDATE, DELETE"
-# The application's role may take the next number of a sequence, but may not set the number.
+# The application's role may take the next number of a sequence, but may not reset the sequence.
 _SEQUENCE_PRIVILEGES = "USAGE, SELECT"
 # The tables on which the application's role has fewer than the default privileges. The
 # application's role can't update append-only tables, and can't delete rows that record money.
@@ -46,8 +46,8 @@ _RESTRICTED_PRIVILEGES = {
     "consent_entries": "SELECT, INSERT",
     "consent_claims": "SELECT, INSERT",
     "consent_wordings": "SELECT, INSERT",
-    # An erasure clears the IP address and user agent of a person's events. A function of the owner
-    # role deletes old events.
+    # The erasure of a person clears the IP addresses and user agents in the person's events. A
+    # function of the owner role deletes old events.
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }
 
@@ -74,7 +74,7 @@ _SELECT_HAS_EXCESS_PRIVILEGES = text(
 
 
 def grant_application_access(connection: Connection, login: URL) -> None:
-    """Create the application's role if it is missing, and set exactly the privileges it needs.
+    """Create the application's role if it is missing, and grant exactly the required privileges.
 
     An installation may use a single database role as owner and as application. The privileges of a
     role that is both owner and application are not changed, and a warning is logged.
@@ -132,7 +132,8 @@ def _grant_privileges(connection: Connection, role: str) -> None:
         # A database that was created before Postgres 15 allows every role to create tables.
         "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
         f"GRANT USAGE ON SCHEMA public TO {role}",
-        # Default privileges apply to tables and sequences that future releases create.
+        # The application's role gets default privileges for tables and sequences that future
+        # releases create.
         f"{alter_defaults} GRANT {_DEFAULT_PRIVILEGES} ON TABLES TO {role}",
         f"{alter_defaults} GRANT {_SEQUENCE_PRIVILEGES} ON SEQUENCES TO {role}",
     ]

@@ -31,8 +31,8 @@ log = get_logger(__name__)
 
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
 # A migration step that waits for a table's lock times out after a second, because requests queue
-# behind the step. The maximum time for which a migration step is retried, which must exceed the
-# duration of the slowest report query and of the busiest period.
+# behind the step. The maximum time for which a migration step is retried. A migration step must be
+# retried until the slowest report query has ended and a period of high load is over.
 MAX_RETRY_SECONDS = 1800.0
 _PAUSE_SECONDS = 0.5
 _TEMPORARY_ERRORS = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
@@ -54,10 +54,10 @@ def build_alembic_config(connection: Connection) -> Config:
 def migrate(settings: MigrationSettings) -> str:
     """Migrate the database to the newest revision, and grant access to the application's role.
 
-    Return the new revision of the database. If several processes start a migration at the same
-    time, they migrate one after the other. If a process is killed during a migration, the next
-    process resumes at the unfinished step. Raises ``service.unavailable`` if this release can't
-    migrate the database.
+    Return the revision of the database after the migration. If several processes start a migration
+    at the same time, the processes migrate the database one after the other. If a process is killed
+    during a migration, the next process resumes at the unfinished step. Raises
+    ``service.unavailable`` if this release can't migrate the database.
     """
     owner_url = settings.migration_database_url or settings.database_url
     engine = open_owner_engine(owner_url, application_name="pressroom-migrate")
@@ -72,9 +72,10 @@ def migrate(settings: MigrationSettings) -> str:
 def wait_until_migrated(settings: DatabaseSettings) -> str:
     """Wait until another process has migrated the database to this release's revision or later.
 
-    Return the revision of this release. The wait for a migration has no time limit, and continues
-    while the database is unreachable. The wait for a migration ends as soon as the application's
-    role can read the tables. Each new reason for waiting is logged.
+    Return the newest revision in this release. The wait for a migration has no time limit, and
+    continues while the database is unreachable. The wait for a migration ends as soon as the
+    application's role can read the tables. The reason for waiting is logged at the start of the
+    wait, and whenever the reason changes.
     """
     needed = revisions.get_newest_revision()
     database = open_database(settings, pool_size=1, application_name="pressroom-migrate-wait")
@@ -128,7 +129,7 @@ def _exclusive_migration(connection: Connection) -> Iterator[None]:
 
 
 def _upgrade(connection: Connection) -> None:
-    """Run the missing migrations, and retry while other transactions hold needed locks."""
+    """Run the missing migrations, and retry while other transactions hold the required locks."""
     deadline = time.monotonic() + MAX_RETRY_SECONDS
     while True:
         try:
@@ -141,7 +142,7 @@ def _upgrade(connection: Connection) -> None:
         else:
             return
         finally:
-            # End the transaction that Alembic starts after it has committed its changes.
+            # End the transaction that Alembic starts after the commit of a migration.
             connection.rollback()
 
 
@@ -150,7 +151,7 @@ def read_current_revision(connection: Connection) -> str | None:
 
 
 def open_owner_engine(url: SecretStr, *, application_name: str) -> Engine:
-    """Return an engine for the owner role, whose sessions are direct connections to Postgres.
+    """Return a SQLAlchemy engine for the owner role, which connects directly to Postgres.
 
     Connecting raises ``SessionIsPooled`` if the URL leads to a connection pooler, because
     migrations change the settings of their session.

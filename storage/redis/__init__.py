@@ -1,1 +1,1 @@
-"""Stores expendable data in Redis, which the installation can afford to lose."""
+"""Stores data in Redis that the installation can afford to lose."""

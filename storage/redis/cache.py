@@ -14,8 +14,8 @@ from core.calls.breaker import Breaker
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
 
-# The maximum size of a compressed result in the cache, which is limited because the queues share
-# the memory of Redis.
+# The maximum size of a compressed result in the cache. Large results are not cached, because the
+# cache and the queues share the memory of Redis.
 MAX_ENTRY_BYTES = 32 * 1024
 _SPAN_ATTRIBUTES: SpanAttributes = {"db.system.name": "redis"}
 

@@ -1,8 +1,8 @@
 """Measures how long each queue takes to deliver a message to a worker.
 
 Workers regularly send a *canary* through each queue. A canary is a message that only records its
-own arrival. At most one canary of each queue is in transit. A canary that does not arrive in time
-counts as lost. All times of canaries come from the clock of Redis, so that the clocks of the
+own arrival. At most one canary per queue is in transit at a time. A canary that does not arrive in
+time counts as lost. All times of canaries come from the clock of Redis, so that the clocks of the
 workers don't matter.
 """
 
@@ -14,8 +14,8 @@ import redis
 
 _CANARIES_KEY = "pressroom:canaries"
 _INTERVAL_SECONDS = 10
-# A crash of a worker may lose a canary, although the queue works. A lost canary must be replaced
-# before its age makes the API refuse calls.
+# If a worker crashes, its canary can be lost although the queue works. A lost canary must be
+# replaced before its age makes the API refuse calls.
 _LOST_AFTER_SECONDS = 15
 # The number of seconds for which the measurements of a queue without workers are kept.
 _RETENTION_SECONDS = 600
@@ -80,7 +80,7 @@ class QueueAge:
 
     @property
     def is_silent(self) -> bool:
-        """Return whether no worker has sent a canary to the queue recently."""
+        """Return whether workers have stopped sending canaries to the queue."""
         return self.silent_seconds > _SILENT_AFTER_SECONDS
 
 

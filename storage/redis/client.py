@@ -1,4 +1,4 @@
-"""Clients of Redis, which connect to one server or to the master that Sentinels report."""
+"""Redis clients, which connect to a given server or to the master that Redis Sentinel reports."""
 
 import copy
 from typing import Any
@@ -14,8 +14,8 @@ from redis.retry import Retry
 from core.counters.store_metrics import observe_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
-# Redis commands have short timeouts, and the Redis library pings idle connections before use, so
-# that a dead connection is noticed within seconds.
+# Redis commands have short timeouts, and the Redis library pings idle connections before use. A
+# process must notice a dead connection to Redis within seconds.
 _CONNECTION_OPTIONS: dict[str, Any] = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
@@ -39,7 +39,10 @@ class _ObservedRedis(redis.Redis):
 
 
 def open_redis(settings: CacheSettings, **options: float) -> redis.Redis:
-    """Return a Redis client for the cache. ``options`` override the default connection options."""
+    """Return a Redis client for the cache.
+
+    The keyword arguments ``options`` override the default connection options.
+    """
     retry = Retry(NoBackoff(), *_SINGLE_RETRY)
     connection_options = {"retry": retry, **_CONNECTION_OPTIONS, **options}
     sentinels = parse_sentinels(settings.cache)
@@ -83,7 +86,7 @@ def open_async_redis(settings: CacheSettings) -> redis.asyncio.Redis:
 
 
 def parse_sentinels(url: str) -> Sentinels | None:
-    """Return the Sentinels in the URL, or ``None`` if the URL names a Redis server directly."""
+    """Return the Sentinels in a Redis URL, or ``None`` if the URL contains a Redis server."""
     return Sentinels.parse(url) if url.partition("://")[0] in SENTINEL_SCHEMES else None
 
 
@@ -118,7 +121,7 @@ def _build_tls_options(sentinels: Sentinels) -> dict[str, Any]:
 
 
 class _ClosedByTimeout:
-    """A mixin for Sentinel connections that closes the connection after a timeout.
+    """A mixin that closes a connection to a Sentinel after a timeout.
 
     By default, the Redis library keeps a Sentinel connection open after a timeout. After a timeout,
     the next command on the connection would read the late response to the command that timed out.
@@ -167,4 +170,7 @@ class _SharedAsyncSentinel(redis.asyncio.sentinel.Sentinel):
 class _BlockingSentinelPool(
     redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool
 ):
-    """A pool of connections to a Sentinel master, in which callers wait for a free connection."""
+    """A pool of connections to a Sentinel master.
+
+    If no connection to the Sentinel master is free, callers wait for one.
+    """

@@ -3,12 +3,12 @@
 A notification may be lost, so waiting requests regularly poll the database or Redis
 (``api.waiting.waiters``).
 
-Each API process that waits for work has a name (its *waiter*) and a separate Redis channel.
-Finished work is announced only to the processes whose callers wait for the work. Work without a
-known waiter is announced on a channel that every API process reads.
+Each API process that waits for results has a name (its *waiter*) and a separate Redis channel.
+Finished work is announced only to the API processes whose callers wait for the result. Work without
+a known waiter is announced on a channel that every API process reads.
 
-The notifications module does not import the Redis library, so that commands without Redis start
-faster.
+The notifications module does not import the Redis library, so that commands that don't use Redis
+start faster.
 """
 
 CHANNEL = "pressroom:notifications"
@@ -35,5 +35,5 @@ def parse_result_topic(topic: str) -> str:
 
 
 def build_notification(topic: str, value: str) -> str:
-    """Return the text of a notification, in which ``value`` may be empty."""
+    """Return the text of a notification, which consists of a topic and a value."""
     return f"{topic} {value}"

@@ -21,9 +21,9 @@ _BLOCKS_PER_LIMIT = 300
 _MAX_BLOCK_KEYS = 10_000
 
 # Reserves the next call numbers of a caller in the current time window. Returns the last reserved
-# call number and the time of Redis. All callers under a rate limit share one Redis hash, and the
-# first call in a time window deletes the hash of the previous time window. The hash of a rate limit
-# has no expiry, because a full Redis evicts keys with an expiry first. Evicting the hash of a rate
+# call number and the time of Redis. All callers under a rate limit share one Redis hash. The first
+# call in a time window deletes the hash of the preceding time window. The hash of a rate limit has
+# no expiry, because a full Redis evicts keys with an expiry first. Evicting the hash of a rate
 # limit would reset the counts of all callers.
 _RESERVE_SCRIPT = """
 local window, size, caller = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
@@ -45,8 +45,8 @@ class RateLimitStatus:
     Attributes:
         limit: the number of calls that are allowed per time window.
         window: the length of the time window in seconds.
-        remaining: the number of calls left in the time window, which is negative for a call over
-            the limit.
+        remaining: the number of calls left in the time window, or a negative number if the limit is
+            exceeded.
         reset: the number of seconds until the time window ends.
     """
 
@@ -67,9 +67,9 @@ class RateCounters:
     Each API call in a time window has a number, and a call whose number is above the rate limit is
     refused. For a high rate limit, a process reserves a block of call numbers in one call to Redis,
     and assigns the numbers locally. The rate limit is never exceeded, because no call number is
-    assigned twice. An API call may be refused slightly too early, because other processes hold
-    unused call numbers. A reserved block contains 1/300 of the call numbers that a high rate limit
-    allows.
+    assigned twice. An API call may be refused before the rate limit is reached, because other
+    processes hold unused call numbers. A reserved block contains 1/300 of the call numbers that a
+    high rate limit allows.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -109,7 +109,7 @@ class RateCounters:
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
         """Count one API call in the memory of this process, against half the rate limit.
 
-        The rate limit is halved because every process counts its calls separately.
+        Without Redis, every process counts its calls separately, so the rate limit is halved.
         """
         window = item.get_expiry()
         now = self._now()
@@ -123,14 +123,14 @@ class RateCounters:
     def _now(self) -> float:
         """Return the time of Redis in seconds, or the local monotonic time if Redis never answered.
 
-        The local monotonic time is sufficient, because a process that has never reached Redis
-        shares no time windows.
+        The local monotonic time is sufficient for a process that has never reached Redis, because
+        the process shares no time window with other processes.
         """
         return time.monotonic() + (self._clock_offset or 0)
 
 
 class _ReservedNumbers:
-    """The call numbers that this process has reserved and not yet assigned, per window key."""
+    """The call numbers per time window that this process has reserved but not yet assigned."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -148,7 +148,8 @@ class _ReservedNumbers:
     def put(self, key: str, numbers: range) -> None:
         with self._lock:
             if len(self._blocks) >= _MAX_BLOCK_KEYS:
-                # Discard all reserved call numbers, because most of their time windows have ended.
+                # If too many time windows have reserved call numbers, discard all reserved numbers,
+                # because most of the time windows have ended.
                 self._blocks.clear()
             # A time window can have several blocks of call numbers, because several threads may
             # reserve blocks at the same time.

@@ -1,8 +1,9 @@
 """Adds and removes the API callers that wait for the result of request-only work.
 
-All API callers that a process serves wait in one event loop. Script calls that are enqueued at the
-same time share one round trip to Redis. Redis executes script calls in the order in which the
-process enqueued them, so that a caller is never removed before it was added.
+All API callers that a process serves wait in one event loop. Calls of Redis scripts that are
+enqueued at the same time share one round trip to Redis. Redis executes the scripts in the order in
+which the process enqueued the calls. A caller is therefore never removed before the caller was
+added.
 """
 
 import asyncio
@@ -28,8 +29,8 @@ from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
-# A call is never refused because of the oldest request's age while fewer than
-# ``MIN_QUEUED_REQUESTS`` requests are queued.
+# The age of the oldest request in the backlog is checked only if at least ``MIN_QUEUED_REQUESTS``
+# requests are queued.
 MIN_QUEUED_REQUESTS = 10
 MAX_QUEUED_REQUESTS = 1_000
 # The maximum number of queued requests per owner is half the maximum backlog, so that one owner
@@ -41,15 +42,15 @@ MAX_QUEUED_REQUESTS_PER_OWNER = 500
 MAX_QUEUED_BYTES_PER_OWNER = 16 * 1024 * 1024
 MAX_SMALL_INPUT_BYTES = 32 * 1024
 # The maximum age of the oldest request in the backlog. While the oldest request exceeds the maximum
-# age, the API refuses calls, because a late response is hardly worth the wait. The maximum age is
-# doubled for an owner without requests in the backlog, because that owner did not cause the
-# backlog.
+# age, the API refuses calls, because a late response is hardly worth the wait. For an owner without
+# requests in the backlog, the maximum age of the oldest request is doubled, because that owner did
+# not cause the backlog.
 MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
 # The maximum total size of the inputs in one round trip to Redis. A large input would delay small
-# inputs in the same round trip to Redis. An input above the maximum size gets a separate round trip
-# to Redis.
+# inputs in the same round trip to Redis. An input that exceeds the maximum size of a round trip is
+# sent in a separate round trip to Redis.
 MAX_ROUND_TRIP_BYTES = 256 * 1024
 
 Argument = str | bytes | int
@@ -105,8 +106,9 @@ class RequestCalls:
     ) -> None:
         """Add a caller to a request, and send a message unless a worker already runs the request.
 
-        Each of several equal calls sends a message, so that no caller depends on the message of
-        another caller. The request starts when a worker takes the first message for the request.
+        Every API call sends a message, even if an equal call has sent one, so that no caller
+        depends on the message of a different caller. The request starts when a worker takes the
+        first message for the request.
 
         Raises ``queue.overloaded`` if the backlog is full, or if the oldest queued request is too
         old. Raises ``queue.too_many_of_yours`` if the owner has too many requests in the backlog.
@@ -119,8 +121,8 @@ class RequestCalls:
                 waiting is never refused. Adding a waiting caller a second time restores the
                 request's keys and message if Redis has lost them.
         """
-        # The worker continues the trace of the first API call, and ignores the traces of equal
-        # calls.
+        # If several equal API calls share a run, the worker continues only the trace of the first
+        # call.
         trace = spans.current_traceparent()
         traced_payload = payload
         if trace is not None:

@@ -16,10 +16,12 @@ id, so that they share one run. A request has the following Redis keys:
 Each queue has a backlog in the key ``line``, which lists the requests that no worker has taken yet.
 The key ``line_owners`` maps each request in the backlog to the account whose call created the
 request. A call that would wait too long in the backlog is refused immediately. A request leaves the
-backlog when its input is deleted. When a worker takes a request, all requests that were queued at
-least a second earlier leave the backlog, because their messages must have been lost.
+backlog when its input is deleted. When a worker takes a request, the backlog drops all requests
+that were queued at least a second before that request. The broker must have lost the messages of
+the dropped requests.
 
-Each change of a request is a single script, because Redis runs no other command during a script.
+Each change of a request is a single script, because Redis doesn't run commands of other clients
+during a script.
 """
 
 from core.queues import Queue
@@ -166,8 +168,8 @@ return longest_wait()
 """
 )
 
-# Renews a lease only if the worker still holds the lease, because a separate thread renews leases
-# and may renew after the work has ended.
+# Renews a lease only if the worker still holds the lease. A separate thread renews leases, and may
+# try to renew a lease after the work has ended.
 RENEW_SCRIPT = (
     _PREAMBLE
     + """
@@ -195,9 +197,9 @@ redis.call('RENAME', waiting, told)
 """
 )
 
-# Ends the lease of a worker and restores the input of the request, so that a different worker can
-# start the request from the beginning. Returns 1 if the worker must send a new message for the
-# request.
+# Ends the lease of a worker, and restores the input of the request. After the lease has ended, a
+# different worker can start the request from the beginning. Returns 1 if the worker must send a new
+# message for the request.
 RELEASE_SCRIPT = (
     _PREAMBLE
     + """
@@ -211,7 +213,10 @@ return 1
 
 
 def build_request_id(queue: Queue, name: str) -> str:
-    """Return the id of a request. Scripts find the backlog by the queue name in the id."""
+    """Return the id of a request, which contains the name of the queue.
+
+    The Redis scripts find the backlog of a request by the queue name in the request's id.
+    """
     return f"{queue}:{name}"
 
 

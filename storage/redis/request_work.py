@@ -1,4 +1,4 @@
-"""Takes requests for request-only work in a worker, and delivers the results."""
+"""Leases request-only work to a worker, and delivers the results to the API callers."""
 
 import threading
 import time
@@ -49,10 +49,10 @@ class RequestWork:
         return RequestLease(orjson.loads(text), self, request_id, worker, until)
 
     def renew_for_callers(self, request_id: str, worker: str) -> float:
-        """Renew the lease of a request, or take an expired lease again, if a caller is waiting.
+        """Renew the lease of a request for which a caller waits, even if the lease has expired.
 
         Return the number of seconds until the last caller stops waiting. Return 0 if no caller
-        waits or another worker has the lease.
+        waits, or if a different worker has the lease.
         """
         longest_wait = self._renew_for_callers(
             build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)]
@@ -81,8 +81,8 @@ class RequestLease:
     """A worker's lease on request-only work, with the input of the work.
 
     Attributes:
-        until: the monotonic time when the last caller stops waiting, as known when the worker took
-            the lease.
+        until: the monotonic time when the last caller stops waiting, calculated when the worker
+            took the lease.
     """
 
     payload: dict[str, Any]
@@ -120,7 +120,7 @@ class RequestLease:
             self.work.renew(self.request_id, self.worker)
         except RedisError as error:
             # A lease outlasts a few failed attempts to renew the lease. After the lease has
-            # expired, another worker may start the same request.
+            # expired, a different worker may start the request from the beginning.
             log.warning("request.lease_not_renewed", reason=type(error).__name__)
 
 
@@ -128,8 +128,8 @@ class RequestLeases:
     """The leases of the requests that this process is running.
 
     Until a lease expires, equal calls wait for the result of the running request instead of
-    starting a second run. A lease expires soon after its process has ended, so that no caller waits
-    for a dead process.
+    starting a second run. A worker's lease expires soon after the worker process has ended, so that
+    no caller waits for a dead process.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
--- Changes the balance of an account and appends a ledger entry, under the lock of the account. The
+-- Changes the balance of an account and appends a ledger entry, while the account is locked. The
 -- function `credit_append` is the only way to change a balance. `credit_append` returns no row if
 -- the balance would become negative. When the balance falls below the account's threshold,
 -- `credit_append` adds an event to the feed. A second low-balance event is added only after

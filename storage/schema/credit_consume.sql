@@ -1,7 +1,7 @@
 -- Charges an account and stores the idempotency record of the request in one round trip. For a
 -- repeated request, `credit_consume` returns the response to the first request. `credit_consume`
--- locks the account first, so that two requests with the same idempotency key run one after the
--- other. A caller without an account has no row to lock, no credits and no earlier request.
+-- first locks the account, so that two requests with the same idempotency key run one after the
+-- other. A caller without an account has no credits, no earlier request and no account row to lock.
 -- `credit_consume` returns no row if the caller's API key has been revoked.
 CREATE FUNCTION credit_consume(
     p_user_id bigint, p_key_id bigint, p_amount numeric, p_source_id text, p_meta jsonb, p_route text, p_key text,

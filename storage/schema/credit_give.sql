@@ -1,4 +1,4 @@
--- Adds credits to an account. New credits first pay the debt of the account.
+-- Adds credits to an account. If an account has a debt, new credits first pay the debt.
 CREATE FUNCTION credit_give(
     p_user_id bigint, p_action text, p_amount numeric, p_source_type text, p_source_id text,
     p_meta jsonb, p_order_id bigint, p_rate numeric, p_currency text

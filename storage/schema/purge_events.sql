@@ -1,5 +1,5 @@
 -- Deletes old events for the application's role, which has no DELETE privilege on `events`. The
--- trigger `events_stay` prevents the deletion of events that are younger than a year.
+-- trigger `events_stay` prevents the deletion of events in their first year.
 CREATE FUNCTION purge_events(most integer, days integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
     WITH purged AS (

@@ -1,6 +1,6 @@
--- Shortens the IP addresses of old consent records. The application's role may only add and read
--- consent records. Only functions of the owner role change consent records, and no such function
--- writes a value that the caller passes.
+-- Replaces the IP addresses in old consent records with the networks of the addresses. The
+-- application's role may only add and read consent records. Only functions of the owner role change
+-- consent records, and no such function writes a value that the caller passes.
 CREATE FUNCTION shorten_consent_ips(days integer, most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
