@@ -14,7 +14,7 @@ class Queue(StrEnum):
     REQUEST = "request"
     # Searches for stock photos at a provider, for API callers who wait for the photos.
     PHOTOS = "photos"
-    # Calls to payment providers, for API callers who may wait for the response.
+    # The queue for calls to payment providers. An API caller may be waiting for the result.
     MONEY = "money"
     # Tasks that send mail and take as long as the mail server needs.
     MAIL = "mail"

@@ -1,9 +1,9 @@
 """Records of consents that Pressroom observed, and of consents that imported files claim.
 
-The application's database role may only add and read records of consent. Database functions of the
-table owner shorten old IP addresses, and delete the consent records of erased people and undone
-imports. The consent tables aren't partitioned by time, because records of consent aren't deleted by
-age.
+The application's database role may only add and read records of consent. Only database functions
+that run with the table owner's rights truncate old IP addresses, and delete consent records of
+erased people and undone imports. The consent tables aren't partitioned by time, because records of
+consent aren't deleted by age.
 """
 
 from datetime import datetime

@@ -61,8 +61,8 @@ class ApiKey(Model):
     created_at: Mapped[CreatedAt]
     # The time at which the API key expires, or NULL for an API key that never expires.
     expires_at: Mapped[datetime | None]
-    # The time of the mail that warned the owner of the webhook endpoints about the expiry of the
-    # API key.
+    # When Pressroom mailed the owner that the API key, with which webhook endpoints were created,
+    # expires soon.
     expiry_told_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]

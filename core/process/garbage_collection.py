@@ -6,8 +6,9 @@ During startup, a server process creates 200,000 objects, but only fifty pieces 
 import gc
 
 _STANDARD_THRESHOLDS = gc.get_threshold()
-# The first threshold exceeds the number of objects that a process creates during startup. A finite
-# threshold limits the memory that garbage occupies if a process never calls ``end_start``.
+# The first threshold exceeds the number of objects that a process creates during startup. The
+# collection threshold is raised and not disabled, so that garbage can't fill the memory of a
+# process that never calls ``end_start``.
 _STARTUP_THRESHOLDS = (1_000_000, 10, 10)
 
 

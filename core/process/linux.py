@@ -18,8 +18,8 @@ def hide_memory() -> None:
     """Hide this process's memory, environment and files from other processes of the same user.
 
     The kernel doesn't write a core dump when a hidden process crashes. Hiding a process doesn't
-    prevent root from reading the memory of the process. Processes that a hidden process forks are
-    hidden, but programs that a hidden process executes aren't.
+    prevent root from reading the memory of the process. A forked child process keeps the protection
+    from other processes, but ``exec`` removes the protection.
     """
     _control(_PR_SET_DUMPABLE, 0)
 
