@@ -1,8 +1,8 @@
-"""Receives webhooks in a benchmark, as the program ``python -m benchmarks.hook_receiver PORT``.
+"""The program ``python -m benchmarks.hook_receiver PORT``, which receives webhooks in a benchmark.
 
 ``GET /taken`` returns statistics about the webhooks received since the last ``DELETE /taken``. The
-receiver doesn't verify signatures, because the verification would take CPU time from the sending
-processes.
+receiver doesn't verify the signatures of webhooks, because the verification would take CPU time
+from the sending processes.
 """
 
 import asyncio
@@ -62,8 +62,8 @@ class _Tally:
 class _Receiver(asyncio.Protocol):
     """A connection over which the program receives webhooks.
 
-    All connections to the receiver share a list of tallies, and count webhooks in the last tally.
-    ``DELETE /taken`` starts a new count by appending an empty tally to the list of tallies.
+    All connections to the receiver share a list of counters, and count webhooks in the last one.
+    ``DELETE /taken`` starts a new count of webhooks by appending a counter to the list.
     """
 
     def __init__(self, tallies: list[_Tally]) -> None:

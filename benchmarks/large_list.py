@@ -8,8 +8,8 @@ from models import FieldType
 from services.subscriptions import fields, lists, tags
 
 MEMBERS = 1_000_000
-# Every eleventh subscription belongs to a second list, because a real database contains several
-# lists.
+# Every eleventh subscription belongs to a second list, because real databases contain more than one
+# list.
 OTHERS = 11
 
 _USERS = """
@@ -22,7 +22,7 @@ _USERS = """
         ('{example.com,example.org,example.net}'::text[])[1 + n %% 3] AS domain
     ) AS words
 """
-# Every twentieth member is on a paid tier, which has expired for some members. A third of the
+# Every twentieth member has a paid tier. Some of the paid tiers have expired. A third of the
 # members have a tag, and a quarter have a value in a member field.
 _SUBSCRIPTIONS = """
     INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, name, email, source,

@@ -1,4 +1,4 @@
-"""Compares API requests for pages of a list with a million members with plain SQL queries."""
+"""Compares plain SQL with API requests for pages of members, in a list with a million members."""
 
 import http.client
 import json
@@ -39,16 +39,17 @@ BAR = "≤ 1.5 × + 3 ms"
 SEARCH_ALLOWANCE_SECONDS = 0.005
 SEARCH_BAR = "≤ 1.5 × + 5 ms"
 MAX_SLOWDOWN_OF_FIRST = 1.2
-# The maximum number of times that each round repeats a request or an SQL query. Each round keeps
-# only the shortest duration, because the load of other programs can only increase durations. A
-# round ends after ``ROUND_SECONDS``, even if the maximum number of repetitions isn't reached.
+# The maximum number of times that each round repeats a request or an SQL query. A round's result is
+# the shortest duration of the repetitions, because the load of other programs can only increase
+# durations. A round ends after ``ROUND_SECONDS``, even if the maximum number of repetitions isn't
+# reached.
 CALLS = 15
 ROUND_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of members, with the arguments of its HTTP request and its service function."""
+    """A page of members, with the arguments for the HTTP request and for the service function."""
 
     name: str
     query: dict[str, Any] = field(default_factory=dict)
@@ -160,7 +161,7 @@ class _Bench:
         return Finding(name, ratio, "×", bar, ratio <= MAX_SLOWDOWN, spread, details)
 
     def compare_depth(self, deep: int) -> Finding:
-        """Compare a page far down the list, found by a cursor, with the list's first page."""
+        """Compare how fast the API returns the first page of a list and a page far down it."""
         first = Page("first")
         far = Page("deep", {"cursor": str(deep)})
         with self._caller() as get:
@@ -208,7 +209,7 @@ class _Bench:
         statements: list[str] = []
 
         def record(_: Any, sql: cursor, text: str, values: Any, *__: Any) -> None:
-            # Record only SELECT statements, because the baseline needs no savepoints and time
+            # Record only SELECT statements, because the baseline runs without savepoints and time
             # limits.
             if text.startswith("SELECT"):
                 statements.append(sql.mogrify(text, values).decode())

@@ -1,4 +1,4 @@
-"""Compares the offline writer with the packages sumy and YAKE, for a post with 2,000 words.
+"""Compares the offline writer's speed with sumy and YAKE, for a post with 2,000 words.
 
 The baseline writes the summary with sumy's TextRank, and the tags with YAKE. Unlike the baseline,
 the offline writer detects the language and creates a slug. The post's text is parsed before the

@@ -1,6 +1,6 @@
 """Writes docs/performance.md with its chart, and the table in docs/growth.md.
 
-Charts that no document contains are written to build/benchmarks.
+Charts that aren't part of a document are written to build/benchmarks.
 """
 
 import re
@@ -22,9 +22,9 @@ from matplotlib import pyplot  # noqa: E402 - the back end must be chosen before
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PICTURES = ROOT / "build" / "benchmarks"
-# The smallest ratio on the logarithmic axis of a chart, which can't show zero or negative ratios.
-# Ratios below the minimum of the axis are drawn at the minimum. A ratio can be negative, because
-# some benchmarks subtract an allowance for the HTTP call.
+# The smallest ratio that a chart shows, because a logarithmic axis can't show zero or negative
+# ratios. Smaller ratios are drawn at the left end of the chart's axis. A ratio can be negative,
+# because some benchmarks subtract an allowance for the HTTP call.
 _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
@@ -96,8 +96,8 @@ def _build_growth(record: dict[str, Any]) -> list[str]:
 def _group_findings(record: dict[str, Any]) -> _Groups:
     groups: _Groups = {}
     for finding in record["findings"]:
-        # The growth measurement stores the group's name in the details of a result, because the
-        # result's name is a route.
+        # In results of the growth measurement, the name is a route, and the details contain the
+        # name of the group.
         name = finding["details"].get("group") or finding["name"].partition(":")[0]
         groups.setdefault((name, finding["bar"]), []).append(finding)
     return groups
@@ -115,8 +115,7 @@ def _build_table(groups: _Groups) -> str:
 def _list_missed(groups: _Groups) -> list[str]:
     """Return a Markdown list of the results that miss their target.
 
-    A table row that combines several results doesn't show which result missed the target, so the
-    list names these results.
+    If a table row combines several results, only the list shows which of them missed the target.
     """
     missed = {
         group: short

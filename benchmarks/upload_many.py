@@ -1,4 +1,4 @@
-"""Compares 64 concurrent image uploads with two processes that only convert the same images."""
+"""Compares 64 concurrent image uploads with two processes that convert the same images directly."""
 
 import multiprocessing
 import time

@@ -78,8 +78,8 @@ class ConsoleRequest:
     def get_own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
         """Return a list that the caller owns, or raise ``list.not_found``.
 
-        The error is the same whether another owner has the list or no list has the id, so that
-        nobody learns which lists exist.
+        The error for another owner's list is the same as for an unknown id, so that nobody learns
+        which lists exist.
         """
         try:
             return lists.get_own_list(uow, self.caller, list_id)
@@ -138,14 +138,13 @@ class ConsoleRequest:
         return self.render_page(template, status=form.status, form=form, **values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_SOURCES) -> TypedForm:
-        """Return the submitted form with an error message, or raise an error that forms can't show.
+        """Return the submitted form with an error message, or raise errors that forms can't show.
 
-        ``places``: maps the codes of errors that don't name a form field to the field that the user
-        must correct.
+        ``places``: maps error codes to the names of the form fields that show the errors.
         """
         if is_plan_error(error.code):
-            # Record an error about the limits of a plan as an event of the account, as the API
-            # does.
+            # If the request exceeded a limit of the user's plan, record an account event, as the
+            # API does.
             with self.unit_of_work() as uow:
                 record_plan_error(uow, self.user_id, error.code)
         return TypedForm(self.form).add_error(error, places)
@@ -198,8 +197,8 @@ async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# The form argument of a GET handler, which is empty when a browser loads the page. After an error
-# in a submitted form, the POST handler calls the GET handler with the submitted form.
+# The form argument of a GET handler. The form is empty when a browser loads the page. After an
+# error in a submitted form, the POST handler calls the GET handler with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]

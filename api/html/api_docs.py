@@ -47,7 +47,7 @@ def add_docs(app: FastAPI) -> None:
         return RedirectResponse(DOCS_PATH)
 
     app.add_route(DOCS_PATH, show_docs, include_in_schema=False)
-    # Redirect ``/redoc`` to the documentation page, because FastAPI by default serves a second
-    # documentation page under ``/redoc``.
+    # Redirect ``/redoc``, where FastAPI by default serves a second documentation page, to the page
+    # ``/docs``.
     app.add_route("/redoc", redirect_to_docs, include_in_schema=False)
     app.mount(DOCS_PATH, StaticFiles(directory=_SWAGGER_FOLDER))

@@ -28,7 +28,7 @@ _INVALID_VALUES = marked(
 _FAILED_CHALLENGE = marked(
     "The check that you are a person was not passed. Please do it once more."
 )
-# Maps the codes of errors that the user can correct to messages.
+# Maps the code of each error that the user can correct to a message.
 _MESSAGES = {
     mailing.CHALLENGE_MISSING.code: _FAILED_CHALLENGE,
     mailing.CHALLENGE_FAILED.code: _FAILED_CHALLENGE,
@@ -83,7 +83,7 @@ async def answer_form(
 
 
 def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Add the API's challenge fields to a form that contains a challenge widget's token."""
+    """Add the API's challenge fields to a form that contains the token of a challenge widget."""
     if not mailing_list.challenge_enabled or mailing_list.challenge_provider is None:
         return inputs
     provider = ChallengeProviderName(mailing_list.challenge_provider)
@@ -94,7 +94,7 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
         **inputs,
         "challenge-provider": provider.value,
         # The form doesn't contain the action of the challenge, so set the action to "subscribe".
-        # The challenge provider verifies for which action the challenge token was created.
+        # The challenge provider checks that the token was created for the same action.
         "challenge-action": "subscribe",
         "challenge-token": token,
     }
@@ -103,7 +103,7 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
 def _build_form_errors(
     language: str, error: DomainError, form: ListForm, inputs: Mapping[str, Any]
 ) -> FormErrors | None:
-    """Return the errors that the form shows, or ``None`` if the user can't correct the error."""
+    """Return the messages that the form shows, or ``None`` if the user can't correct the error."""
     status = STATUS_OF[error.kind]
     if error.code == requests.BODY_INVALID.code:
         texts = {

@@ -26,7 +26,7 @@ VAGUE_NAMES = frozenset(
         *("mine", "most", "own", "said", "shown", "taken", "theirs", "told", "wanted", "whole"),
     }
 )
-# Matches decorators of functions that users know by the name of a route, a command or an event.
+# Matches decorators that give a function a public name, such as a route, a command or an event.
 _NAMING_DECORATORS = re.compile(
     r"router|app|get|post|put|patch|delete|command|callback|fixture|register|listens_for"
     r"|exception_handler"
@@ -106,7 +106,7 @@ def find_late_loggers(module: Module) -> Iterator[Place]:
 
 
 def find_attribute_lists(module: Module) -> Iterator[Place]:
-    """Find docstrings of classes that list attributes but don't say what the class is."""
+    """Find class docstrings that list the attributes but don't say what the class is."""
     for node, docstring in _docstrings(module):
         if isinstance(node, ast.ClassDef) and docstring.startswith("Attributes:"):
             yield Place(module, node.lineno, node.name)
@@ -132,7 +132,10 @@ FINDERS = {
 
 
 def find_places(figure: str, modules: list[Module]) -> list[Place]:
-    """Return the lines that match a pattern, which is a key of `FINDERS`."""
+    """Return the lines that match a pattern of unreadable code.
+
+    The pattern is a key of `FINDERS`.
+    """
     return [place for module in modules for place in FINDERS[figure](module)]
 
 
@@ -197,7 +200,7 @@ def _assignments(module: Module) -> Iterator[tuple[ast.Assign | ast.AnnAssign, b
 
 
 def _constants(module: Module) -> Iterator[tuple[int, str, bool]]:
-    """Yield line and name of each constant, and whether a function or class precedes it."""
+    """Yield the line and the name of each constant, and whether a function or class precedes it."""
     for node, is_late in _assignments(module):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         if not isinstance(target, ast.Name) or not _CONSTANT_NAME.fullmatch(target.id):

@@ -4,8 +4,8 @@ The amount of due work is the same for every size of the database.
 """
 
 _DUE_ROWS = 200
-# Maps each kind of maintenance to the SQL statement that creates due work before each measured
-# round. ``None`` means that the maintenance is measured without due work.
+# Maps each kind of maintenance to an SQL statement that runs before each measured round and creates
+# due work. ``None`` means that the maintenance is measured without due work.
 DUE: dict[str, str | None] = {
     "backup.create": None,
     "backup.journal": None,

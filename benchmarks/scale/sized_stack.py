@@ -32,7 +32,10 @@ _ENVIRONMENT = {"PRESSROOM_QUOTA_PAID": _BOUNDS, "PRESSROOM_METRICS_TOKEN": METR
 
 @dataclass
 class SizedStack:
-    """A running stack, and its first owner, who owns the largest share of all rows."""
+    """A running stack with a filled database.
+
+    The first owner owns the largest share of all rows.
+    """
 
     stack: Stack
     volume: Volume
@@ -47,7 +50,7 @@ def open_services(keep: str | None) -> Iterator[tuple[Services, Path]]:
     """Start the services that all stacks share, and yield the services and their data folder.
 
     Args:
-        keep: a folder that is not deleted after the ``with`` block, or ``None`` for a temporary
+        keep: a data folder that is kept after the ``with`` block, or ``None`` for a temporary
             folder.
     """
     with ExitStack() as opened:
@@ -153,7 +156,7 @@ def _postpone_maintenance(stack: Stack) -> None:
 
 
 def _settings(stack: Stack) -> Settings:
-    """Return the settings in the stack's environment variables, including the sandbox's URLs."""
+    """Return the environment variables that configure the stack, including the sandbox's URLs."""
     named: dict[str, Any] = {
         key.removeprefix("PRESSROOM_").lower(): value
         for key, value in stack.environment.items()

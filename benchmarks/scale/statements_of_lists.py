@@ -1,13 +1,13 @@
 """SQL statements that fill the tables of people, lists and subscriptions.
 
-The values of a filled row depend only on the number of the row and on the seed. A statement can
-compute the ids of another table's rows from their numbers, without reading the table. The oldest
-filled rows are 700 days old at the time `anchor`.
+The values of a filled row depend only on the number of the row and on the seed. An SQL statement
+computes the id of a row in any table from the row's number, without reading the table. The oldest
+filled rows were created 700 days before the time `anchor`.
 """
 
 # SQL functions that the statements for people, lists and subscriptions call. The SQL functions
-# exist only in the database session, because their schema is `pg_temp`. Postgres inlines these SQL
-# functions into the statements.
+# exist only in the database session, because their schema is `pg_temp`. Postgres inlines the SQL
+# functions into the statements that call them.
 FUNCTIONS = """
 CREATE FUNCTION pg_temp.dice(n bigint, salt int, sides bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$

@@ -31,8 +31,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$
 """
 
-# Maps each filled column of a ledger entry to the SQL expression for its value. Columns of a ledger
-# entry that the mapping doesn't contain are NULL.
+# Maps each filled column of a ledger entry to the SQL expression for its value. All columns of a
+# ledger entry that aren't in ``ENTRY`` are NULL.
 ENTRY = {
     "user_id": "pg_temp.person_id(account)",
     "seq": "place",

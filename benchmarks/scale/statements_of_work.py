@@ -1,7 +1,7 @@
 """SQL statements that fill the tables of jobs, files, credentials and account events.
 
-No filled row becomes due in the weeks after `anchor`, so that workers don't change a database that
-is kept for later runs.
+No row becomes due in the weeks after `anchor`, so that workers don't change a database that several
+benchmark runs use.
 """
 
 STATEMENTS = {
@@ -137,7 +137,8 @@ SELECT 'access', 1 + n % {grants}, n, sha256(('token' || n)::bytea), ARRAY['cred
     '{anchor}'::timestamptz + interval '60 days'
 FROM generate_series(1, {tokens}) AS n
 """,
-    # Set the bookmark of `maintenance.shorten_ips` to the last row whose IP address is shortened.
+    # Set the position of `maintenance.shorten_ips` to the last row whose IP address has been
+    # shortened.
     "maintenance": """
 INSERT INTO maintenance (name, every_seconds, bookmark)
 SELECT 'maintenance.shorten_ips', 3600, max(id) FROM subscription_events

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import gcd
 
-# Two consecutive subscriptions belong to people whose numbers differ by this stride, so that the
-# order of people looks random.
+# The difference between the person numbers of two consecutive subscriptions. The large difference
+# makes the order of people look random.
 _STRIDE = 7_368_787
 
 
@@ -12,17 +12,17 @@ _STRIDE = 7_368_787
 class Volume:
     """The size of a filled database.
 
-    The factor 1 corresponds to a Pressroom installation with 1,000 owners. The first owner in the
-    database owns the largest share of all rows. The largest list of the first owner contains half
-    of all subscriptions. The first owner has a tenth of all ledger entries, jobs, attachments and
-    events.
+    With the factor 1, the database has as many rows as a Pressroom installation with 1,000 owners.
+    The first owner in the database owns the largest share of all rows. The largest list of the
+    first owner contains half of all subscriptions. The first owner has a tenth of all ledger
+    entries, jobs, attachments and events.
     """
 
     factor: float
     seed: int = 7
 
     def numbers(self) -> dict[str, int]:
-        """Return the numbers that replace the placeholders in the SQL statements."""
+        """Return the numbers for the placeholders in the SQL statements, keyed by placeholder."""
         people = self._scale(1_500_000)
         subscriptions = self._scale(2_000_000)
         owners = self._scale(1_000)

@@ -39,7 +39,7 @@ LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
 _PERIOD_LABELS = {"30": "30 days", "90": "90 days", "365": "A year", "1095": "Three years"}
 _USUAL_PERIOD = "30"
-# Maps the codes of errors that don't name a form field to the field that the user must correct.
+# Maps error codes to the names of the form fields that show the errors.
 PLACES = {LIST_SLUG_TAKEN.code: "slug"}
 PROVIDERS = {"turnstile": "Cloudflare Turnstile", "hcaptcha": "hCaptcha", "recaptcha": "reCAPTCHA"}
 _TEXT_FIELDS = (
@@ -51,8 +51,8 @@ _TEXT_FIELDS = (
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
-# The prefix in the names of the select boxes for public member fields, followed by the key of the
-# member field.
+# The prefix in the name of a select box for a public member field. The key of the member field
+# follows the prefix.
 _MEMBER_FIELD_PREFIX = "field_"
 _NOT_ASKED = "no"
 _ASKED = "asked"
@@ -161,7 +161,8 @@ def show_public_pages(
     return console.render_form(
         "list_face.html",
         form.fill({**values, "colour": record.colour or DEFAULT_COLOUR}),
-        # Allow the inline style of the list, because the page embeds a preview of the sign-up page.
+        # Allow the inline style with the list's colours, because the page embeds a preview of the
+        # sign-up page.
         other_sources={
             **console.get_media_sources(),
             "style-src": get_list_style_hashes(sign_up_form.look),

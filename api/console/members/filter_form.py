@@ -1,10 +1,10 @@
 """Converts a member filter between JSON and the rows of an HTML form.
 
-The form shows a filter as a group of parts. Each part of a filter is either a row with a field, an
-operator and a value, or a nested group of parts. The name of a form input contains the position of
-the filter part to which the input belongs. For example, the input ``match.0`` states how the
-outermost group combines its parts. The inputs ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and
-``value.0.2`` belong to the third part of the outermost group.
+The filter form shows a member filter as a group of parts. Each part of a filter is either a row
+with a field, an operator and a value, or a nested group of parts. The name of a form input contains
+the position of the filter part to which the input belongs. For example, the input ``match.0``
+states how the outermost group combines its parts. The inputs ``field.0.2``, ``kind.0.2``,
+``operator.0.2`` and ``value.0.2`` belong to the third part of the outermost group.
 
 The buttons that add or remove parts of the filter submit the whole form, so that the form needs no
 script.
@@ -115,7 +115,7 @@ class Row:
 
     Attributes:
         name: the name of the tested attribute, such as ``email`` or ``fields.city``.
-        text: the value that the user typed, with one line per value if the operator accepts several
+        text: the value that the user typed, or one value per line if the operator accepts several
             values.
         place: the position of the row in the form, such as ``0.2`` for the third part of the
             outermost group.
@@ -181,7 +181,7 @@ class Row:
 
 @dataclass
 class Group:
-    """A group of filter parts that are combined, for example with "and" or "or".
+    """A group of filter parts, which the filter combines with a word such as "and" or "or".
 
     Attributes:
         match: a key of ``FILTER_MATCHES``, which states how the group combines its parts.
@@ -199,7 +199,7 @@ class Group:
 
     @property
     def may_nest(self) -> bool:
-        """Return whether the group may contain another group within the depth limit of filters."""
+        """Return whether adding a nested group would keep the filter within the depth limit."""
         return self.depth + 3 <= MAX_DEPTH
 
     def to_json(self, path: str, rows: dict[str, Row]) -> dict[str, Any] | None:
@@ -260,7 +260,7 @@ class FilterDraft:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return the draft as a JSON filter, or ``None`` for an empty draft.
+        """Return the edited filter as JSON, or ``None`` if the filter is empty.
 
         Raises ``filter.invalid`` if the text that the user typed isn't a JSON object.
         """
@@ -305,7 +305,7 @@ def parse_filter(text: str) -> dict[str, Any]:
 
 
 def read_draft(form: Mapping[str, str]) -> FilterDraft:
-    """Return the filter in a submitted form, after applying the action of the pressed button."""
+    """Return the filter in a submitted form, changed by the button that the user pressed."""
     button = form.get("do", "")
     text = form.get("filter", "")
     if f"match.{_ROOT_PLACE}" not in form or form.get("use") == "json":

@@ -1,8 +1,8 @@
 """Pages without a login for registration, password resets and undoing a change of address.
 
-Each page of this module either mails a link, or is opened by a mailed link. Opening a mailed link
-changes nothing, because mail scanners open links. The account changes only when the user submits
-the form on the linked page.
+Each registration page either mails a link, or is the page that a mailed link opens. Opening a
+mailed link changes nothing, because mail scanners open links. The account changes only when the
+user submits the form on the page that the link opens.
 """
 
 import secrets
@@ -202,8 +202,8 @@ async def _request_mail(
     typed_address = form.get("email", "").strip()
     try:
         email = email_addresses.normalise_address(typed_address)
-        # Check the challenge before looking up the account, so that the response and its duration
-        # don't reveal whether the address has an account.
+        # Check the challenge before looking up the account, so that a failed challenge doesn't
+        # reveal whether the address has an account.
         provider = state.challenges.for_accounts
         if provider is not None:
             token = form.get(WIDGETS[provider].field, "")
@@ -278,8 +278,8 @@ async def _submit_choice(
 ) -> Response:
     """Set the submitted password and log the user in, or show the form with an error.
 
-    ``factor``: the submitted second factor, which ``set_password`` checks, or ``None`` if no factor
-    was submitted.
+    ``factor``: the second factor that the user submitted and ``set_password`` checks, or ``None``
+    without one.
     """
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
