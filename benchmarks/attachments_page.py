@@ -87,7 +87,7 @@ def _encode_animation(frames: list[Image.Image], file_format: str, **options: ob
 
 
 def _draw_scene(width: int, height: int) -> Image.Image:
-    """Return a picture of a fractal and two gradients. Every run creates the same picture."""
+    """Return a picture of a fractal and two gradients, which looks the same in every run."""
     fractal = Image.effect_mandelbrot((width, height), (-2.0, -1.2, 0.9, 1.2), 60)
     down = Image.linear_gradient("L").resize((width, height))
     around = Image.radial_gradient("L").resize((width, height))

@@ -1,4 +1,4 @@
-"""Starts a stack for benchmarks of bulk work, with baselines that fill a list by plain SQL."""
+"""Starts a stack for benchmarks of bulk work, and fills lists with plain SQL as a baseline."""
 
 import io
 import itertools
@@ -138,7 +138,7 @@ _LEAN_SUBSCRIPTIONS = "INSERT INTO lean_subscriptions SELECT 1, id, name FROM pl
 
 
 def create_people(count: int) -> list[Person]:
-    """Return people whose e-mail addresses differ from those of all people returned before."""
+    """Return people with new e-mail addresses, which the function has never returned before."""
     batch = next(_numbers)
     chance = random.Random(7)
     words = ["ada", "ben", "chloe", "dmitri", "elena", "farid", "grace", "hugo", "ines", "jonas"]

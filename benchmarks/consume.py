@@ -1,4 +1,4 @@
-"""Compares API calls that charge credits with a minimal application that runs the same SQL."""
+"""Compares Pressroom's speed in charging credits with a minimal application with the same SQL."""
 
 import asyncio
 import time

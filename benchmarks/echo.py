@@ -1,8 +1,8 @@
 """Starts an API process or a worker for benchmarks of the request queue.
 
-``python -m benchmarks.echo api PORT`` starts the API with an additional route. The route enqueues a
-task that returns immediately. With the argument ``worker``, the program starts a Pressroom worker.
-With the argument ``bare``, the program starts a plain Celery worker as the baseline.
+``python -m benchmarks.echo api PORT`` starts the API with an additional route, which enqueues a
+task that returns immediately. ``python -m benchmarks.echo worker`` starts a Pressroom worker.
+``python -m benchmarks.echo bare`` starts a plain Celery worker as the baseline.
 """
 
 import os

@@ -38,8 +38,7 @@ async def send_requests(port: int, shares: Iterable[Iterable[bytes]]) -> list[fl
     """Send requests from concurrent callers, and return how many seconds each response took.
 
     Args:
-        shares: a sequence of requests for each caller. A caller sends its requests one after
-            another.
+        shares: one sequence of requests for each caller, which the caller sends in order.
     """
     results: Sequence[list[float]] = await asyncio.gather(
         *(_run_caller(port, requests) for requests in shares)

@@ -1,10 +1,10 @@
 """Measures whether hung dependencies or a busy owner slow down the API calls of other owners.
 
 The measured API calls are a charge of credits and a balance query. In the first part of the
-benchmark, a second owner keeps calling routes that need a hung dependency. The measured calls don't
-need the dependency. In the second part of the benchmark, no dependency hangs, and a second owner
-uploads, imports and composes without a pause. As the baseline, the API calls are measured while
-nothing else produces load.
+benchmark, a second owner keeps calling routes that need a hung dependency, but the measured calls
+don't need the dependency. In the second part of the benchmark, no dependency hangs, and a second
+owner uploads, imports and composes without a pause. As the baseline, the API calls are measured
+while nothing else produces load.
 
 The measured calls come from a separate process, because the benchmark's main process is busy
 producing load.
@@ -45,7 +45,8 @@ from services.credits import ledger
 
 CALLS = 1_000 if is_full_size() else 300
 MAX_SLOWDOWN = 3.0
-# All callers that produce load are waiting for the hung dependency after this number of seconds.
+# The delay before a measurement, in which all callers that produce load get blocked by the hung
+# dependency.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
 # Maps the queues of each worker process to the number of concurrent tasks.

@@ -22,7 +22,7 @@ _USERS = """
         ('{example.com,example.org,example.net}'::text[])[1 + n %% 3] AS domain
     ) AS words
 """
-# Every twentieth member has a paid tier. Some of the paid tiers have expired. A third of the
+# Every twentieth member has a paid tier, and some of the paid tiers have expired. A third of the
 # members have a tag, and a quarter have a value in a member field.
 _SUBSCRIPTIONS = """
     INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, name, email, source,
@@ -46,7 +46,7 @@ _SUBSCRIPTIONS = """
 def create_large_list(stack: Stack, owner: Owner, database: connection) -> tuple[int, float]:
     """Create a list with a million members.
 
-    Return the list's id, and how many seconds the inserts took.
+    Return the id of the new list, and how many seconds the inserts of its members took.
     """
     with stack.resources.unit_of_work() as uow:
         list_ids = [

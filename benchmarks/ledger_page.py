@@ -95,8 +95,8 @@ def _compare(stack: Stack, owner: Owner, sql: cursor, name: str, offset: int) ->
             assert reply.status == http.client.OK, body
 
         pairs = alternate(lambda: _run_round(get), lambda: _run_round(baseline), rounds=ROUNDS)
-    # Subtract the allowance for the HTTP call before dividing, so that the ratio shows whether the
-    # target is met.
+    # Subtract the time that the HTTP call may take, so that the ratio shows whether the target is
+    # met.
     ratio, spread = median_and_spread(
         [
             (product_time - ALLOWANCE_SECONDS) / baseline_time

@@ -34,8 +34,8 @@ ROUNDS = 15 if is_full_size() else 7
 MAX_SLOWDOWN = 1.5
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
-# The time that is allowed for a search in addition to its SQL query, for the HTTP call, parsing the
-# filter and building the query.
+# The maximum time that a search may take for the HTTP call, the filter parser and building the
+# query, in addition to the SQL query's time.
 SEARCH_ALLOWANCE_SECONDS = 0.005
 SEARCH_BAR = "≤ 1.5 × + 5 ms"
 MAX_SLOWDOWN_OF_FIRST = 1.2
@@ -144,8 +144,8 @@ class _Bench:
             pairs = alternate(
                 lambda: _run_round(lambda: get(page)), lambda: _run_round(baseline), rounds=ROUNDS
             )
-        # Subtract the allowance for the HTTP call before dividing, so that the ratio shows whether
-        # the target is met.
+        # Subtract the time that the HTTP call may take, so that the ratio shows whether the target
+        # is met.
         is_search = page.filter is not None
         allowance = SEARCH_ALLOWANCE_SECONDS if is_search else ALLOWANCE_SECONDS
         ratios = [

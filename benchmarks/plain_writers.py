@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The extra ``chinese`` installs jieba, with which sumy splits Chinese text into words.
+# ``sumy[chinese]`` installs the package jieba, with which sumy splits Chinese text into words.
 _PACKAGES = ("yake==0.7.3", "sumy[chinese]==0.13.0")
 
 # A program that runs sumy and YAKE once per input line, and prints how many seconds each package

@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PICTURES = ROOT / "build" / "benchmarks"
 # The smallest ratio that a chart shows, because a logarithmic axis can't show zero or negative
-# ratios. Smaller ratios are drawn at the left end of the chart's axis. A ratio can be negative,
-# because some benchmarks subtract an allowance for the HTTP call.
+# ratios. Ratios below the smallest ratio of the axis are drawn at the start of the axis. A ratio
+# can be negative, because some benchmarks subtract the time that an HTTP call may take.
 _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
@@ -182,6 +182,5 @@ def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
     axes.set_xlabel("× (1 = the baseline, or the smallest size)")
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)
-    # Remove the comments and line breaks of the SVG file, because nobody reads the source of a
-    # chart.
+    # Remove the comments and line breaks from the SVG file to make the file smaller.
     file.write_text(re.sub(r"<!--.*?-->|\s+", " ", file.read_text()).strip() + "\n")

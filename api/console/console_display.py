@@ -1,6 +1,6 @@
 """Formats numbers, times and API calls for pages of the console.
 
-The labels in this module appear in several areas of the console.
+The module contains only labels that several areas of the console show.
 """
 
 import json

@@ -30,8 +30,8 @@ _SOURCES = {
     "script-src": "'self'",
     "style-src": "'self'",
     "connect-src": "'self'",
-    # Allow images in data URLs. Each page defines an empty icon by a data URL, so that browsers
-    # don't request an icon file.
+    # Allow data URLs for images, because each page sets an empty icon by a data URL to keep
+    # browsers from requesting an icon file.
     "img-src": "'self' data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -93,7 +93,7 @@ _TEMPLATES.filters |= {
 def render_console_part(template: str, values: Mapping[str, object]) -> str:
     """Render a template for a part of a console page, and return the HTML.
 
-    The function escapes special HTML characters in the template values.
+    Special characters in the template values are escaped for HTML.
     """
     return _TEMPLATES.get_template(template).render(values)
 
@@ -107,7 +107,7 @@ def render_console_page(
 ) -> Response:
     """Render a page of the console.
 
-    The function escapes special HTML characters in the template values. ``other_sources``: maps
+    Special characters in the template values are escaped for HTML. ``other_sources``: maps
     directives of the Content-Security-Policy to origins that are added to the default policy.
     """
     headers = {**_HEADERS, "Content-Security-Policy": build_policy(_SOURCES, other_sources)}

@@ -39,9 +39,9 @@ def stream_part(
     """Return a response that streams a part of a page as server-sent events.
 
     Whenever the part of the page changes, the stream sends the new HTML in an event named ``part``.
-    An event named ``ended`` tells the browser that the part of the page won't change after this
-    event. The event stream ends if the user's session ends. A browser that reconnects gets the
-    current HTML of the part of the page.
+    An event named ``ended`` tells the browser that the part of the page is final. The event stream
+    ends if the user's session ends. A browser that reconnects gets the current HTML of the part of
+    the page.
     """
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)

@@ -101,7 +101,7 @@ class ConsoleRequest:
         other_sources: Mapping[str, str] = _NO_SOURCES,
         **values: Any,
     ) -> Response:
-        """Render a page of the console, with the notice that the previous request left in a cookie.
+        """Render a page of the console, and show the notice that a cookie contains.
 
         ``other_sources``: maps directives of the Content-Security-Policy to origins that are added
         to the default policy.
@@ -197,7 +197,7 @@ async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# The form argument of a GET handler. The form is empty when a browser loads the page. After an
+# The form argument of a GET handler, which is an empty form when a browser loads the page. After an
 # error in a submitted form, the POST handler calls the GET handler with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 

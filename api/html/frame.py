@@ -34,8 +34,8 @@ _NO_SOURCES: Mapping[str, str] = {}
 _SOURCES = {
     "default-src": "'none'",
     "style-src": f"'{hash_source(_STYLE)}'",
-    # Allow images in data URLs. Each page defines an empty icon by a data URL, so that browsers
-    # don't request an icon file.
+    # Allow data URLs for images, because each page sets an empty icon by a data URL to keep
+    # browsers from requesting an icon file.
     "img-src": "data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -60,7 +60,7 @@ def render_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page. The function escapes special HTML characters in the template values.
+    """Render a page. Special characters in the template values are escaped for HTML.
 
     Args:
         language: the language of the page. Pages for owners and operators are always English.
@@ -135,7 +135,7 @@ def _format_rule(accent: str, deep: str, on_accent: str) -> str:
 def render_fragment(template: str, *, language: str = ENGLISH, **values: object) -> str:
     """Render a template for a part of a page, and return the HTML.
 
-    The function escapes special HTML characters in the template values.
+    Special characters in the template values are escaped for HTML.
     """
     return _load_templates(language).get_template(template).render(values)
 

@@ -205,7 +205,7 @@ def describe_error(code: str) -> tuple[str, str] | None:
 def mark_page_request(scope: Scope, renderer: ProblemRenderer = render_problem) -> None:
     """Mark a request as expecting an HTML page, even for errors.
 
-    ``renderer``: the function that renders an error in this request as a page.
+    ``renderer``: the function that renders errors of the request as HTML pages.
     """
     scope[_RENDERER_KEY] = renderer
 

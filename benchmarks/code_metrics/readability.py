@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.code_metrics.product_modules import Module
 
-# The names of local variables that don't say which value the variable contains.
+# Names of local variables that don't say what the variable contains.
 VAGUE_NAMES = frozenset(
     {
         *(
@@ -132,15 +132,12 @@ FINDERS = {
 
 
 def find_places(figure: str, modules: list[Module]) -> list[Place]:
-    """Return the lines that match a pattern of unreadable code.
-
-    The pattern is a key of `FINDERS`.
-    """
+    """Return the lines that match the pattern that is called ``figure`` in `FINDERS`."""
     return [place for module in modules for place in FINDERS[figure](module)]
 
 
 def measure_readability(modules: list[Module]) -> dict[str, str]:
-    """Return how often the product's code matches each pattern, keyed by the pattern's label."""
+    """Return how often the code matches each pattern of unreadable code, keyed by its label."""
     counts = {figure: len(find_places(figure, modules)) for figure in FINDERS}
     line_count = sum(module.line_count for module in modules)
     local_count = sum(1 for module in modules for _ in _local_names(module))

@@ -56,7 +56,7 @@ INSERT INTO consent_entries (list_id, user_id, how, ip, occurred_at)
 SELECT id, 1, 'form', '10.2.3.4', now() - interval '100 days'
 FROM n, (SELECT min(id) AS id FROM lists) AS list
 """,
-    # Move the bookmark at which ``maintenance.strangers`` resumes, so that one run checks only
+    # Move the position at which ``maintenance.strangers`` resumes, so that one run checks only
     # 50,000 people.
     "maintenance.strangers": """
 UPDATE maintenance SET bookmark = (SELECT id FROM users ORDER BY id DESC OFFSET 50000 LIMIT 1)

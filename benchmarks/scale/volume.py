@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import gcd
 
-# The difference between the person numbers of two consecutive subscriptions. The large difference
-# makes the order of people look random.
+# The distance between the numbers of the people in two consecutive subscriptions, which makes the
+# order of people look random.
 _STRIDE = 7_368_787
 
 

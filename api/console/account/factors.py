@@ -62,9 +62,9 @@ def add_app(console: RecentStarterConsoleForm) -> Response:
     secret = console.form.get("secret", "")
     offer = console.form.get("offer", "")
     if not totp.is_offered(console.state.resources.keyring, console.member.cookie, secret, offer):
-        # The submitted form was created in a session that has ended, for example because the user
-        # logged in again. Redirect to the form's page, which generates a new secret for the
-        # authenticator app.
+        # The session in which the form was created has ended, for example because the user logged
+        # in again. Redirect to the form's page, which generates a new secret for the authenticator
+        # app.
         return redirect_to_path(console.state, ADD_APP_PATH)
     code = "".join(console.form.get("code", "").split())
     try:

@@ -77,8 +77,8 @@ _EVENT_LABELS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You did something as an operator",
 }
-# Maps each kind of credential that a security event can count to a text. The text describes the
-# event if the count is above one.
+# Texts for security events with a count above one, such as the number of revoked API keys. The keys
+# are the names of the counts in the events.
 _COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",
@@ -295,7 +295,7 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
 async def _prove_current_password(console: ConsoleRequest, email: str) -> Attempt:
     """Verify the current password that the user typed in a form.
 
-    A wrong password in the form counts as a failed login. Raises ``password.wrong`` for a wrong
+    A wrong current password counts as a failed login. Raises ``password.wrong`` for a wrong
     password. Raises ``login.paused`` after too many failed logins.
     """
     password = console.form.get("current", "")

@@ -1,4 +1,4 @@
-"""The composer's page, on which a user requests texts for a post and searches photos."""
+"""The page on which a user requests texts for a post from the composer and searches photos."""
 
 import asyncio
 import hashlib
@@ -177,8 +177,8 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
             search = _read_last_search(state, inputs, page)
         else:
             search_text = " ".join(inputs.get("words", "").split())[:MAX_SEARCH_CHARACTERS]
-            # Pressing Enter in any field submits the whole form, so don't repeat a photo search
-            # whose search text hasn't changed.
+            # Pressing Enter in any field submits the whole form, so search photos only if the
+            # search text has changed.
             is_repeated = "enter" in inputs and search_text == inputs.get("found_words")
             search = None
             if search_text and not is_repeated:

@@ -124,7 +124,7 @@ def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Res
 async def upload_import(request: Request, console: Console) -> Response:
     state = console.state
     resources = console.state.resources
-    # In the request body, the form fields precede the uploaded file.
+    # The values of the form fields, which come before the uploaded file in the request body.
     inputs: dict[str, str] = {}
     list_options: list[tuple[int, ImportOptions]] = []
 

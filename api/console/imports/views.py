@@ -42,8 +42,7 @@ AS_RECOGNISED = ""
 FIELD_TYPES = dict(
     zip(field_columns.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True)
 )
-# Maps the select box options that create a new member field to labels. Each field type has one
-# option.
+# The select box options that create a member field of a certain type, with their labels.
 _TYPED_FIELDS = {
     f"{NEW_FIELD}:{type_}": f"Create a field: {words}" for type_, words in FIELD_TYPES.items()
 }

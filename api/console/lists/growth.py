@@ -45,7 +45,7 @@ class GrowthSpan:
 
 @dataclass(frozen=True)
 class PlottedBar:
-    """The positions of a chart's bars for one period, with joins above departures."""
+    """The positions of two bars in a chart, one for joins and one for departures."""
 
     x: float
     width: float
@@ -95,8 +95,8 @@ def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
     most_joined = max(each.joined for each in spans)
     most_left = max(each.left for each in spans)
-    # The bars for joins and departures have the same scale. If nobody joined or left the list, the
-    # zero line is in the middle of the chart.
+    # The bars for joins and for departures are drawn to the same scale. If nobody joined or left
+    # the list, the zero line is in the middle of the chart.
     unit = HEIGHT / (most_joined + most_left or 1)
     zero = round(most_joined * unit, 1) if most_joined or most_left else HEIGHT / 2
     step = WIDTH / len(spans)

@@ -51,8 +51,8 @@ _TEXT_FIELDS = (
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
-# The prefix in the name of a select box for a public member field. The key of the member field
-# follows the prefix.
+# The prefix of the names of select boxes for public member fields. The rest of each name is the
+# member field's key.
 _MEMBER_FIELD_PREFIX = "field_"
 _NOT_ASKED = "no"
 _ASKED = "asked"

@@ -87,7 +87,7 @@ def change_field(console: ConsoleForm, field_id: PathId) -> Response:
 def retire_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Response:
     """Hide a field.
 
-    The database keeps the values of a hidden member field, but no page shows them.
+    The database keeps the values of a hidden member field, but no page shows the values.
     """
     label = fields.get_field(uow, console.user_id, field_id).label
     fields.retire_field(uow, console.user_id, field_id)

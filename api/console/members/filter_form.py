@@ -28,7 +28,7 @@ from services.subscriptions.filters.names import FilterName, Operator, ValueKind
 from storage.unit_of_work import UnitOfWork
 
 _NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
-# The form's name for the filter operator ``exists`` with the value ``false``.
+# The name that the filter form uses for the operator ``exists`` with the value ``false``.
 _MISSING = "missing"
 _OPERATOR_LABELS: Mapping[str, str] = {
     Operator.IS: "is",
@@ -382,7 +382,7 @@ def _assign_places(group: Group, place: str) -> None:
 
 
 def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Return the draft of a filter, as rows of a form if possible, or otherwise as JSON.
+    """Return a filter for editing, as rows of a form if possible, or otherwise as JSON.
 
     ``choices``: maps the name of each attribute that rows can test to the attribute's operators and
     values.
@@ -402,7 +402,7 @@ def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDra
 
 
 def convert_to_rows(draft: FilterDraft, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Convert a filter draft to rows of a form if possible, and update the draft's JSON text."""
+    """Convert an edited filter to rows of a form if possible, and update its JSON text."""
     if draft.group is not None:
         filter_json = draft.group.to_json("filter", {})
         text = ""

@@ -32,8 +32,8 @@ MAX_INPUT_CHARACTERS = 4_000
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
 # Maps error codes to the names of the form fields that show the errors.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
-# The time limit for counting members before a page is shown. If counting the members takes too
-# long, the page shows an estimate and a link that requests an exact count.
+# The time limit for counting members before a page is shown. If counting exceeds the time limit,
+# the page shows an estimate and a link that requests an exact count.
 MAX_FIRST_COUNT_TIME = timedelta(milliseconds=30)
 # The value of the query parameter ``count`` that requests an exact count of the matching members.
 EXACT_COUNT = "exactly"
@@ -149,7 +149,7 @@ def count_selection(
     count: str,
     query: Mapping[str, str],
 ) -> MemberCount:
-    """Count the members that match a filter, within a time limit.
+    """Count the members that match a filter, or estimate their number after a time limit.
 
     Args:
         count: ``EXACT_COUNT`` if the user requested an exact count, which has a longer time limit

@@ -11,8 +11,8 @@ from storage.unit_of_work import UnitOfWork
 # The maximum number of API keys that the password page shows. Each API key has a checkbox, and a
 # form may have at most 100 fields.
 MAX_KEYS_ON_PAGE = 50
-# Maps each kind of credential, such as passkeys, to two names. The first name is the prefix of the
-# checkboxes, and the second is the form field with all displayed ids.
+# Maps each kind of credential to a prefix for the names of its checkboxes, and to the form field
+# with the ids of all credentials on the page.
 _BOXES = {
     "ended_keys": ("end.", "shown"),
     "ended_passkeys": ("end_passkey.", "shown_passkeys"),

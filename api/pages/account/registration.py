@@ -1,4 +1,4 @@
-"""Pages without a login for registration, password resets and undoing a change of address.
+"""Pages on which people register, reset a password or undo a change of their e-mail address.
 
 Each registration page either mails a link, or is the page that a mailed link opens. Opening a
 mailed link changes nothing, because mail scanners open links. The account changes only when the
@@ -173,7 +173,7 @@ def show_address_undo(
 async def undo_address_change(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Restore the account's previous e-mail address, and redirect to the password form."""
+    """Undo a change of the account's e-mail address, and redirect to the password form."""
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
     await state.in_unit_of_work(lambda uow: service.read_undo_link(uow, secret))

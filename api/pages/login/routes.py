@@ -41,7 +41,7 @@ def show_login(
 ) -> Response:
     """Show the login form, or redirect a user who is logged in to the page ``next``.
 
-    ``again``: a text of any content if the user must log in again, or otherwise ``None``.
+    ``again``: any text to show the login form even to a user who is logged in, or ``None``.
     """
     member = find_page_session(request, state)
     fields = {"next": next or ""}

@@ -136,8 +136,7 @@ def _render_answers(
 ) -> Response:
     """Render a form with the reader's answers to the questions of a list.
 
-    The form shows the stored answers. After an error, the form shows the submitted answers and the
-    error message.
+    After an error, the form shows the submitted answers and not the stored answers.
     """
     language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:
@@ -210,7 +209,7 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 def erase_person(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Mark the reader's data for erasure.
 
-    From the commit of the transaction on, the reader is not on any list.
+    When the transaction is committed, the reader is removed from all lists.
     """
     require_visit_form(request, state, form)
     erasure.mark_own_erasure(uow, find_visit(uow, request, state).person)

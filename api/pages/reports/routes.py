@@ -1,7 +1,7 @@
 """Pages on which a person reports a list for abuse.
 
-Every mail to a list contains a link to a report page. The link identifies the recipient of the
-mail. People who have no mail from the list find a link to a report page on the list's sign-up page.
+Every mail to a list contains a link to a report page, and the link identifies the mail's recipient.
+People who have no mail from the list find a link to a report page on the list's sign-up page.
 Opening a report page changes nothing, because mail scanners open links. A list is reported only
 when a person presses the button on a report page.
 """
