@@ -120,7 +120,7 @@ def _draw_number(digit: int) -> Image.Image:
 
 def _build_row(client: httpx2.Client, sample: Sample) -> dict[str, str]:
     record = _upload(client, sample)
-    # Fetch the stored picture without credentials, like a mail client.
+    # Fetch the stored picture without credentials, as a mail client does.
     stored = httpx2.get(record["view_url"], timeout=60).raise_for_status()
     result = f"{sample.filename.partition('.')[0]}.stored.{_extension(record['filename'])}"
     (FOLDER / sample.filename).write_bytes(sample.data)

@@ -30,8 +30,8 @@ _SAMPLE_EVERY_SECONDS = 0.05
 
 def run() -> list[Finding]:
     with bulk_bench() as bench:
-        # Measure the memory for a small file first, because a worker's memory never shrinks after a
-        # large file.
+        # Measure the memory for importing a small file first, because a worker's memory never
+        # shrinks after a large file.
         _import(bench, bench.new_list(), _build_file(create_people(FEW)), FEW)
         with _measure_peak(bench) as small_file_peak:
             _import(bench, bench.new_list(), _build_file(create_people(FEW)), FEW)

@@ -75,7 +75,7 @@ Times = dict[str, list[float]]
 
 @dataclass
 class IsolationBench:
-    """A stack with load from one owner, and another owner whose API calls are measured."""
+    """A stack on which one owner produces load and the API calls of a second are measured."""
 
     pressed: PressedStack
     key: str

@@ -22,8 +22,9 @@ _USERS = """
         ('{example.com,example.org,example.net}'::text[])[1 + n %% 3] AS domain
     ) AS words
 """
-# Every twentieth member has a paid tier, and some of the paid tiers have expired. A third of the
-# members have a tag, and a quarter have a value in a member field.
+# Every twentieth member of the large list has a paid tier, and some of the paid tiers have expired.
+# In the large list, a third of the members have a tag, and a quarter have a value in a member
+# field.
 _SUBSCRIPTIONS = """
     INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, name, email, source,
         tag_ids, fields)

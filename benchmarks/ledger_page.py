@@ -1,4 +1,4 @@
-"""Compares API requests for the first and last page of a long credit ledger with plain SQL."""
+"""Compares how fast the API and plain SQL read the first and last page of a long credit ledger."""
 
 import http.client
 from collections.abc import Callable

@@ -166,7 +166,7 @@ def _format_machine(record: dict[str, Any]) -> str:
 
 
 def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
-    """Draw a chart with a line for each group, from the group's smallest to its largest ratio."""
+    """Draw a chart with one line per group of results, from the smallest to the largest ratio."""
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.25 * len(groups)), layout="constrained")
     names = [*groups][::-1]
     smallest, largest = (

@@ -23,8 +23,8 @@ CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
 _CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-# Maps the name of an asset in templates to the files that the asset consists of. The content of an
-# asset is the concatenated content of the files.
+# Maps the name under which templates use a style sheet or script to its source files. A style sheet
+# or script with several source files contains the source files one after another.
 _SOURCES = {
     # The console's style sheet extends the style sheet of the pages outside the console.
     "console.css": (("api.html", "style.css"), ("api.console", "static/console.css")),
@@ -53,7 +53,7 @@ class Asset:
     def load(cls, name: str, sources: tuple[tuple[str, str], ...]) -> Self:
         """Return a style sheet or script that joins the contents of several source files.
 
-        ``sources``: the package and the path of each file that is part of the asset.
+        ``sources``: the package and the path of each source file.
         """
         content = b"\n".join(
             files(package).joinpath(path).read_bytes() for package, path in sources

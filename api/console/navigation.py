@@ -80,7 +80,7 @@ _SEARCHABLE_PAGES = (
 
 
 def find_pages(words: str, *, is_operator: bool) -> list[NavigationEntry]:
-    """Return the pages of the console whose label contains the search text."""
+    """Return links to the pages of the console whose labels contain the search text."""
     searched_text = words.strip().casefold()
     pages = (
         *MAIN_PAGES,

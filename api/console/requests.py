@@ -127,7 +127,7 @@ class ConsoleRequest:
             "base": resources.settings.public_base,
             "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
-            # The query parameter ``cursor`` is missing on the first page of paginated rows.
+            # The URL of the first page of a paginated table has no query parameter ``cursor``.
             "cursor": self.request.query_params.get("cursor"),
             "navigation": ()
             if self.member.lacks_factor
@@ -203,8 +203,8 @@ EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]
 ConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormMember)]
-# Requests from a user who logged in within the last 15 minutes. Users who logged in more than 15
-# minutes ago are redirected to the login page.
+# Requests from a user who logged in within the last 15 minutes. Pages that use ``RecentConsole``
+# redirect users who logged in more than 15 minutes ago to the login page.
 RecentConsole = Annotated[ConsoleRequest, depend_on_console(RecentMember)]
 RecentConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormMember)]
 # Requests that a user may send even before setting up a required second factor.

@@ -63,7 +63,7 @@ def render_page(
     """Render a page. Special characters in the template values are escaped for HTML.
 
     Args:
-        language: the language of the page. Pages for owners and operators are always English.
+        language: the language of the page. Pages for owners and operators are always in English.
         form_targets: the origins of other sites to which a form on the page may redirect.
         has_passkey_script: whether the page contains and may run the script for passkeys.
         other_sources: maps directives of the Content-Security-Policy to origins that are added to
@@ -91,7 +91,7 @@ def render_list_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page that shows readers the colour and the logo of a list.
+    """Render a page for readers that is styled with the colour and the logo of a list.
 
     ``values`` may contain keyword arguments of ``render_page``, such as ``status``.
     """

@@ -35,9 +35,8 @@ _DOES_NOT_WORK = marked("This link doesn’t work")
 _INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missing."), _OPEN_AGAIN)
 _MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
 
-# Maps an error code to the heading and the sentences of the error page. ``marked`` selects a text
-# for translation, because a page for readers may show the text. Texts without ``marked`` are shown
-# in English.
+# Maps an error code to the heading and the sentences of the error page. The function ``marked``
+# selects the texts that are translated. Texts without ``marked`` are always shown in English.
 _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,
@@ -238,7 +237,7 @@ def is_reader_page(scope: Scope) -> bool:
 def get_reader_language(request: Request) -> str:
     """Return the language of the page that a request expects.
 
-    Pages for owners and operators are always English.
+    Pages for owners and operators are always in English.
     """
     language: str = request.scope.get(_LANGUAGE_KEY, ENGLISH)
     return language

@@ -19,7 +19,8 @@ from integrations.challenges.siteverify import WIDGETS
 from models import MailingList
 from services.subscriptions import page_urls
 
-# ``marked`` selects a text for translation, because the sign-up page shows the text to readers.
+# The function ``marked`` selects a text for translation, so that readers see the text in their
+# language.
 _INVALID_ADDRESS = marked("This is no e-mail address that we could send to.")
 _LONG_NAME = marked("This name is too long.")
 _INVALID_VALUES = marked(
@@ -53,7 +54,7 @@ async def answer_form(
 ) -> Response:
     """Subscribe the e-mail address in a submitted form, and redirect the browser.
 
-    If the user can correct an error, show the form with the error message.
+    If the user can correct an error, show the sign-up form with the error message.
 
     Args:
         page_url: the URL of the sign-up page with the form, or ``None`` for a form on another site.

@@ -1,4 +1,4 @@
-"""Counts patterns in the product's code that are hard to read, such as names without meaning."""
+"""Counts hard-to-read patterns in the product's code, such as names without meaning."""
 
 import ast
 import re

@@ -27,9 +27,9 @@ STATEMENTS = {
     **statements_of_work.STATEMENTS,
     **statements_of_money.STATEMENTS,
 }
-# The tables in the order in which they are filled. In each stage, two groups of tables are filled
-# in parallel on two CPU cores. The SQL statement that fills a table may read only tables that were
-# filled in an earlier stage or earlier in the table's group.
+# The database tables in the order in which they are filled. In each stage, two groups of tables are
+# filled in parallel on two CPU cores. The SQL statement that fills a table may read only tables of
+# earlier stages, or tables that precede the filled table in its group.
 _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
     (
         (

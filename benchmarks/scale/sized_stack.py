@@ -32,10 +32,7 @@ _ENVIRONMENT = {"PRESSROOM_QUOTA_PAID": _BOUNDS, "PRESSROOM_METRICS_TOKEN": METR
 
 @dataclass
 class SizedStack:
-    """A running stack with a filled database.
-
-    The first owner owns the largest share of all rows.
-    """
+    """A running stack with a filled database, and the owner with the largest share of all rows."""
 
     stack: Stack
     volume: Volume
@@ -132,7 +129,7 @@ def _fill_once(stack: Stack, volume: Volume) -> None:
 
 @contextmanager
 def _larger_log(url: str) -> Iterator[None]:
-    """Raise the maximum size of the write-ahead log to avoid checkpoints during filling."""
+    """Raise the maximum size of the write-ahead log to avoid checkpoints while filling tables."""
     with closing(psycopg2.connect(url)) as connection, connection.cursor() as sql:
         connection.autocommit = True
         sql.execute("ALTER SYSTEM SET max_wal_size = '6GB'")

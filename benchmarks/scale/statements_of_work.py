@@ -5,7 +5,7 @@ benchmark runs use.
 """
 
 STATEMENTS = {
-    # Every thousandth job is waiting because the job's mail server is unreachable.
+    # In the filled database, every thousandth job is waiting for an unreachable mail server.
     "jobs": """
 INSERT INTO jobs (kind, queue, user_id, on_behalf_of, subject_id, status, attempt, run_at,
     send_after, sends, request_id, created_at, started_at, finished_at)
@@ -62,8 +62,8 @@ SELECT pg_temp.person_id(CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 21
     pg_temp.ago(n, {events}, 280), '10.2.3.4', 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0'
 FROM generate_series(1, {events}::bigint) AS n
 """,
-    # Every tenth feed event belongs to the largest list of the first owner. The feed positions of
-    # the inserted events belong to old transactions.
+    # In the filled database, every tenth feed event belongs to the largest list of the first owner.
+    # The feed positions of the inserted events belong to old transactions.
     "feed_events": """
 INSERT INTO feed_events (place, user_id, type, list_id, subject_id, data, occurred_at)
 SELECT 1 + n * 500 / {feed_events},

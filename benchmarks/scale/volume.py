@@ -13,9 +13,9 @@ class Volume:
     """The size of a filled database.
 
     With the factor 1, the database has as many rows as a Pressroom installation with 1,000 owners.
-    The first owner in the database owns the largest share of all rows. The largest list of the
-    first owner contains half of all subscriptions. The first owner has a tenth of all ledger
-    entries, jobs, attachments and events.
+    The first owner in the database owns the largest share of all rows. In a filled database, the
+    largest list of the first owner contains half of all subscriptions. In a filled database, a
+    tenth of all ledger entries, jobs, attachments and events belong to the first owner.
     """
 
     factor: float

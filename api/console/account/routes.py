@@ -108,8 +108,7 @@ class EventLine:
     """The description of a security event, such as a login, for one line of a page.
 
     Attributes:
-        origin: the browser, IP address and credential with which the event was caused, such as
-            "Firefox on Linux, 192.0.2.7".
+        origin: where the security event came from, such as "Firefox on Linux, 192.0.2.7".
     """
 
     text: str

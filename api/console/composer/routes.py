@@ -77,7 +77,7 @@ class _Outcome:
     Attributes:
         fields: maps the names of form fields to their new values.
         invalid_form: the form with error messages, or ``None`` if the user's input was valid.
-        finds: the photos that were found, or ``None`` if the button didn't search photos.
+        finds: the photos that were found, or ``None`` if the user didn't search photos.
     """
 
     fields: Mapping[str, str]

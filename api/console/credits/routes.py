@@ -352,7 +352,7 @@ class OrderView:
 
     @property
     def is_live(self) -> bool:
-        """Return whether the payer hasn't paid the order yet."""
+        """Return whether the order hasn't been paid yet."""
         return self.status in {OrderStatus.CREATED, OrderStatus.PENDING}
 
     @property

@@ -338,7 +338,7 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 
 @router.get("/{import_id}/undo")
 def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
-    """Show a preview of the changes that the undo of an import would make.
+    """Show a preview of the changes that undoing an import would cause.
 
     The undo doesn't fully restore members who were changed after the import. The preview of an undo
     links to the imports and bulk actions that have changed the imported members.

@@ -257,10 +257,10 @@ def _change_list(
     tab: str,
     notice: str,
 ) -> Response:
-    """Store the submitted settings of a list that differ from the stored settings.
+    """Store those settings in a submitted form that differ from the list's stored settings.
 
-    Unchanged settings aren't validated again, so that a deleted logo, for example, doesn't prevent
-    a change of the title.
+    Unchanged settings of a list aren't validated, so that a deleted logo, for example, doesn't
+    prevent a change of the title.
 
     Args:
         show_form: the function that renders the form with an error.

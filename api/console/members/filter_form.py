@@ -205,7 +205,7 @@ class Group:
     def to_json(self, path: str, rows: dict[str, Row]) -> dict[str, Any] | None:
         """Return the group as a JSON filter, or ``None`` if the group has no complete condition.
 
-        The JSON filter doesn't contain rows without a value.
+        Rows of the form that have no value are left out of the JSON filter.
 
         Args:
             path: the path of the group in the JSON of the whole filter.
@@ -269,7 +269,10 @@ class FilterDraft:
         return parse_filter(self.text) if self.text.strip() else None
 
     def add_error(self, error: DomainError) -> bool:
-        """Show an error in the row that caused the error. Return whether a row caused the error."""
+        """Show an error in the row of the filter form that caused the error.
+
+        Return whether a row caused the error.
+        """
         rows: dict[str, Row] = {}
         if self.group is None or not error.problems:
             return False
@@ -283,7 +286,7 @@ class FilterDraft:
         return False
 
     def add_missing_value_errors(self) -> bool:
-        """Show an error in each row whose value is missing.
+        """Show an error in each row of the filter form whose value is missing.
 
         Return whether the value of any row is missing.
         """
@@ -305,7 +308,7 @@ def parse_filter(text: str) -> dict[str, Any]:
 
 
 def read_draft(form: Mapping[str, str]) -> FilterDraft:
-    """Return the filter in a submitted form, changed by the button that the user pressed."""
+    """Return the filter in a submitted form, after the change that the pressed button makes."""
     button = form.get("do", "")
     text = form.get("filter", "")
     if f"match.{_ROOT_PLACE}" not in form or form.get("use") == "json":

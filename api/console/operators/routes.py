@@ -289,7 +289,7 @@ def show_job(console: OperatorConsole, job_id: PathId, form: EmptyForm) -> Respo
 
 @router.post("/jobs/{job_id}")
 def change_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
-    """Retry a failed or cancelled job, or cancel an unfinished job."""
+    """Retry a job that failed or was cancelled, or cancel an unfinished job."""
     try:
         with console.unit_of_work() as uow:
             if console.form.get("act") == "retry":
