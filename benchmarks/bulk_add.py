@@ -1,4 +1,4 @@
-"""Compares a bulk add of 100,000 members with plain SQL, and with one API request per member.
+"""Compares how fast a bulk add, plain SQL and one API request per member add members.
 
 The first baseline writes Pressroom's tables with plain SQL. The second baseline writes minimal
 tables with plain SQL. The third baseline adds one member per API request.
@@ -94,8 +94,8 @@ def _compare_single(bench: BulkBench) -> Finding:
     )
     details = {"many_per_s": _median_rate(pairs, 0), "one_per_s": _median_rate(pairs, 1)}
     met = ratio >= MIN_SPEEDUP_OF_SINGLE
-    # Results with the unit "times" are left out of the chart, because the large ratio would
-    # compress the chart's axis.
+    # Results with the unit "times" are left out of the chart, because large ratios would compress
+    # the chart's axis.
     return Finding("bulk-add: beside one a call", ratio, "times", "≥ 30 ×", met, spread, details)
 
 

@@ -87,8 +87,8 @@ class BulkBench:
     def add_leanly(self, people: Sequence[Person]) -> None:
         """Write people and memberships into minimal tables, as fast as Postgres can store them.
 
-        The minimal tables have only unique constraints and foreign keys. For speed, the ids of the
-        written rows are ascending, and no row is looked up.
+        The minimal tables have only unique constraints and foreign keys. For speed, the baseline
+        writes rows with ascending ids, and doesn't look up any rows.
         """
         for start in range(0, len(people), CHUNK):
             part = people[start : start + CHUNK]

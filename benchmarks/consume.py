@@ -1,4 +1,4 @@
-"""Compares Pressroom's speed in charging credits with a minimal application with the same SQL."""
+"""Compares how fast Pressroom and a minimal application charge credits with the same SQL."""
 
 import asyncio
 import time

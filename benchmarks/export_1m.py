@@ -1,4 +1,4 @@
-"""Compares how long exporting a list's roster takes with a COPY that outputs the same bytes."""
+"""Compares how fast Pressroom exports a roster with how fast COPY outputs the same bytes."""
 
 import gzip
 import io

@@ -45,8 +45,8 @@ from services.credits import ledger
 
 CALLS = 1_000 if is_full_size() else 300
 MAX_SLOWDOWN = 3.0
-# The delay before a measurement, in which all callers that produce load get blocked by the hung
-# dependency.
+# The delay before a measurement, which is long enough for the hung dependency to block all callers
+# that produce load.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
 # Maps the queues of each worker process to the number of concurrent tasks.
@@ -75,7 +75,7 @@ Times = dict[str, list[float]]
 
 @dataclass
 class IsolationBench:
-    """A stack on which one owner produces load and the API calls of a second are measured."""
+    """A stack on which one owner produces load while a second owner's API calls are measured."""
 
     pressed: PressedStack
     key: str

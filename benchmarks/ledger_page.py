@@ -22,7 +22,7 @@ ROUNDS = 15 if is_full_size() else 7
 CALLS = 30
 LIMIT = 16
 MAX_SLOWDOWN = 1.5
-# The time that is allowed for the HTTP call in addition to the SQL query.
+# The time that the HTTP call may take in addition to the time of the SQL query.
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
 # An SQL statement that writes the same ledger entries as ``credit_append``, but updates the account

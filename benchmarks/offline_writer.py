@@ -1,4 +1,4 @@
-"""Compares the offline writer's speed with sumy and YAKE, for a post with 2,000 words.
+"""Compares how fast the offline writer and sumy with YAKE process a post with 2,000 words.
 
 The baseline writes the summary with sumy's TextRank, and the tags with YAKE. Unlike the baseline,
 the offline writer detects the language and creates a slug. The benchmark parses the post's text

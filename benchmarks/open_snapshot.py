@@ -33,7 +33,7 @@ MAX_SWEEP_MS = 2.0
 MAX_SLOWDOWN = 1.3
 OWNER = 7
 SUBJECT = 1
-# The kind of the measured jobs. No worker runs the jobs of the benchmark.
+# The kind of the benchmark's jobs, which no worker runs.
 IDLE = register_kind(
     JobKind(
         name="benchmark.idle",

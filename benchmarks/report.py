@@ -115,7 +115,8 @@ def _build_table(groups: _Groups) -> str:
 def _list_missed(groups: _Groups) -> list[str]:
     """Return a Markdown list of the results that miss their target.
 
-    If a table row combines several results, only the list shows which of them missed the target.
+    A table row that combines several results doesn't show which result missed the target, but the
+    list does.
     """
     missed = {
         group: short

@@ -1,4 +1,4 @@
-"""Compares how long an image upload takes with a direct call of the conversion function."""
+"""Compares the duration of an image upload with that of calling the conversion function."""
 
 import io
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Compares 64 concurrent image uploads with two processes that convert the same images directly."""
+"""Compares how fast 64 concurrent uploads and two processes without uploads convert images."""
 
 import multiprocessing
 import time

@@ -53,7 +53,7 @@ class Asset:
     def load(cls, name: str, sources: tuple[tuple[str, str], ...]) -> Self:
         """Return a style sheet or script that joins the contents of several source files.
 
-        ``sources``: the package and the path of each source file.
+        ``sources``: the package and the path of each source file of the style sheet or script.
         """
         content = b"\n".join(
             files(package).joinpath(path).read_bytes() for package, path in sources

@@ -16,7 +16,8 @@ BodyT = TypeVar("BodyT", bound=Body)
 
 CORRECT_FIELDS_TEXT = "Please correct the fields below."
 _NO_PLACES: Mapping[str, str] = MappingProxyType({})
-# The kinds of errors that a form can show. Errors of all other kinds are shown on a separate page.
+# A form can show errors of the kinds in ``_CORRECTABLE_KINDS``, while a separate page shows all
+# other errors.
 _CORRECTABLE_KINDS = frozenset(
     {
         Kind.MALFORMED,

@@ -24,8 +24,8 @@ def add_docs(app: FastAPI) -> None:
         swagger_js_url=f"{DOCS_PATH}/swagger-ui-bundle.js",
         swagger_css_url=f"{DOCS_PATH}/swagger-ui.css",
         swagger_favicon_url="data:,",
-        # Hide the list of all schemas, because the list makes the documentation page slow. The
-        # documentation page shows the schemas that each API operation uses next to the operation.
+        # Hide the list of all schemas, because the list makes the documentation page slow. Next to
+        # each API operation, the documentation page shows the schemas of the operation.
         swagger_ui_parameters={"defaultModelsExpandDepth": -1},
     )
     page = bytes(swagger_page.body)

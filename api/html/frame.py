@@ -20,8 +20,8 @@ from services.subscriptions import colours
 from services.subscriptions.branding import Look
 
 _API_FOLDER = Path(__file__).parents[1]
-# If two folders contain a template of the same name, the folder that is earlier in the list takes
-# precedence.
+# If two folders contain a template of the same name, the folder that comes first in
+# ``_TEMPLATE_FOLDERS`` takes precedence.
 _TEMPLATE_FOLDERS = [
     _API_FOLDER / "html" / "templates",
     _API_FOLDER / "sign_up" / "templates",

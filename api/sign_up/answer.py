@@ -95,7 +95,7 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
         **inputs,
         "challenge-provider": provider.value,
         # The form doesn't contain the action of the challenge, so set the action to "subscribe".
-        # The challenge provider checks that the challenge's token was created for the action.
+        # The challenge provider checks for which action a challenge token was created.
         "challenge-action": "subscribe",
         "challenge-token": token,
     }

@@ -111,8 +111,8 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     submission = validate_inputs(inputs)
     mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     accepted_languages = request.headers.get("accept-language")
-    # Most programs don't send an Accept-Language header. A script in a browser does send an
-    # Accept-Language header, with the reader's preferred languages.
+    # Most programs don't send an Accept-Language header. If a script in a browser sends the
+    # request, the Accept-Language header contains the reader's preferred languages.
     language = reader_languages.choose_language(accepted_languages) if accepted_languages else None
     await subscribe_stranger(
         request, state, mailing_list, submission, is_form=is_form, language=language

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.code_metrics.product_modules import Module
 
-# Names of local variables that don't say what the variable contains.
+# Names that don't say what a local variable contains.
 VAGUE_NAMES = frozenset(
     {
         *(

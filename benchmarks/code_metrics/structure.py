@@ -20,7 +20,7 @@ class Function:
     """The length of a function, and how often its module mentions and calls the function."""
 
     name: str
-    line_count: int  # The number of lines from ``def`` to the last line, without decorators.
+    line_count: int  # The number of lines of the function, without decorators.
     mention_count: int  # includes the definition
     call_count: int
 

@@ -108,8 +108,7 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
 def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
     """Replace the user's recovery codes, and show the new codes in the response.
 
-    Recovery codes are shown only in the response to a POST, so that nobody finds the codes in the
-    browser's history.
+    Recovery codes are shown only in the response to a POST, so that no later GET reveals the codes.
     """
     codes = service.replace_recovery_codes(uow, console.caller)
     return console.render_page("recovery_codes.html", codes=codes)

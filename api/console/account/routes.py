@@ -77,8 +77,7 @@ _EVENT_LABELS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You did something as an operator",
 }
-# Texts for security events with a count above one, such as the number of revoked API keys. The keys
-# are the names of the counts in the events.
+# Maps the name of a count in a security event, such as ``keys``, to the text for a count above one.
 _COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",

@@ -228,7 +228,7 @@ def _read_last_search(state: State, inputs: Mapping[str, str], page: str) -> Pho
 async def _read_cached_finds(state: State, inputs: Mapping[str, str]) -> PhotoFinds | None:
     """Return the photos that the user's last search found, or ``None`` if the photos aren't cached.
 
-    The photos are read from the cache, without calling the photo provider.
+    The function reads the photos from a cache, and doesn't call the photo provider.
     """
     search = _read_last_search(state, inputs, inputs.get("found_page", ""))
     if search is None:

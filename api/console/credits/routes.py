@@ -46,9 +46,8 @@ router = APIRouter(
 ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50
 ORDERS_ON_PAGE = 30
-# The maximum time that a response waits until the payment provider has created the payment page.
-# After the maximum wait, the browser is redirected to the page about the order, even if the payment
-# page doesn't exist yet.
+# The maximum time that a response waits until the payment provider has created the payment page. If
+# the payment page isn't created in time, the browser is redirected to the page about the order.
 WAIT_SECONDS = 15.0
 
 # The name of the form field for the balance below which the event ``credits.low`` is sent.
@@ -73,8 +72,8 @@ ACTION_LABELS = {
     CreditAction.ADJUST: "Corrected",
     CreditAction.DEBT_PAYMENT: "Paid a debt",
 }
-# An amount that the user types may contain commas between groups of three digits, because the
-# console shows amounts with such commas.
+# An amount that the user types may contain commas between groups of three digits, as in the amounts
+# that the console shows.
 _AMOUNT_PATTERN = re.compile(r"(?:\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.\d{1,15})?", re.ASCII)
 _CHANNEL_LABELS = {
     PaymentChannel.STRIPE: "Stripe",

@@ -40,8 +40,8 @@ router = build_router(PATH)
 
 DELIVERIES_ON_PAGE = 20
 MAX_ANSWER_CHARACTERS = 200
-# If the next delivery attempt is due within this time, the page about the delivery refreshes
-# itself.
+# The page about a delivery refreshes itself if the next delivery attempt is due within
+# ``_SOON_DELAY``.
 _SOON_DELAY = timedelta(minutes=1)
 _STATE_LABELS = {
     EndpointState.ACTIVE: "active",

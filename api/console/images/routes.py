@@ -121,7 +121,7 @@ class ImageView:
 
     @property
     def alt(self) -> str:
-        """Return the image's alternative text, or the image's name if it has no such text."""
+        """Return the alternative text, or the name of an image without alternative text."""
         return self.record.alt_text or self.name
 
     @property

@@ -66,8 +66,7 @@ router = build_router(PREFIX)
 
 IMPORTS_ON_PAGE = 50
 FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
-# Maps error codes to the names of the form fields that show the errors.@
-# api/console/members/filter_form.py
+# Maps error codes to the names of the form fields that show the errors.
 PLACES = {
     errors.IMPORT_FILE_MISSING.code: "file",
     errors.IMPORT_SEVERAL_FILES.code: "file",

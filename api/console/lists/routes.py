@@ -51,8 +51,7 @@ _TEXT_FIELDS = (
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
-# The prefix of the names of select boxes for public member fields. The rest of each name is the
-# member field's key.
+# The prefix that precedes the key of a public member field in the name of the field's select box.
 _MEMBER_FIELD_PREFIX = "field_"
 _NOT_ASKED = "no"
 _ASKED = "asked"
@@ -257,7 +256,7 @@ def _change_list(
     tab: str,
     notice: str,
 ) -> Response:
-    """Store those settings in a submitted form that differ from the list's stored settings.
+    """Store the settings that a user changed in a form about a list.
 
     Unchanged settings of a list aren't validated, so that a deleted logo, for example, doesn't
     prevent a change of the title.

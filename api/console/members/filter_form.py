@@ -78,9 +78,9 @@ _NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
 class NotRepresentable(Exception):
-    """An exception for a filter that the rows of a form can't represent.
+    """An exception for a member filter that the rows of a form can't represent.
 
-    The exception's message states why rows can't represent the filter.
+    The message of the exception states why the form can't represent the filter.
     """
 
 

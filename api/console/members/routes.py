@@ -317,7 +317,7 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
 @router.post("/{user_id}")
 @threaded_by_list
 def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
-    """Store attributes in a submitted form that differ from the member's stored attributes."""
+    """Store the attributes that a user changed in the form about a member."""
     try:
         with console.unit_of_work() as uow:
             member = _get_member(uow, console, list_id, user_id)

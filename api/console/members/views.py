@@ -55,8 +55,8 @@ _CONSENT_LABELS = {
     "import": "Came in a file",
     "transfer": "Was moved from another list of yours",
 }
-# Labels for the sources of a claim that a member consented. A claim's source without a label is the
-# name of the newsletter software from which the members were exported.
+# Labels for the sources of a claim that a member consented. If the source of a consent claim has no
+# label, the source is the name of the newsletter software that exported the members.
 _CLAIM_LABELS = {"owner": "as you say", "file": "says the file"}
 
 

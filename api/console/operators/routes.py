@@ -52,8 +52,8 @@ USERS_ON_PAGE = 50
 EVENTS_ON_PAGE = 20
 ORDERS_ON_PAGE = 50
 JOBS_ON_PAGE = 40
-# The maximum number of jobs that one query checks against the filter of the jobs page. If a query
-# reaches the maximum, the next page continues at the first unchecked job.
+# The maximum number of jobs that one query checks against the filter of the jobs page. If one query
+# checks ``MAX_SCANNED_JOBS`` jobs, the next page continues at the first unchecked job.
 MAX_SCANNED_JOBS = 100_000
 
 # The statuses of orders that wait for an action of an operator or the payer.

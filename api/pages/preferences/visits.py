@@ -31,7 +31,7 @@ def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
-    """Return the secret of the preferences session from the browser's cookie, if there is a cookie.
+    """Return the preferences session's secret from the cookie, or ``None`` without a cookie.
 
     Raises ``auth.csrf`` if the form's CSRF token is invalid, for example because another site sent
     the form.
