@@ -41,7 +41,7 @@ def _compare_new(bench: BulkBench) -> Finding:
 
 
 def _compare_lean(bench: BulkBench) -> Finding:
-    """Compare bulk adds with plain SQL that writes minimal tables."""
+    """Compare how fast bulk adds are with how fast plain SQL writes minimal tables."""
 
     def baseline() -> float:
         fresh, before = create_people(MEMBERS), bench.count_lean_members()
@@ -74,7 +74,7 @@ def _compare_repeated(bench: BulkBench) -> Finding:
 
 
 def _compare_single(bench: BulkBench) -> Finding:
-    """Compare adding many members in one request with adding one member per request."""
+    """Compare how fast API requests with many members and API requests with one member are."""
 
     def many() -> float:
         body, list_id = _build_body(create_people(MEMBERS)), bench.new_list()

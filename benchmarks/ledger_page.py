@@ -26,8 +26,8 @@ MAX_SLOWDOWN = 1.5
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
 # An SQL statement that writes the same ledger entries as ``credit_append``, but updates the account
-# only once, after the last entry. A million updates of the account's row in one transaction would
-# leave a million row versions.
+# only once, after the last entry. Updating the account's row after each of a million entries would
+# leave a million row versions, because all entries are written in one transaction.
 _FILL = """
 DO $$
 DECLARE

@@ -1,4 +1,4 @@
-"""Compares the duration of an image upload with that of calling the conversion function."""
+"""Compares how long an image upload takes and how long converting the same image takes."""
 
 import io
 from collections.abc import Callable

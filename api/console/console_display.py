@@ -41,7 +41,7 @@ QUOTAS: Mapping[PlanQuota, str] = {
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
-# The maximum distance from now at which a time is shown as in "3 minutes ago" and not as a date.
+# A time within this distance from now is shown as in "3 minutes ago", and any other time as a date.
 _MAX_DISTANCE_SECONDS = 30 * _DAY_SECONDS
 # The units in which durations are formatted, from the longest to the shortest. Each tuple contains
 # the shortest duration for which a unit is used, the length of the unit in seconds, and the name of

@@ -29,8 +29,8 @@ class Volume:
         imports = self._scale(20_000)
         entries = self._scale(2_000_000)
         largest_account = self._scale(200_000)
-        # The stride and the number of people must have no common divisor, so that no person is on a
-        # list twice.
+        # ``_STRIDE`` and the number of people must have no common divisor, so that no person is on
+        # a list twice.
         assert gcd(_STRIDE, people) == 1
         return {
             "seed": self.seed,

@@ -46,7 +46,8 @@ _SUBJECTS_BY_HEADING = {
     "Credits": (SubjectKind.ORDER, SubjectKind.CREDIT_ACCOUNT),
     "Keys and apps": (SubjectKind.KEY, SubjectKind.GRANT),
 }
-# Maps each kind of record that feed events describe to the console path of the record's page.
+# Maps each kind of record that feed events describe to the path of the console page about the
+# record.
 _PATHS_BY_SUBJECT = {
     SubjectKind.IMPORT: "imports",
     SubjectKind.EXPORT: "exports",

@@ -1,4 +1,4 @@
-"""Pages for an owner's images, with links and HTML that the owner can copy into a web site."""
+"""Pages on which an owner manages images, and copies links and HTML for a web site."""
 
 import html
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Pages for an owner's imports, from the dry run of a file to the undo of an import."""
+"""Pages on which an owner imports members, from the dry run of a file to the undo."""
 
 from collections.abc import Mapping
 from dataclasses import replace

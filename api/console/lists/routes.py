@@ -1,4 +1,4 @@
-"""Pages for an owner's lists, including their growth, settings and public pages."""
+"""Pages that show an owner's lists and their growth, and change settings and public pages."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Pages for an owner's member fields, which apply to the members of all the owner's lists."""
+"""Pages on which an owner defines member fields, which exist for the members of all lists."""
 
 from typing import Any
 

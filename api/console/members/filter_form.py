@@ -271,7 +271,7 @@ class FilterDraft:
     def add_error(self, error: DomainError) -> bool:
         """Show an error in the row of the filter form that caused the error.
 
-        Return whether a row caused the error.
+        Return whether a row of the filter form caused the error.
         """
         rows: dict[str, Row] = {}
         if self.group is None or not error.problems:
@@ -288,7 +288,7 @@ class FilterDraft:
     def add_missing_value_errors(self) -> bool:
         """Show an error in each row of the filter form whose value is missing.
 
-        Return whether the value of any row is missing.
+        Return whether any row of the filter form lacks a value.
         """
         open_rows = [row for row in self.group.rows() if row.is_open] if self.group else []
         for row in open_rows:

@@ -193,8 +193,8 @@ def _search_members(
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
     """Return a page of members, and the total number of matching members if known.
 
-    Raises ``filter.invalid`` if the filter is invalid. Raises ``filter.too_slow`` if the search
-    exceeds its time limit. Raises ``cursor.invalid`` if the cursor is invalid.
+    Raises ``filter.invalid`` if the member filter is invalid. Raises ``filter.too_slow`` if the
+    search exceeds its time limit. Raises ``cursor.invalid`` if the cursor in the URL is invalid.
     """
     status = selection.typed.get("status", Status.ACTIVE)
     if selection.is_plain and status in [*Status]:

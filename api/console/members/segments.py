@@ -1,4 +1,4 @@
-"""Pages for the segments and the tags of a list."""
+"""Pages on which an owner manages the segments and the tags of a list."""
 
 from dataclasses import replace
 from functools import partial
@@ -59,7 +59,7 @@ def show_segments(
 
 @router.get("/segments/new")
 def show_new_segment(console: Console, list_id: ListId, selection: Selection) -> Response:
-    """Show the form for a new segment, filled with the member filter in the URL."""
+    """Show the form for a new segment, filled with the search criteria in the URL."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         form = TypedForm()
