@@ -44,7 +44,7 @@ _NO_SOURCES: Mapping[str, str] = {}
 def build_router(prefix: str) -> APIRouter:
     """Return a router for the pages of one area of the console.
 
-    Route handlers that aren't ``async`` run in threads.
+    The router runs route handlers that aren't ``async`` in threads.
     """
     return APIRouter(
         prefix=prefix, dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute

@@ -104,7 +104,7 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
 def _build_form_errors(
     language: str, error: DomainError, form: ListForm, inputs: Mapping[str, Any]
 ) -> FormErrors | None:
-    """Return the messages that the form shows, or ``None`` if the user can't correct the error."""
+    """Return error messages for the form, or ``None`` if the user can't correct the error."""
     status = STATUS_OF[error.kind]
     if error.code == requests.BODY_INVALID.code:
         texts = {

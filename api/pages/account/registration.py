@@ -67,7 +67,8 @@ Token = Annotated[str, Query()]
 _PageTexts = dict[str, Any]
 # A function that returns the e-mail address to which a token was mailed.
 _ReadToken = Callable[[UnitOfWork, str], str]
-# A function that sets a user's password, and returns the user. The caller logs the user in.
+# A function that sets a user's password, and returns the user so that the caller can log the user
+# in.
 _SetPassword = Callable[..., User]
 
 _REGISTER: _PageTexts = {
