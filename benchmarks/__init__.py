@@ -1,4 +1,4 @@
 """Benchmarks that compare Pressroom with simpler baselines.
 
-Product and baseline are measured alternately in the same run.
+Each benchmark measures Pressroom and the baseline alternately in the same run.
 """

@@ -1,4 +1,4 @@
-"""The command ``python -m benchmarks [NAME …]``, which runs benchmarks and reports their results.
+"""The command ``python -m benchmarks [NAME …]``, which runs benchmarks and reports the results.
 
 The growth measurement is a separate program, ``python -m tests.growth``, because the measurement
 uses the API calls of the security tests.

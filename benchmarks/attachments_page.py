@@ -21,7 +21,7 @@ from services.attachments.images import webp
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "attachments"
-# A vertical bar, escaped because an unescaped bar would end the cell of a Markdown table.
+# An escaped vertical bar, because an unescaped bar would end the cell of a Markdown table.
 _ESCAPED_BAR = r"\|"
 # The EXIF orientation of a picture that viewers must turn clockwise by 90 degrees.
 _SIDEWAYS = 6
@@ -87,7 +87,7 @@ def _encode_animation(frames: list[Image.Image], file_format: str, **options: ob
 
 
 def _draw_scene(width: int, height: int) -> Image.Image:
-    """Return a picture of a fractal and two gradients, which is the same in every run."""
+    """Return a picture of a fractal and two gradients, which looks the same in every run."""
     fractal = Image.effect_mandelbrot((width, height), (-2.0, -1.2, 0.9, 1.2), 60)
     down = Image.linear_gradient("L").resize((width, height))
     around = Image.radial_gradient("L").resize((width, height))
@@ -120,7 +120,7 @@ def _draw_number(digit: int) -> Image.Image:
 
 def _build_row(client: httpx2.Client, sample: Sample) -> dict[str, str]:
     record = _upload(client, sample)
-    # Fetch the stored picture without credentials, like a mail client.
+    # Fetch the stored picture without credentials, as a mail client does.
     stored = httpx2.get(record["view_url"], timeout=60).raise_for_status()
     result = f"{sample.filename.partition('.')[0]}.stored.{_extension(record['filename'])}"
     (FOLDER / sample.filename).write_bytes(sample.data)

@@ -1,7 +1,7 @@
 """The baseline of ``benchmarks.consume``, started by ``python -m benchmarks.bare_consume PORT``.
 
 Runs a FastAPI application that looks up an API key and charges credits. Unlike Pressroom, the
-application has no rate limits, no deadlines, no request ids and no business rules.
+baseline application has no rate limits, deadlines, request ids or business rules.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""Compares a bulk add of 100,000 members with plain SQL and with requests that add one member.
+"""Compares how fast a bulk add, plain SQL and one API request per member add members.
 
-The baselines write the product's tables or minimal tables by plain SQL, or add one member per
-request.
+The first baseline writes Pressroom's tables with plain SQL. The second baseline writes minimal
+tables with plain SQL. The third baseline adds one member per API request.
 """
 
 import json
@@ -41,7 +41,7 @@ def _compare_new(bench: BulkBench) -> Finding:
 
 
 def _compare_lean(bench: BulkBench) -> Finding:
-    """Compare bulk adds with plain SQL that writes minimal tables."""
+    """Compare how fast bulk adds are with how fast plain SQL writes minimal tables."""
 
     def baseline() -> float:
         fresh, before = create_people(MEMBERS), bench.count_lean_members()
@@ -74,7 +74,7 @@ def _compare_repeated(bench: BulkBench) -> Finding:
 
 
 def _compare_single(bench: BulkBench) -> Finding:
-    """Compare adding many members in one request with adding one member per request."""
+    """Compare how fast API requests with many members and API requests with one member are."""
 
     def many() -> float:
         body, list_id = _build_body(create_people(MEMBERS)), bench.new_list()
@@ -94,7 +94,7 @@ def _compare_single(bench: BulkBench) -> Finding:
     )
     details = {"many_per_s": _median_rate(pairs, 0), "one_per_s": _median_rate(pairs, 1)}
     met = ratio >= MIN_SPEEDUP_OF_SINGLE
-    # The unit "times" excludes the result from the chart, because the large ratio would compress
+    # Results with the unit "times" are left out of the chart, because large ratios would compress
     # the chart's axis.
     return Finding("bulk-add: beside one a call", ratio, "times", "≥ 30 ×", met, spread, details)
 

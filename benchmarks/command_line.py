@@ -1,7 +1,7 @@
-"""Compares how long two commands and an empty Python program take.
+"""Compares how long two Pressroom commands take with how long an empty Python program takes.
 
 The measured commands are `pressroom --help` and `pressroom users list`, which reads the database.
-Python compiles all modules before the measurement, as for an installed package.
+Before the measurement, Python compiles all modules, as an installer does for a package.
 """
 
 import os
@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.measure import Finding, alternate, measure_seconds, median_and_spread
 from benchmarks.running_stack import running_stack
 
-# Many rounds are necessary, because the load of other programs disturbs some rounds.
+# Measure many rounds, because the load of other programs slows down some of the rounds.
 _ROUNDS = 25
 # The maximum duration of each command, as a multiple of the time that an empty Python program
 # takes.

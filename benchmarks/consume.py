@@ -1,4 +1,4 @@
-"""Compares API calls that charge credits with a minimal application that runs the same SQL."""
+"""Compares how fast Pressroom and a minimal application charge credits with the same SQL."""
 
 import asyncio
 import time

@@ -1,8 +1,8 @@
 """Starts an API process or a worker for benchmarks of the request queue.
 
 ``python -m benchmarks.echo api PORT`` starts the API with an additional route, which enqueues a
-task that returns immediately. With the argument ``worker``, the program starts a Pressroom worker.
-With the argument ``bare``, the program starts a plain Celery worker as the baseline.
+task that returns immediately. ``python -m benchmarks.echo worker`` starts a Pressroom worker.
+``python -m benchmarks.echo bare`` starts a plain Celery worker as the baseline.
 """
 
 import os
@@ -57,7 +57,7 @@ async def echo_route(
 
 
 def bare_app(settings: Settings) -> Celery:
-    """Return a Celery application as in Celery's tutorial, which stores the results in Redis."""
+    """Return a Celery application that is set up as in Celery's tutorial, with results in Redis."""
     url = settings.broker
     app = Celery("bare", broker=url, backend=url)
     app.conf.task_default_queue = BARE_QUEUE

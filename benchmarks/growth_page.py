@@ -11,7 +11,7 @@ _END = "<!-- carried: end -->"
 
 
 def write_load_table(record: dict[str, Any], growth: dict[str, Any]) -> None:
-    """Replace the table between the marks in docs/growth.md, and keep the rest of the document.
+    """Replace the table between two marks in docs/growth.md, and keep the rest of the document.
 
     Args:
         record: the results of all benchmarks except growth.
@@ -66,7 +66,7 @@ def _rates(record: dict[str, Any], name: str, detail: str, words: str) -> Iterat
     Args:
         name: a regular expression for the names of the results.
         detail: the key under which the details of a result contain the rate.
-        words: a format string into which the rate is inserted.
+        words: a format string into which each rate is inserted.
     """
     for finding in record["findings"]:
         if re.fullmatch(name, finding["name"]):

@@ -1,8 +1,8 @@
-"""Receives webhooks in a benchmark, as the program ``python -m benchmarks.hook_receiver PORT``.
+"""The program ``python -m benchmarks.hook_receiver PORT``, which receives webhooks in a benchmark.
 
 ``GET /taken`` returns statistics about the webhooks received since the last ``DELETE /taken``. The
-receiver doesn't verify signatures, because the verification would take CPU time from the sending
-processes.
+receiver doesn't verify the signatures of webhooks, because the verification would take CPU time
+from the sending processes.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ class Taken:
         posts: the number of received POST requests.
         events: the number of distinct pairs of path and event id in the POST requests.
         seconds: the time between the first and the last POST request, in seconds.
-        checksum: a checksum of all request bodies, independent of the order of arrival.
+        checksum: a checksum of all request bodies, which doesn't depend on the order of the
+            requests.
     """
 
     posts: int
@@ -62,8 +63,9 @@ class _Tally:
 class _Receiver(asyncio.Protocol):
     """A connection over which the program receives webhooks.
 
-    All connections to the receiver share a list of tallies, and count webhooks in the last tally.
-    ``DELETE /taken`` starts a new count by appending an empty tally to the list of tallies.
+    All connections to the receiver share a list of counters, and count webhooks in the last
+    counter. ``DELETE /taken`` starts a new count of webhooks by appending a counter to the list of
+    counters.
     """
 
     def __init__(self, tallies: list[_Tally]) -> None:

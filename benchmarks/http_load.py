@@ -38,7 +38,7 @@ async def send_requests(port: int, shares: Iterable[Iterable[bytes]]) -> list[fl
     """Send requests from concurrent callers, and return how many seconds each response took.
 
     Args:
-        shares: one sequence of requests per caller, which the caller sends one after another.
+        shares: one sequence of requests for each caller, which the caller sends in order.
     """
     results: Sequence[list[float]] = await asyncio.gather(
         *(_run_caller(port, requests) for requests in shares)

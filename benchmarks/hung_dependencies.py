@@ -1,4 +1,4 @@
-"""Makes dependencies of a stack hang, and runs API callers that need the hung dependency."""
+"""Makes a dependency of a stack hang, and runs callers of the API that need the dependency."""
 
 import io
 import secrets
@@ -82,7 +82,7 @@ def pressing(pressed: PressedStack, hang: Hang) -> Iterator[None]:
 
 @lru_cache
 def create_photo(width: int = 640, height: int = 480) -> bytes:
-    """Return a JPEG with gradients and some noise, which compresses like a photograph."""
+    """Return a JPEG with gradients and noise, so that the picture compresses like a photograph."""
     picture = Image.merge(
         "RGB",
         [

@@ -1,4 +1,4 @@
-"""Compares the import of a file of members with plain SQL that writes the same rows."""
+"""Compares how fast Pressroom imports a file with how fast plain SQL writes the same rows."""
 
 import csv
 import gzip
@@ -30,8 +30,8 @@ _SAMPLE_EVERY_SECONDS = 0.05
 
 def run() -> list[Finding]:
     with bulk_bench() as bench:
-        # Measure the memory for a small file first, because a worker's memory never shrinks after a
-        # large file.
+        # Measure the memory for importing a small file first, because a worker's memory never
+        # shrinks after a large file.
         _import(bench, bench.new_list(), _build_file(create_people(FEW)), FEW)
         with _measure_peak(bench) as small_file_peak:
             _import(bench, bench.new_list(), _build_file(create_people(FEW)), FEW)
@@ -78,7 +78,7 @@ def _compare_with_sql(
 
 
 def _compare_processes(bench: BulkBench) -> Finding:
-    """Compare the import rates of two bulk worker processes and of one process."""
+    """Compare the import rate of two bulk worker processes with the rate of one process."""
 
     def import_by_two() -> float:
         with _second_worker(bench):
@@ -127,7 +127,7 @@ def _compare_memory(small_file_mb: float, large_file_mb: float) -> Finding:
 
 @contextmanager
 def _measure_peak(bench: BulkBench) -> Iterator[list[float]]:
-    """Yield a list whose only value is the peak memory of the worker processes in MB (PSS)."""
+    """Yield a list with one number, the peak memory of the worker processes in MB (PSS)."""
     peak = [0.0]
     stop = threading.Event()
 

@@ -1,11 +1,13 @@
-"""Measures whether hung dependencies or a busy owner slow down the API calls of another owner.
+"""Measures whether hung dependencies or a busy owner slow down the API calls of other owners.
 
 The measured API calls are a charge of credits and a balance query. In the first part of the
-benchmark, callers of another owner keep using a hung dependency that the measured calls don't need.
-In the second part of the benchmark, no dependency hangs, and another owner uploads, imports and
-composes without a pause. The baseline consists of the same API calls without other load.
+benchmark, a second owner keeps calling routes that need a hung dependency, but the measured calls
+don't need the dependency. In the second part of the benchmark, no dependency hangs, and a second
+owner uploads, imports and composes without a pause. As the baseline, the API calls are measured
+while nothing else produces load.
 
-A separate process makes the measured calls, because the benchmark's process produces the load.
+The measured calls come from a separate process, because the benchmark's main process is busy
+producing load.
 """
 
 import asyncio
@@ -43,7 +45,8 @@ from services.credits import ledger
 
 CALLS = 1_000 if is_full_size() else 300
 MAX_SLOWDOWN = 3.0
-# After this time, all callers that produce load wait for the hung dependency.
+# The delay before a measurement, which is long enough for the hung dependency to block all callers
+# that produce load.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
 # Maps the queues of each worker process to the number of concurrent tasks.
@@ -72,12 +75,12 @@ Times = dict[str, list[float]]
 
 @dataclass
 class IsolationBench:
-    """A stack with load from one owner, and another owner whose API calls are measured."""
+    """A stack on which one owner produces load while a second owner's API calls are measured."""
 
     pressed: PressedStack
     key: str
     # The port of an additional API process that reaches Redis through a proxy. The main API process
-    # doesn't use the proxy, because the proxy would slow down the other measurements.
+    # reaches Redis directly, because a proxy would slow down the measured calls.
     apart_port: int
     _callers: ProcessPoolExecutor = field(
         default_factory=lambda: ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
@@ -87,8 +90,8 @@ class IsolationBench:
         return self._measure_calls(self.pressed.stack.api_port)
 
     def measure_during_hang(self, hang: Hang) -> Times:
-        # End the hang before stopping the callers, because callers get responses only after the
-        # dependency works again.
+        # Let the dependency work again before stopping the callers, because callers wait for
+        # responses while the dependency hangs.
         with pressing(self.pressed, hang), hang.begin(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
             times = self.measure_calls()
@@ -96,7 +99,7 @@ class IsolationBench:
         return times
 
     def measure_calls_apart(self) -> Times:
-        """Measure API calls to the process that reaches Redis through a proxy."""
+        """Measure calls to the API process that reaches Redis through a proxy."""
         return self._measure_calls(self.apart_port)
 
     def measure_without_redis(self) -> Times:
@@ -129,7 +132,7 @@ class IsolationBench:
         }
 
     def _await_all_jobs(self) -> None:
-        """Wait until all jobs have ended, so that no job disturbs the next measurement."""
+        """Wait until all jobs have ended, so that no job slows down the next measurement."""
 
         def has_ended() -> bool:
             self.pressed.stack.query(_NO_PAUSES)
@@ -167,7 +170,7 @@ def _compose(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
 
 @contextmanager
 def _busy_owner(pressed: PressedStack) -> Iterator[None]:
-    """Run two callers each that upload, import and compose, until the ``with`` block ends."""
+    """Run two uploading, two importing and two composing callers until the ``with`` block ends."""
     stop = threading.Event()
 
     def repeat(call: Callable[[PressedStack, httpx2.Client], httpx2.Response]) -> int:

@@ -1,6 +1,6 @@
 """Stores and reads the results of the latest benchmark runs.
 
-Each line of a result file contains the result of one benchmark.
+After the first line, each line of a result file contains the result of one benchmark.
 """
 
 import json
@@ -26,7 +26,8 @@ def write_record(kind: str, about: dict[str, Any], findings: list[dict[str, Any]
     """Replace the stored results of a kind of benchmark.
 
     Args:
-        about: the time and the machine of the benchmark run, for the first line of the file.
+        about: the time and the machine of the benchmark run, which the first line of the file
+            states.
     """
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{kind}.jsonl"

@@ -8,8 +8,8 @@ from models import FieldType
 from services.subscriptions import fields, lists, tags
 
 MEMBERS = 1_000_000
-# Every eleventh subscription belongs to a second list, because a real database contains several
-# lists.
+# Every eleventh subscription belongs to a second list, because real databases contain more than one
+# list.
 OTHERS = 11
 
 _USERS = """
@@ -22,8 +22,9 @@ _USERS = """
         ('{example.com,example.org,example.net}'::text[])[1 + n %% 3] AS domain
     ) AS words
 """
-# Every twentieth member is on a paid tier, which has expired for some members. A third of the
-# members have a tag, and a quarter have a value in a member field.
+# Every twentieth member of the large list has a paid tier, and some of the paid tiers have expired.
+# In the large list, a third of the members have a tag, and a quarter have a value in a member
+# field.
 _SUBSCRIPTIONS = """
     INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, name, email, source,
         tag_ids, fields)
@@ -46,7 +47,7 @@ _SUBSCRIPTIONS = """
 def create_large_list(stack: Stack, owner: Owner, database: connection) -> tuple[int, float]:
     """Create a list with a million members.
 
-    Return the list's id, and how many seconds the inserts took.
+    Return the id of the new list, and how many seconds the inserts of its members took.
     """
     with stack.resources.unit_of_work() as uow:
         list_ids = [

@@ -1,4 +1,4 @@
-"""Compares API requests for the first and last page of a long credit ledger with plain SQL."""
+"""Compares how fast the API and plain SQL read the first and last page of a long credit ledger."""
 
 import http.client
 from collections.abc import Callable
@@ -17,17 +17,17 @@ from services.credits import ledger_pages, verify
 
 ENTRIES = 1_000_000 if is_full_size() else 200_000
 ROUNDS = 15 if is_full_size() else 7
-# The number of times that each round repeats a request or an SQL query. Each round keeps only the
-# shortest duration, because the load of other programs can only increase durations.
+# How often each round repeats a request or an SQL query. A round's result is the shortest duration
+# of the repetitions, because the load of other programs can only increase durations.
 CALLS = 30
 LIMIT = 16
 MAX_SLOWDOWN = 1.5
-# The time that is allowed for the HTTP call in addition to the SQL query.
+# The time that the HTTP call may take in addition to the time of the SQL query.
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
-# An SQL statement that writes ledger entries like ``credit_append``, but updates the account only
-# after the last entry. A million updates of the account's row in one transaction would leave a
-# million row versions.
+# An SQL statement that writes the same ledger entries as ``credit_append``, but updates the account
+# only once, after the last entry. Updating the account's row after each of a million entries would
+# leave a million row versions, because all entries are written in one transaction.
 _FILL = """
 DO $$
 DECLARE
@@ -95,8 +95,8 @@ def _compare(stack: Stack, owner: Owner, sql: cursor, name: str, offset: int) ->
             assert reply.status == http.client.OK, body
 
         pairs = alternate(lambda: _run_round(get), lambda: _run_round(baseline), rounds=ROUNDS)
-    # Subtract the allowance for the HTTP call before dividing, so that the ratio shows whether the
-    # target is met.
+    # Subtract the time that the HTTP call may take, so that the ratio shows whether the target is
+    # met.
     ratio, spread = median_and_spread(
         [
             (product_time - ALLOWANCE_SECONDS) / baseline_time

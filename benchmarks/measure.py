@@ -12,7 +12,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a benchmark, either a ratio of product to baseline or a single number."""
+    """The result of a benchmark, either a single number or a ratio of product to baseline."""
 
     name: str
     value: float
@@ -53,15 +53,15 @@ def alternate(
 ) -> list[tuple[float, float]]:
     """Measure product and baseline alternately, and return the pairs of results.
 
-    Because of the alternation, the load of other programs affects the product and the baseline
-    equally. The first measurement only warms up the product and the baseline, and is ignored.
+    The measurements alternate, so that the load of other programs affects product and baseline
+    equally. The first measurements of product and baseline are ignored, because they only warm up
+    caches.
     """
     product()
     baseline()
     pairs = []
     for number in range(rounds):
-        # Change the order in every round, so that the product and the baseline each run first in
-        # half the rounds.
+        # Let the product run first in every second round, and the baseline in all other rounds.
         if number % 2:
             baseline_result = baseline()
             pairs.append((product(), baseline_result))

@@ -1,4 +1,4 @@
-"""Compares API requests for pages of a list with a million members with plain SQL queries."""
+"""Compares how fast the API and plain SQL read pages of a list with a million members."""
 
 import http.client
 import json
@@ -34,21 +34,22 @@ ROUNDS = 15 if is_full_size() else 7
 MAX_SLOWDOWN = 1.5
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
-# The time that is allowed for a search in addition to its SQL query, for the HTTP call, parsing the
-# filter and building the query.
+# The maximum time that a search may take for the HTTP call, the filter parser and building the
+# query, in addition to the SQL query's time.
 SEARCH_ALLOWANCE_SECONDS = 0.005
 SEARCH_BAR = "≤ 1.5 × + 5 ms"
 MAX_SLOWDOWN_OF_FIRST = 1.2
-# The maximum number of times that each round repeats a request or an SQL query. Each round keeps
-# only the shortest duration, because the load of other programs can only increase durations. A
-# round ends after ``ROUND_SECONDS``, even if the maximum number of repetitions isn't reached.
+# The maximum number of times that each round repeats a request or an SQL query. A round's result is
+# the shortest duration of the repetitions, because the load of other programs can only increase
+# durations. A round ends after ``ROUND_SECONDS``, even if the maximum number of repetitions isn't
+# reached.
 CALLS = 15
 ROUND_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of members, with the arguments of its HTTP request and its service function."""
+    """A page of members, with the arguments for the HTTP request and for the service function."""
 
     name: str
     query: dict[str, Any] = field(default_factory=dict)
@@ -143,8 +144,8 @@ class _Bench:
             pairs = alternate(
                 lambda: _run_round(lambda: get(page)), lambda: _run_round(baseline), rounds=ROUNDS
             )
-        # Subtract the allowance for the HTTP call before dividing, so that the ratio shows whether
-        # the target is met.
+        # Subtract the time that the HTTP call may take, so that the ratio shows whether the target
+        # is met.
         is_search = page.filter is not None
         allowance = SEARCH_ALLOWANCE_SECONDS if is_search else ALLOWANCE_SECONDS
         ratios = [
@@ -160,7 +161,7 @@ class _Bench:
         return Finding(name, ratio, "×", bar, ratio <= MAX_SLOWDOWN, spread, details)
 
     def compare_depth(self, deep: int) -> Finding:
-        """Compare a page far down the list, found by a cursor, with the list's first page."""
+        """Compare how fast the API returns the first page of a list and a page far down it."""
         first = Page("first")
         far = Page("deep", {"cursor": str(deep)})
         with self._caller() as get:
@@ -208,7 +209,7 @@ class _Bench:
         statements: list[str] = []
 
         def record(_: Any, sql: cursor, text: str, values: Any, *__: Any) -> None:
-            # Record only SELECT statements, because the baseline needs no savepoints and time
+            # Record only SELECT statements, because the baseline runs without savepoints and time
             # limits.
             if text.startswith("SELECT"):
                 statements.append(sql.mogrify(text, values).decode())

@@ -34,7 +34,7 @@ def run() -> list[Finding]:
 
 
 def _measure_processes(supervisor: psutil.Process, pids: dict[str, int]) -> dict[str, int]:
-    """Return how many bytes of memory each child process and its descendants use."""
+    """Return how many bytes of memory each child process uses, including its descendants."""
     names = {pid: name for name, pid in pids.items()}
     sizes = {"supervisor": measure_memory(supervisor.pid)}
     for child in supervisor.children():

@@ -1,8 +1,9 @@
-"""Compares the offline writer with the packages sumy and YAKE, for a post with 2,000 words.
+"""Compares how fast the offline writer and sumy with YAKE process a post with 2,000 words.
 
-The baseline writes the summary with sumy's TextRank, and the tags with YAKE. Unlike the baseline,
-the offline writer detects the language and creates a slug. The post's text is parsed before the
-measurement begins. The text of the post repeats the sample posts in ``benchmarks.corpus``.
+The baseline writes the summary with sumy's TextRank, and the tags with YAKE. Unlike sumy and YAKE,
+the offline writer detects the language and creates a slug. The benchmark parses the post's text
+before the measurement begins. The text of the post repeats the sample posts in
+``benchmarks.corpus``.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Measures the job queue while a database snapshot stays open and 100,000 jobs of one owner end.
+"""Measures the job queue's speed while a snapshot stays open and 100,000 jobs of one owner end.
 
 The open database snapshot keeps Postgres from removing the old row versions of the ended jobs.
 """
@@ -33,7 +33,7 @@ MAX_SWEEP_MS = 2.0
 MAX_SLOWDOWN = 1.3
 OWNER = 7
 SUBJECT = 1
-# The kind of the jobs that the benchmark measures. No worker runs the measured jobs.
+# The kind of the jobs that the benchmark enqueues. No worker runs jobs of this benchmark.
 IDLE = register_kind(
     JobKind(
         name="benchmark.idle",
@@ -46,7 +46,7 @@ IDLE = register_kind(
 
 
 def run() -> list[Finding]:
-    """Compare the job queue in a database with an open snapshot and in a database without one."""
+    """Compare the job queue's speed in a database with an open snapshot and in one without."""
     with TemporaryDirectory(prefix="pressroom-bench-") as directory:
         home = Path(directory)
         with (

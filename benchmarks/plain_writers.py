@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The extra ``chinese`` installs jieba, with which sumy splits Chinese text into words.
+# ``sumy[chinese]`` installs the package jieba, with which sumy splits Chinese text into words.
 _PACKAGES = ("yake==0.7.3", "sumy[chinese]==0.13.0")
 
 # A program that runs sumy and YAKE once per input line, and prints how many seconds each package
@@ -55,12 +55,12 @@ for _ in sys.stdin:
 
 @contextmanager
 def sumy_and_yake(**options: object) -> Iterator[Callable[[], tuple[float, float]]]:
-    """Yield a function that runs sumy and YAKE once, and returns the duration of each in seconds.
+    """Yield a function that runs sumy and YAKE once, and returns how many seconds each took.
 
-    The process with sumy and YAKE loads all libraries and data in advance, so that a round measures
-    only the work. A regular expression splits the text into sentences, because the sentence
-    tokenizer of NLTK would need a download. The program inserts spaces between Chinese words before
-    the first round, because YAKE splits words at spaces.
+    Before the first round, the process loads all libraries and data of sumy and YAKE, so that
+    rounds measure only the work. A regular expression splits the text into sentences, because the
+    sentence tokenizer of NLTK would need a download. The program inserts spaces between Chinese
+    words before the first round, because YAKE splits words at spaces.
     """
     with subprocess.Popen(
         [_prepare_python(), "-W", "ignore", "-c", _SUMY_AND_YAKE],

@@ -1,6 +1,6 @@
 """Writes docs/performance.md with its chart, and the table in docs/growth.md.
 
-Charts that no document contains are written to build/benchmarks.
+Charts that aren't part of a document are written to build/benchmarks.
 """
 
 import re
@@ -22,9 +22,9 @@ from matplotlib import pyplot  # noqa: E402 - the back end must be chosen before
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PICTURES = ROOT / "build" / "benchmarks"
-# The smallest ratio on the logarithmic axis of a chart, which can't show zero or negative ratios.
-# Ratios below the minimum of the axis are drawn at the minimum. A ratio can be negative, because
-# some benchmarks subtract an allowance for the HTTP call.
+# The smallest ratio that a chart shows, because a logarithmic axis can't show zero or negative
+# ratios. Ratios below the smallest ratio of the axis are drawn at the start of the axis. A ratio
+# can be negative, because some benchmarks subtract the time that an HTTP call may take.
 _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
@@ -96,8 +96,8 @@ def _build_growth(record: dict[str, Any]) -> list[str]:
 def _group_findings(record: dict[str, Any]) -> _Groups:
     groups: _Groups = {}
     for finding in record["findings"]:
-        # The growth measurement stores the group's name in the details of a result, because the
-        # result's name is a route.
+        # In results of the growth measurement, the name is a route, and the details contain the
+        # name of the group.
         name = finding["details"].get("group") or finding["name"].partition(":")[0]
         groups.setdefault((name, finding["bar"]), []).append(finding)
     return groups
@@ -115,8 +115,8 @@ def _build_table(groups: _Groups) -> str:
 def _list_missed(groups: _Groups) -> list[str]:
     """Return a Markdown list of the results that miss their target.
 
-    A table row that combines several results doesn't show which result missed the target, so the
-    list names these results.
+    A table row that combines several results doesn't show which result missed the target, but the
+    list does.
     """
     missed = {
         group: short
@@ -167,7 +167,7 @@ def _format_machine(record: dict[str, Any]) -> str:
 
 
 def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
-    """Draw a chart with a line for each group, from the group's smallest to its largest ratio."""
+    """Draw a chart with one line per group of results, from the smallest to the largest ratio."""
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.25 * len(groups)), layout="constrained")
     names = [*groups][::-1]
     smallest, largest = (
@@ -183,6 +183,5 @@ def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
     axes.set_xlabel("× (1 = the baseline, or the smallest size)")
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)
-    # Remove the comments and line breaks of the SVG file, because nobody reads the source of a
-    # chart.
+    # Remove the comments and line breaks from the SVG file to make the file smaller.
     file.write_text(re.sub(r"<!--.*?-->|\s+", " ", file.read_text()).strip() + "\n")

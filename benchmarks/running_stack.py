@@ -26,7 +26,7 @@ def running_stack() -> Iterator[dict[str, Any]]:
 
 
 def start_stack(home: Path) -> dict[str, Any]:
-    """Start a development stack, and return the content of the stack's file run.json."""
+    """Start a development stack, and return the content of run.json, which describes the stack."""
     picker = PortPicker(home / "benchmark-ports.json")
     ports = {"PORT": str(picker.pick("api")), "FLOWER_PORT": str(picker.pick("flower"))}
     _run_command(home, "up", "--detach", **ports)

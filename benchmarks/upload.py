@@ -1,4 +1,4 @@
-"""Compares the upload of an image with a direct call of the function that converts the image."""
+"""Compares how long an image upload takes and how long converting the same image takes."""
 
 import io
 from collections.abc import Callable
@@ -55,8 +55,8 @@ def _compare(client: httpx2.Client, picture: _Picture) -> Finding:
         return measure_seconds(partial(convert_image, data, with_renditions=renditions))
 
     pairs = alternate(product, baseline, rounds=15 if is_full_size() else 7)
-    # Subtract the allowance for the HTTP call before dividing, so that the ratio shows whether the
-    # target is met.
+    # Subtract the time that the HTTP call may take, so that the ratio shows whether the target is
+    # met.
     ratios = [
         (product_time - ALLOWANCE_SECONDS) / baseline_time for product_time, baseline_time in pairs
     ]
@@ -107,7 +107,7 @@ def create_photo() -> bytes:
 def _create_drawing() -> bytes:
     """Return a PNG with 2 megapixels that resembles a slide or a screenshot.
 
-    The picture contains gradients, shapes, thin lines and a photograph.
+    The generated picture contains gradients, shapes, thin lines and a photograph.
     """
     picture = _draw_scene(1600, 1250, noise=0.0)
     draw = ImageDraw.Draw(picture)

@@ -1,4 +1,4 @@
-"""Compares 64 concurrent image uploads with two processes that only convert the same images."""
+"""Compares how fast 64 concurrent uploads and two processes without uploads convert images."""
 
 import multiprocessing
 import time
@@ -76,7 +76,7 @@ def _upload_all(client: httpx2.Client, threads: Executor, pictures: list[bytes])
 
 def _upload(client: httpx2.Client, picture: bytes) -> dict[str, Any]:
     record = _read_record(client.post("/attachments", files={"file": ("photo.jpg", picture)}))
-    # Poll the attachment, because on a slow machine some conversions take longer than the API's
+    # Poll the uploaded image, because on a slow machine some conversions take longer than the API's
     # maximum wait.
     while record["status"] < _READY:
         time.sleep(0.1)

@@ -1,15 +1,15 @@
 """Compares how fast Pressroom and a plain HTTP client deliver the same backlog of webhook events.
 
-The benchmark uses one endpoint of each of eight owners, because Pressroom calls only two endpoints
-of an owner at a time. While members change, all webhook endpoints are paused. All webhook endpoints
-resume at the same time, as after an outage of the receiver. When the product is measured, a single
-worker process delivers the events. The receiver of the webhooks measures the time between the first
-and the last webhook request.
+The benchmark uses eight owners with one endpoint each, because Pressroom calls only two endpoints
+of an owner at a time. All webhook endpoints are paused while members change, and resume at the same
+time, as after an outage of the receiver. A single Pressroom worker process delivers the webhook
+events. The receiver of the webhooks measures the time between the first and the last webhook
+request.
 
 The baseline sends the same requests as Pressroom, from one process and with Pressroom's HTTP
-library and signing function. The baseline uses one open connection per endpoint, and neither reads
-nor writes database rows. In each round, the receiver must get each event exactly once, with the
-expected bytes.
+library and signing function. The baseline keeps one connection to each webhook endpoint open, and
+doesn't use a database. In each round, the benchmark checks that the receiver got each event exactly
+once, with the expected bytes.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ _UNFINISHED = """
     UNION ALL SELECT FROM jobs WHERE queue = 'webhooks' AND status IN ('queued', 'running')
 """
 
-# The pair of a webhook's message id and body.
+# The message id and the body of a webhook.
 Post = tuple[str, bytes]
 
 
@@ -101,7 +101,7 @@ class WebhookBench:
         return (tally.events - 1) / tally.seconds
 
     def post(self) -> float:
-        """Send the latest backlog with a plain HTTP client, and return the requests per second."""
+        """Send the latest webhooks with a plain HTTP client, and return the requests per second."""
         self._reset_tally()
         asyncio.run(self._post_all())
         tally = self._await_all()
@@ -126,7 +126,7 @@ class WebhookBench:
             await asyncio.gather(*(_post_each(client, each, posts) for each, posts in shares))
 
     def _set_state(self, state: EndpointState) -> None:
-        """Change all endpoints in one transaction, so that the worker sees all changes at once."""
+        """Pause or resume all webhook endpoints in one transaction, and thus at the same time."""
         change = EndpointChange(state=state)
         with self.stack.resources.unit_of_work() as uow:
             for each in self.hooked:

@@ -23,8 +23,8 @@ CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
 _CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-# Maps the name of an asset in templates to the files that the asset consists of. The content of an
-# asset is the concatenated content of the files.
+# Maps the name under which templates use a style sheet or script to its source files. A style sheet
+# or script with several source files contains the source files one after another.
 _SOURCES = {
     # The console's style sheet extends the style sheet of the pages outside the console.
     "console.css": (("api.html", "style.css"), ("api.console", "static/console.css")),
@@ -51,9 +51,9 @@ class Asset:
 
     @classmethod
     def load(cls, name: str, sources: tuple[tuple[str, str], ...]) -> Self:
-        """Return an asset with the joined content of its source files.
+        """Return a style sheet or script that joins the contents of several source files.
 
-        ``sources``: the package and the path of each file that is part of the asset.
+        ``sources``: the package and the path of each source file of the style sheet or script.
         """
         content = b"\n".join(
             files(package).joinpath(path).read_bytes() for package, path in sources
@@ -72,7 +72,7 @@ ASSETS_BY_SERVED_NAME: Mapping[str, Asset] = {
 
 
 def get_asset_path(name: str) -> str:
-    """Return the path of the URL that serves the asset called ``name``."""
+    """Return the URL path of the style sheet or script called ``name``."""
     return f"{ASSETS_PATH}/{_ASSETS[name].served_name}"
 
 
@@ -80,10 +80,10 @@ def get_asset_path(name: str) -> str:
 async def serve_asset(name: str) -> Response:
     """Serve a style sheet or script.
 
-    During an upgrade, a page may request an asset from an API process that runs a different release
-    than the process that rendered the page. An API process always serves the assets of the release
-    that the process runs. If the URL of an asset belongs to a different release than the served
-    content, browsers must not cache the content.
+    During an upgrade, a page of one release may request a style sheet or script from an API process
+    that runs a different release. Each API process serves only the style sheets and scripts of its
+    own release. If the hash in the URL doesn't match the served content, browsers must not cache
+    the content.
     """
     asset = ASSETS_BY_SERVED_NAME.get(name)
     cache_control = _CACHE_FOR_A_YEAR

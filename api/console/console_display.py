@@ -1,6 +1,6 @@
 """Formats numbers, times and API calls for pages of the console.
 
-The labels in this module appear in several areas of the console.
+The module contains only labels that several areas of the console show.
 """
 
 import json
@@ -41,11 +41,11 @@ QUOTAS: Mapping[PlanQuota, str] = {
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
-# The maximum distance from now at which a time is shown as in "3 minutes ago" and not as a date.
+# A time within this distance from now is shown as in "3 minutes ago", and any other time as a date.
 _MAX_DISTANCE_SECONDS = 30 * _DAY_SECONDS
-# The units of formatted durations, from the longest to the shortest unit. Each tuple contains the
-# shortest duration for which a unit is used, the length of the unit in seconds, and the name of the
-# unit.
+# The units in which durations are formatted, from the longest to the shortest. Each tuple contains
+# the shortest duration for which a unit is used, the length of the unit in seconds, and the name of
+# the unit.
 _UNITS = (
     (2 * _DAY_SECONDS, _DAY_SECONDS, "day"),
     (_HOUR_SECONDS, _HOUR_SECONDS, "hour"),
@@ -71,7 +71,7 @@ def format_credits(value: Decimal | float) -> str:
 
 def format_change(value: int) -> str:
     """Format a difference between two numbers with its sign, as in "+1,234" or "0"."""
-    # Replace the hyphen by a minus sign, because a minus sign is as wide as a plus sign.
+    # Replace the hyphen of a negative number with a minus sign, which is as wide as a plus sign.
     return f"{value:+,}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 

@@ -30,15 +30,15 @@ _SOURCES = {
     "script-src": "'self'",
     "style-src": "'self'",
     "connect-src": "'self'",
-    # Allow images in data URLs, because each page has an empty icon in a data URL, which keeps
+    # Allow data URLs for images, because each page sets an empty icon by a data URL to keep
     # browsers from requesting an icon file.
     "img-src": "'self' data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
     "form-action": "'self'",
 }
-# Browsers may send the Referer header to this server, because the check against CSRF needs the
-# origin of a form.
+# Let browsers send the Referer header to this server, because the CSRF check must know from which
+# site a form was sent.
 _HEADERS = {**HEADERS, "Referrer-Policy": "same-origin"}
 _NO_SOURCES: Mapping[str, str] = {}
 
@@ -93,7 +93,7 @@ _TEMPLATES.filters |= {
 def render_console_part(template: str, values: Mapping[str, object]) -> str:
     """Render a template for a part of a console page, and return the HTML.
 
-    HTML characters in the template values are escaped.
+    Special characters in the template values are escaped for HTML.
     """
     return _TEMPLATES.get_template(template).render(values)
 
@@ -105,10 +105,10 @@ def render_console_page(
     status: int = 200,
     other_sources: Mapping[str, str] = _NO_SOURCES,
 ) -> Response:
-    """Render a page of the console. HTML characters in the template values are escaped.
+    """Render a page of the console.
 
-    ``other_sources``: maps directives of the Content-Security-Policy to origins that are added to
-    the default policy.
+    Special characters in the template values are escaped for HTML. ``other_sources``: maps
+    directives of the Content-Security-Policy to origins that are added to the default policy.
     """
     headers = {**_HEADERS, "Content-Security-Policy": build_policy(_SOURCES, other_sources)}
     return HTMLResponse(render_console_part(template, values), status, headers=headers)
@@ -117,11 +117,11 @@ def render_console_page(
 def render_console_problem(settings: Settings, problem: ErrorDetails) -> Response:
     """Render a page of the console that shows an error."""
     status = problem.status
-    # The requested path contains a text where a numeric id is expected.
+    # The requested path contains a text in the place of a numeric id.
     is_invalid_path = problem.code == REQUEST_INVALID.code and problem.message.startswith("path.")
     if status == HTTPStatus.NOT_FOUND or is_invalid_path:
-        # Show the same error page for every path, so that nobody learns which records other owners
-        # have.
+        # Show the same error page for missing records and for records of other owners, so that
+        # nobody learns which records exist.
         status = HTTPStatus.NOT_FOUND
         heading, text = _NOT_FOUND_TEXTS
     elif status == HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -66,7 +66,7 @@ LIST_PAGES = (
     NavigationEntry("Export", "/export"),
     NavigationEntry("Settings", "/settings"),
 )
-# Pages that no menu contains, but that a user can find by name in the console's search.
+# Pages that aren't in any menu, but that the console's search finds by their names.
 _SEARCHABLE_PAGES = (
     NavigationEntry("Create a list", f"{CONSOLE_PATH}/lists/new"),
     NavigationEntry("Import a file", f"{CONSOLE_PATH}/imports/new"),
@@ -80,7 +80,7 @@ _SEARCHABLE_PAGES = (
 
 
 def find_pages(words: str, *, is_operator: bool) -> list[NavigationEntry]:
-    """Return the pages of the console whose label contains the search text."""
+    """Return links to the pages of the console whose labels contain the search text."""
     searched_text = words.strip().casefold()
     pages = (
         *MAIN_PAGES,
@@ -109,7 +109,7 @@ def get_list_pages(list_id: int) -> tuple[NavigationEntry, ...]:
 def get_current_mark(entry: NavigationEntry, path: str, *, is_first: bool = False) -> str | None:
     """Return the value of a menu entry's ``aria-current`` attribute on the page at ``path``.
 
-    The value is ``None`` if the page doesn't belong to the menu entry.
+    Return ``None`` if the page at ``path`` doesn't belong to the menu entry.
 
     ``is_first``: whether the menu entry is the first in its menu. The path of a menu's first entry
     is a prefix of all paths in the menu. The first entry of a menu is marked as current only if its

@@ -1,4 +1,4 @@
-"""Streams a part of a page to the browser whenever the part changes while a job runs."""
+"""Sends a part of a page to the browser whenever the part changes while a job runs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
@@ -24,7 +24,7 @@ class LivePart:
     """The current HTML of a part of a page that changes while a job runs.
 
     Attributes:
-        is_last: whether the HTML stays the same until the user acts.
+        is_last: whether the HTML won't change until the user does something.
         job_ids: the ids of the jobs whose progress the part of the page shows.
     """
 
@@ -38,10 +38,10 @@ def stream_part(
 ) -> Response:
     """Return a response that streams a part of a page as server-sent events.
 
-    Whenever a live part of the page changes, the stream sends the new HTML of the part as an event
-    ``part``. An event ``ended`` tells the browser that the part of the page won't change again. The
-    event stream ends if the user's session ends. A browser that reconnects gets the current HTML of
-    the part of the page.
+    Whenever the part of the page changes, the stream sends the new HTML in an event named ``part``.
+    An event named ``ended`` tells the browser that the part of the page is final. The event stream
+    ends if the user's session ends. A browser that reconnects gets the current HTML of the part of
+    the page.
     """
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)

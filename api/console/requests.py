@@ -44,7 +44,7 @@ _NO_SOURCES: Mapping[str, str] = {}
 def build_router(prefix: str) -> APIRouter:
     """Return a router for the pages of one area of the console.
 
-    Route handlers that aren't ``async`` run in threads.
+    The router runs route handlers that aren't ``async`` in threads.
     """
     return APIRouter(
         prefix=prefix, dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute
@@ -78,8 +78,8 @@ class ConsoleRequest:
     def get_own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
         """Return a list that the caller owns, or raise ``list.not_found``.
 
-        The error is the same whether another owner has the list or no list has the id, so that
-        nobody learns which lists exist.
+        The error for another owner's list is the same as for an unknown id, so that nobody learns
+        which lists exist.
         """
         try:
             return lists.get_own_list(uow, self.caller, list_id)
@@ -101,7 +101,7 @@ class ConsoleRequest:
         other_sources: Mapping[str, str] = _NO_SOURCES,
         **values: Any,
     ) -> Response:
-        """Render a page of the console, with the notice that the previous request left in a cookie.
+        """Render a page of the console, and show the notice that a cookie contains.
 
         ``other_sources``: maps directives of the Content-Security-Policy to origins that are added
         to the default policy.
@@ -127,7 +127,7 @@ class ConsoleRequest:
             "base": resources.settings.public_base,
             "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
-            # The query parameter ``cursor`` is missing on the first page of paginated rows.
+            # The URL of the first page of a paginated table has no query parameter ``cursor``.
             "cursor": self.request.query_params.get("cursor"),
             "navigation": ()
             if self.member.lacks_factor
@@ -138,14 +138,13 @@ class ConsoleRequest:
         return self.render_page(template, status=form.status, form=form, **values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_SOURCES) -> TypedForm:
-        """Return the submitted form with an error message, or raise an error that forms can't show.
+        """Return the submitted form with an error message, or raise errors that forms can't show.
 
-        ``places``: maps the codes of errors that don't name a form field to the field that the user
-        must correct.
+        ``places``: maps error codes to the names of the form fields that show the errors.
         """
         if is_plan_error(error.code):
-            # Record an error about the limits of a plan as an event of the account, as the API
-            # does.
+            # If the request exceeded a limit of the user's plan, record an account event, as the
+            # API does.
             with self.unit_of_work() as uow:
                 record_plan_error(uow, self.user_id, error.code)
         return TypedForm(self.form).add_error(error, places)
@@ -198,14 +197,14 @@ async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# The form argument of a GET handler, which is empty when a browser loads the page. After an error
-# in a submitted form, the POST handler calls the GET handler with the submitted form.
+# The form argument of a GET handler, which is an empty form when a browser loads the page. After an
+# error in a submitted form, the POST handler calls the GET handler with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]
 ConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormMember)]
-# Requests from a user who logged in within the last 15 minutes. Users who logged in more than 15
-# minutes ago are redirected to the login page.
+# Requests from a user who logged in within the last 15 minutes. Pages that use ``RecentConsole``
+# redirect users who logged in more than 15 minutes ago to the login page.
 RecentConsole = Annotated[ConsoleRequest, depend_on_console(RecentMember)]
 RecentConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormMember)]
 # Requests that a user may send even before setting up a required second factor.

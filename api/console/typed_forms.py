@@ -16,7 +16,8 @@ BodyT = TypeVar("BodyT", bound=Body)
 
 CORRECT_FIELDS_TEXT = "Please correct the fields below."
 _NO_PLACES: Mapping[str, str] = MappingProxyType({})
-# The kinds of errors that a form can show, while all other errors are shown on a separate page.
+# A form can show errors of the kinds in ``_CORRECTABLE_KINDS``, while a separate page shows all
+# other errors.
 _CORRECTABLE_KINDS = frozenset(
     {
         Kind.MALFORMED,
@@ -39,8 +40,8 @@ class TypedForm:
     """The values and the error messages that a page shows in a form.
 
     Attributes:
-        typed: maps the name of each field to the typed value. A checkbox is ticked if the mapping
-            contains its name.
+        typed: maps the name of each field to the typed value. ``typed`` contains the names of
+            ticked checkboxes, but not of unticked ones.
         errors: maps the names of invalid fields to error messages.
         problem: an error message about the whole form, or ``None``.
         status: the HTTP status of the page that contains the form.
@@ -56,10 +57,9 @@ class TypedForm:
         return self if self.typed else replace(self, typed=values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_PLACES) -> Self:
-        """Return the form with an error message, or raise an error that a form can't show.
+        """Return the form with an error message, or raise errors that forms can't show.
 
-        ``places``: maps the codes of errors that don't name a form field to the field that the user
-        must correct.
+        ``places``: maps error codes to the names of the form fields that show the errors.
         """
         if error.kind not in _CORRECTABLE_KINDS:
             raise error
@@ -82,14 +82,17 @@ class TypedForm:
 
 
 def build_error_form(error: DomainError, *kinds: Kind) -> TypedForm:
-    """Return an empty form with an error, or raise the error unless its kind is in ``kinds``."""
+    """Return an empty form with the error's message.
+
+    Raise the error if ``kinds`` doesn't contain its kind.
+    """
     if error.kind not in kinds:
         raise error
     return TypedForm(problem=error.message, status=STATUS_OF[error.kind])
 
 
 def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:
-    """Return a form's values as the body of an API call, or raise ``body.invalid``."""
+    """Convert the values of a form to the body of an API call, or raise ``body.invalid``."""
     try:
         return schema.model_validate(values)
     except ValidationError as error:

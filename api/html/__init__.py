@@ -1,1 +1,1 @@
-"""Renders HTML pages, which contain no scripts except the script for passkeys."""
+"""Renders HTML pages, on which the script for passkeys is the only script."""

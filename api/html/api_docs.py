@@ -24,8 +24,8 @@ def add_docs(app: FastAPI) -> None:
         swagger_js_url=f"{DOCS_PATH}/swagger-ui-bundle.js",
         swagger_css_url=f"{DOCS_PATH}/swagger-ui.css",
         swagger_favicon_url="data:,",
-        # Hide the list of all schemas, because the list makes the documentation page slow. The
-        # documentation page shows the schemas of each operation.
+        # Hide the list of all schemas, because the list makes the documentation page slow. Next to
+        # each API operation, the documentation page shows the schemas of the operation.
         swagger_ui_parameters={"defaultModelsExpandDepth": -1},
     )
     page = bytes(swagger_page.body)
@@ -47,7 +47,7 @@ def add_docs(app: FastAPI) -> None:
         return RedirectResponse(DOCS_PATH)
 
     app.add_route(DOCS_PATH, show_docs, include_in_schema=False)
-    # Redirect ``/redoc`` to the documentation page, because FastAPI by default serves a second
-    # documentation page under ``/redoc``.
+    # Redirect ``/redoc``, where FastAPI by default serves a second documentation page, to the page
+    # ``/docs``.
     app.add_route("/redoc", redirect_to_docs, include_in_schema=False)
     app.mount(DOCS_PATH, StaticFiles(directory=_SWAGGER_FOLDER))

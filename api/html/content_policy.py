@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def build_policy(sources: Mapping[str, str], more_sources: Mapping[str, str]) -> str:
-    """Return a Content-Security-Policy that allows ``sources`` and ``more_sources``."""
+    """Return a Content-Security-Policy with the origins in ``sources`` and ``more_sources``."""
     allowed = {
         directive: f"{sources.get(directive, '')} {more_sources.get(directive, '')}".strip()
         for directive in dict.fromkeys((*sources, *more_sources))

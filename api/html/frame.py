@@ -1,6 +1,6 @@
 """Renders HTML pages with a common style sheet and strict security headers.
 
-A mailed link needs no login, and acts for the person who received the mail. The security headers
+A link in a mail needs no login, and acts for the person who received the mail. The security headers
 keep the URL of a page out of caches, search engines and the ``Referer`` headers that other sites
 receive.
 """
@@ -20,7 +20,8 @@ from services.subscriptions import colours
 from services.subscriptions.branding import Look
 
 _API_FOLDER = Path(__file__).parents[1]
-# If two folders have a template of the same name, the first folder in this list takes precedence.
+# If two folders contain a template of the same name, the folder that comes first in
+# ``_TEMPLATE_FOLDERS`` takes precedence.
 _TEMPLATE_FOLDERS = [
     _API_FOLDER / "html" / "templates",
     _API_FOLDER / "sign_up" / "templates",
@@ -33,7 +34,7 @@ _NO_SOURCES: Mapping[str, str] = {}
 _SOURCES = {
     "default-src": "'none'",
     "style-src": f"'{hash_source(_STYLE)}'",
-    # Allow images in data URLs, because each page has an empty icon in a data URL, which keeps
+    # Allow data URLs for images, because each page sets an empty icon by a data URL to keep
     # browsers from requesting an icon file.
     "img-src": "data:",
     "frame-ancestors": "'none'",
@@ -59,11 +60,11 @@ def render_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page. HTML characters in the template values are escaped.
+    """Render a page. Special characters in the template values are escaped for HTML.
 
     Args:
-        language: the language of the page. Pages for owners and operators are always English.
-        form_targets: the origins to which a form on the page may redirect in addition to this site.
+        language: the language of the page. Pages for owners and operators are always in English.
+        form_targets: the origins of other sites to which a form on the page may redirect.
         has_passkey_script: whether the page contains and may run the script for passkeys.
         other_sources: maps directives of the Content-Security-Policy to origins that are added to
             the default policy.
@@ -90,7 +91,7 @@ def render_list_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page for readers with the colour and the logo of a list.
+    """Render a page for readers that is styled with the colour and the logo of a list.
 
     ``values`` may contain keyword arguments of ``render_page``, such as ``status``.
     """
@@ -113,7 +114,7 @@ def render_list_page(
 
 
 def get_list_style_hashes(look: Look) -> str:
-    """Return the ``style-src`` sources for a page that embeds another page with a list's style."""
+    """Return the ``style-src`` sources for a page that embeds a page with a list's colours."""
     return f"'{hash_source(_STYLE)}' '{hash_source(_build_list_style(look))}'"
 
 
@@ -134,7 +135,7 @@ def _format_rule(accent: str, deep: str, on_accent: str) -> str:
 def render_fragment(template: str, *, language: str = ENGLISH, **values: object) -> str:
     """Render a template for a part of a page, and return the HTML.
 
-    HTML characters in the template values are escaped.
+    Special characters in the template values are escaped for HTML.
     """
     return _load_templates(language).get_template(template).render(values)
 
@@ -156,7 +157,7 @@ def redirect_to_query(query: str) -> Response:
 
     The browser follows the redirect with GET, so that reloading the page doesn't repeat a POST.
     """
-    # Use a relative URL, which stays valid if a proxy serves the page under another path.
+    # Use a relative URL, which stays valid if a proxy serves the page under a different path.
     return redirect_to(f"?{query}")
 
 

@@ -1,6 +1,7 @@
 """Renders errors as HTML pages.
 
-The module marks requests that expect an HTML page, and stores the language of the page.
+Requests that expect an HTML page are marked, and the language of the page is stored with the
+request.
 """
 
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from core.errors import access, mailing, money, people, requests
 from core.languages import reader_languages
 from core.languages.reader_languages import ENGLISH, marked, translate
 
-# The keys under which a request's ASGI scope contains the function that renders errors and the
-# page's language.
+# The keys of two values in a request's ASGI scope, the page's language and the function that
+# renders errors.
 _RENDERER_KEY = "pressroom.problem_page"
 _LANGUAGE_KEY = "pressroom.language"
 
@@ -34,9 +35,8 @@ _DOES_NOT_WORK = marked("This link doesn’t work")
 _INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missing."), _OPEN_AGAIN)
 _MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
 
-# Maps an error code to the heading and the sentences of the error page. ``marked`` selects a text
-# for translation, because a page for readers may show the text. Texts without ``marked`` stay
-# English.
+# Maps an error code to the heading and the sentences of the error page. The function ``marked``
+# selects the texts that are translated. Texts without ``marked`` are always shown in English.
 _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,
@@ -196,7 +196,7 @@ def render_problem(problem: ErrorDetails, *, language: str = ENGLISH) -> Respons
 
 
 def describe_error(code: str) -> tuple[str, str] | None:
-    """Return the English heading and text for an error, or ``None`` for an error without texts."""
+    """Return the English heading and text for an error, or ``None`` if no texts are defined."""
     heading, *sentences = _TEXTS_BY_CODE.get(code, ("",))
     return (heading, " ".join(sentences)) if heading else None
 
@@ -204,7 +204,7 @@ def describe_error(code: str) -> tuple[str, str] | None:
 def mark_page_request(scope: Scope, renderer: ProblemRenderer = render_problem) -> None:
     """Mark a request as expecting an HTML page, even for errors.
 
-    ``renderer``: the function that renders an error in this request as a page.
+    ``renderer``: the function that renders errors of the request as HTML pages.
     """
     scope[_RENDERER_KEY] = renderer
 
@@ -212,7 +212,7 @@ def mark_page_request(scope: Scope, renderer: ProblemRenderer = render_problem) 
 def find_problem_renderer(scope: Scope) -> ProblemRenderer | None:
     """Return the function that renders errors of the request as HTML pages.
 
-    For a request of a program, the result is ``None``, because programs get errors as JSON.
+    The result is ``None`` if a program sent the request, because programs get errors as JSON.
     """
     renderer: ProblemRenderer | None = scope.get(_RENDERER_KEY)
     return renderer
@@ -237,7 +237,7 @@ def is_reader_page(scope: Scope) -> bool:
 def get_reader_language(request: Request) -> str:
     """Return the language of the page that a request expects.
 
-    Pages for owners and operators are always English.
+    Pages for owners and operators are always in English.
     """
     language: str = request.scope.get(_LANGUAGE_KEY, ENGLISH)
     return language

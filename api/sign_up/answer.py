@@ -19,7 +19,8 @@ from integrations.challenges.siteverify import WIDGETS
 from models import MailingList
 from services.subscriptions import page_urls
 
-# ``marked`` selects a text for translation, because the sign-up page shows the text to readers.
+# The function ``marked`` selects a text for translation, so that readers see the text in their
+# language.
 _INVALID_ADDRESS = marked("This is no e-mail address that we could send to.")
 _LONG_NAME = marked("This name is too long.")
 _INVALID_VALUES = marked(
@@ -28,7 +29,7 @@ _INVALID_VALUES = marked(
 _FAILED_CHALLENGE = marked(
     "The check that you are a person was not passed. Please do it once more."
 )
-# Maps the codes of errors that the user can correct to messages.
+# Maps the code of each error that the user can correct to a message.
 _MESSAGES = {
     mailing.CHALLENGE_MISSING.code: _FAILED_CHALLENGE,
     mailing.CHALLENGE_FAILED.code: _FAILED_CHALLENGE,
@@ -53,7 +54,7 @@ async def answer_form(
 ) -> Response:
     """Subscribe the e-mail address in a submitted form, and redirect the browser.
 
-    If the user can correct an error, show the form with the error message.
+    If the user can correct an error, show the sign-up form with the error message.
 
     Args:
         page_url: the URL of the sign-up page with the form, or ``None`` for a form on another site.
@@ -83,7 +84,7 @@ async def answer_form(
 
 
 def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Add the API's challenge fields to a form that contains a challenge widget's token."""
+    """Add the API's challenge fields to a form that contains the token of a challenge widget."""
     if not mailing_list.challenge_enabled or mailing_list.challenge_provider is None:
         return inputs
     provider = ChallengeProviderName(mailing_list.challenge_provider)
@@ -94,7 +95,7 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
         **inputs,
         "challenge-provider": provider.value,
         # The form doesn't contain the action of the challenge, so set the action to "subscribe".
-        # The challenge provider verifies for which action the challenge token was created.
+        # The challenge provider checks for which action a challenge token was created.
         "challenge-action": "subscribe",
         "challenge-token": token,
     }
@@ -103,7 +104,7 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
 def _build_form_errors(
     language: str, error: DomainError, form: ListForm, inputs: Mapping[str, Any]
 ) -> FormErrors | None:
-    """Return the errors that the form shows, or ``None`` if the user can't correct the error."""
+    """Return error messages for the form, or ``None`` if the user can't correct the error."""
     status = STATUS_OF[error.kind]
     if error.code == requests.BODY_INVALID.code:
         texts = {

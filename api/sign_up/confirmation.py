@@ -65,7 +65,7 @@ async def confirm_subscription(
 
 
 def _read_secret(*values: object) -> str:
-    """Return the confirmation token, which may be in the URL or in the form.
+    """Return the confirmation token that the URL or the submitted form contains.
 
     Raises ``link.missing`` if the request has no token. Raises ``link.ambiguous`` if the URL and
     the form contain different tokens.

@@ -26,7 +26,7 @@ class ListForm:
     """The data that a list's sign-up form shows.
 
     Attributes:
-        fields: maps the key of each member field in the sign-up form to the field.
+        fields: the member fields in the sign-up form, keyed by the field's key.
         required_keys: the keys of the member fields that require a value.
         wording: the text to which a person consents by signing up, or ``None``.
         masked_owner: the list owner's e-mail address, shortened to the first letter and the domain.
@@ -125,7 +125,7 @@ def render_form(
 def find_redirect_url(
     state: State, mailing_list: MailingList, inputs: Mapping[str, Any]
 ) -> PlainUrl | None:
-    """Return the form's ``redirect_url`` if the list or the operator allows the URL's origin."""
+    """Return the form's ``redirect_url`` if the list or the operator allows its origin."""
     text = inputs.get("redirect_url")
     url = origins.read_url(text) if isinstance(text, str) else None
     allowed_origins = {*state.resources.settings.redirect_origins, *mailing_list.redirect_origins}
@@ -133,10 +133,10 @@ def find_redirect_url(
 
 
 def build_widget_values(state: State, mailing_list: MailingList) -> dict[str, Any]:
-    """Return the template values for the widget with which a list's challenge is solved.
+    """Return the template values for the widget with which a visitor solves a list's challenge.
 
-    The value ``widget`` is ``None`` if the list has no challenge or the challenge provider isn't
-    configured.
+    If the list has no challenge or the challenge provider isn't configured, the value ``widget`` is
+    ``None``.
     """
     name = mailing_list.challenge_provider
     if not mailing_list.challenge_enabled or name not in state.challenges.configured:

@@ -35,8 +35,8 @@ class FormInput:
         problem: the error message about the input's value, or ``None`` for a valid value.
         choices: the values from which the user can choose, or empty if the user types the value.
         input_type: the ``type`` attribute of the ``<input>`` element.
-        is_first_problem: whether the input is the form's first input with an error, which gets the
-            focus.
+        is_first_problem: whether the input gets the focus, because it is the first input with an
+            error.
     """
 
     name: str
@@ -102,7 +102,7 @@ def describe_field_errors(
 ) -> dict[str, str]:
     """Return an error message for each invalid value in a form, keyed by the input's name.
 
-    ``fields``: maps the key of each member field in the form to the field.
+    ``fields``: the member fields in the form, keyed by the field's key.
     """
     texts = {}
     for problem in error.problems if error else ():

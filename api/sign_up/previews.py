@@ -1,7 +1,7 @@
 """Renders previews of a list's sign-up pages and confirmation mail.
 
-Links in the preview of a confirmation mail contain an invalid token, so that a click changes
-nothing.
+Links in the preview of a confirmation mail contain an invalid token, so that clicking a link
+changes nothing.
 """
 
 from api.html.frame import render_fragment, render_list_page
@@ -39,7 +39,7 @@ def render_preview(
         page = render_form(language, state, form, values={})
     else:
         # Preview the last page of the sign-up, which shows the owner's thank-you text. If the list
-        # requires confirmation, the last page of the sign-up is the page after the confirmation.
+        # requires confirmation, the last page of the sign-up is shown after the confirmation.
         must_confirm = mailing_list.confirm_required
         page = render_list_page(
             "confirm.html" if must_confirm else "subscribed.html",

@@ -3,8 +3,8 @@
 Programs send JSON to the sign-up endpoint, and HTML pages without scripts send a form. The sign-up
 endpoint needs no CSRF token, because the endpoint ignores cookies and credentials.
 
-A sign-up request may contain the e-mail address of somebody else. Challenges, confirmations, rate
-limits and limits for unsolicited mail restrict the misuse of other people's addresses.
+A sign-up request may contain the e-mail address of somebody else. Challenges, confirmations and
+rate limits make it hard to sign up other people's addresses.
 """
 
 from typing import Any
@@ -30,8 +30,8 @@ from core.errors import mailing, requests
 from core.languages import reader_languages
 from services.subscriptions import lists
 
-# The number that every response to a sign-up contains, so that nobody learns which addresses were
-# subscribed before.
+# Every response to a sign-up contains the same number, so that nobody learns which addresses were
+# already subscribed.
 ACCEPTED_COUNT = 1
 
 
@@ -54,7 +54,7 @@ router = APIRouter(tags=["Subscriptions"], route_class=_SignUpRoute)
 def _mark_browser_form(request: Request) -> None:
     """Mark the request as expecting an HTML page if a browser sent a form.
 
-    A program that sends a form gets JSON if it accepts JSON but not HTML.
+    If a program that sends a form accepts JSON but not HTML, the response is JSON.
     """
     accepted = request.headers.get("accept", "")
     is_program = "application/json" in accepted and "text/html" not in accepted
@@ -111,8 +111,8 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     submission = validate_inputs(inputs)
     mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     accepted_languages = request.headers.get("accept-language")
-    # Most programs don't send an Accept-Language header. Requests that a script sends from a
-    # browser contain the reader's preferred languages.
+    # Most programs don't send an Accept-Language header. If a script in a browser sends the
+    # request, the Accept-Language header contains the reader's preferred languages.
     language = reader_languages.choose_language(accepted_languages) if accepted_languages else None
     await subscribe_stranger(
         request, state, mailing_list, submission, is_form=is_form, language=language

@@ -50,7 +50,7 @@ async def subscribe_stranger(
 ) -> None:
     """Subscribe the submitted e-mail address to a list.
 
-    The duration of the request doesn't reveal whether the address was on the list before.
+    The duration of the request doesn't reveal whether the address was already on the list.
 
     Args:
         is_form: whether the address was submitted with a form, in which all field values are
@@ -95,8 +95,9 @@ def _read_challenge(
 ) -> tuple[Challenge, ChallengeResponse]:
     """Return the challenge of a list, and the submitted response to the challenge.
 
-    Raises ``challenge.missing``, ``challenge.provider_mismatch`` or ``challenge.failed`` if the
-    challenge isn't solved correctly.
+    Raises ``challenge.missing`` if a challenge field is missing. Raises
+    ``challenge.provider_mismatch`` if the challenge is from the wrong provider. Raises
+    ``challenge.failed`` if the challenge was solved for an action other than subscribing.
     """
     provider = submission.challenge_provider
     token = submission.challenge_token

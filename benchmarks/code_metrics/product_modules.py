@@ -35,7 +35,7 @@ class Module:
 
     @property
     def code_line_count(self) -> int:
-        """Return the number of lines that contain code and not only comments or docstrings."""
+        """Return the number of lines of code, without comments, docstrings and blank lines."""
         code_lines = {
             line
             for token in tokenize.generate_tokens(io.StringIO(self.text).readline)

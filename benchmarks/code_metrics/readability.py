@@ -1,4 +1,4 @@
-"""Counts patterns in the product's code that are hard to read, such as names without meaning."""
+"""Counts hard-to-read patterns in the product's code, such as names without meaning."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.code_metrics.product_modules import Module
 
-# The names of local variables that don't say which value the variable contains.
+# Names that don't say what a local variable contains.
 VAGUE_NAMES = frozenset(
     {
         *(
@@ -26,7 +26,7 @@ VAGUE_NAMES = frozenset(
         *("mine", "most", "own", "said", "shown", "taken", "theirs", "told", "wanted", "whole"),
     }
 )
-# Matches decorators of functions that users know by the name of a route, a command or an event.
+# Matches decorators that give a function a public name, such as a route, a command or an event.
 _NAMING_DECORATORS = re.compile(
     r"router|app|get|post|put|patch|delete|command|callback|fixture|register|listens_for"
     r"|exception_handler"
@@ -106,7 +106,7 @@ def find_late_loggers(module: Module) -> Iterator[Place]:
 
 
 def find_attribute_lists(module: Module) -> Iterator[Place]:
-    """Find docstrings of classes that list attributes but don't say what the class is."""
+    """Find class docstrings that list the attributes but don't say what the class is."""
     for node, docstring in _docstrings(module):
         if isinstance(node, ast.ClassDef) and docstring.startswith("Attributes:"):
             yield Place(module, node.lineno, node.name)
@@ -132,12 +132,12 @@ FINDERS = {
 
 
 def find_places(figure: str, modules: list[Module]) -> list[Place]:
-    """Return the lines that match a pattern, which is a key of `FINDERS`."""
+    """Return the lines that match the pattern that is called ``figure`` in `FINDERS`."""
     return [place for module in modules for place in FINDERS[figure](module)]
 
 
 def measure_readability(modules: list[Module]) -> dict[str, str]:
-    """Return how often the product's code matches each pattern, keyed by the pattern's label."""
+    """Return how often the code matches each pattern of unreadable code, keyed by its label."""
     counts = {figure: len(find_places(figure, modules)) for figure in FINDERS}
     line_count = sum(module.line_count for module in modules)
     local_count = sum(1 for module in modules for _ in _local_names(module))
@@ -197,7 +197,7 @@ def _assignments(module: Module) -> Iterator[tuple[ast.Assign | ast.AnnAssign, b
 
 
 def _constants(module: Module) -> Iterator[tuple[int, str, bool]]:
-    """Yield line and name of each constant, and whether a function or class precedes it."""
+    """Yield the line and the name of each constant, and whether a function or class precedes it."""
     for node, is_late in _assignments(module):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         if not isinstance(target, ast.Name) or not _CONSTANT_NAME.fullmatch(target.id):

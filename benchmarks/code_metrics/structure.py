@@ -1,4 +1,4 @@
-"""Measures the product's modules, functions and names, such as the length of functions."""
+"""Calculates metrics of the product's modules, functions and names, such as function lengths."""
 
 import ast
 import re
@@ -17,10 +17,10 @@ Figures = dict[str, str]
 
 @dataclass(frozen=True)
 class Function:
-    """The length of a function, and how often the function's module mentions and calls it."""
+    """The length of a function, and how often its module mentions and calls the function."""
 
     name: str
-    line_count: int  # The number of lines from ``def`` to the last line, without decorators.
+    line_count: int  # The number of lines of the function, without decorators.
     mention_count: int  # includes the definition
     call_count: int
 
@@ -52,7 +52,7 @@ def _measure_modules(modules: list[Module]) -> Figures:
 
 
 def modules_with_one_importer(modules: list[Module]) -> dict[str, str]:
-    """Map each module that exactly one product module imports to the importing module."""
+    """Return the modules that exactly one module imports, mapped to the importing module."""
     importers: dict[str, list[str]] = {module.name: [] for module in modules}
     for module in modules:
         imported_names = set()

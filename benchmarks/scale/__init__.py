@@ -1,4 +1,4 @@
-"""Creates large databases for measurements.
+"""Creates large databases for benchmarks.
 
-SQL statements generate rows as if Pressroom had been used for several years.
+The generated rows resemble the data of a Pressroom installation that is several years old.
 """

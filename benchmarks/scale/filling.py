@@ -27,9 +27,9 @@ STATEMENTS = {
     **statements_of_work.STATEMENTS,
     **statements_of_money.STATEMENTS,
 }
-# The tables in the order in which they are filled. Each stage consists of two groups of tables,
-# which are filled in parallel on two cores. The SQL statement that fills a table may read only
-# tables that were filled in an earlier stage or earlier in the table's group.
+# The database tables in the order in which they are filled. In each stage, two groups of tables are
+# filled in parallel on two CPU cores. The SQL statement that fills a table may read only tables of
+# earlier stages, or tables that precede the filled table in its group.
 _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
     (
         (
@@ -61,7 +61,7 @@ SET jit = off
 def fill(url: str, volume: Volume, keyring: Keyring) -> dict[str, tuple[int, float]]:
     """Fill all tables of a database.
 
-    Return the number of rows and the duration in seconds for each table.
+    Return how many rows each table has, and how many seconds it took to insert them.
 
     Args:
         url: the URL of the database, with the credentials of an administrator.
@@ -76,8 +76,8 @@ def fill(url: str, volume: Volume, keyring: Keyring) -> dict[str, tuple[int, flo
         for future in futures:
             future.result()
     with _session(url) as sql:
-        # Repeat VACUUM, because the first VACUUM ran next to open transactions and couldn't mark
-        # all pages for index-only scans.
+        # Repeat VACUUM, because open transactions kept the first VACUUM from marking all pages for
+        # index-only scans.
         sql.execute("VACUUM (ANALYZE)")
     return results
 
@@ -92,7 +92,8 @@ def _values(sql: cursor, volume: Volume, keyring: Keyring) -> dict[str, object]:
     key = (sha256(key).digest() if len(key) > 64 else key).ljust(64, b"\0")
     return {
         **volume.numbers(),
-        # Use the start of the day, so that databases that are filled on the same day are equal.
+        # Use the start of the current day, so that all databases filled on the same day have equal
+        # rows.
         "anchor": datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).isoformat(),
         "entry": ", ".join(statements_of_money.ENTRY.get(name, "NULL") for name in columns),
         "password_hash": passwords.hash_password(PASSWORD),
@@ -133,8 +134,8 @@ def _fill_table(sql: cursor, table: str, values: dict[str, object]) -> None:
 _IDENTITY = (
     "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attidentity IN ('a', 'd')"
 )
-# Selects the indexes of a table that are dropped while the table is filled. Indexes that foreign
-# keys need, such as primary keys, are not dropped.
+# Selects a table's indexes that are dropped before the table is filled. Indexes that foreign keys
+# need, such as primary keys, are not dropped.
 _INDEXES = """
 SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
     n.conname, pg_get_constraintdef(n.oid)

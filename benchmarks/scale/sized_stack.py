@@ -32,7 +32,7 @@ _ENVIRONMENT = {"PRESSROOM_QUOTA_PAID": _BOUNDS, "PRESSROOM_METRICS_TOKEN": METR
 
 @dataclass
 class SizedStack:
-    """A running stack, and its first owner, who owns the largest share of all rows."""
+    """A running stack with a filled database, and the owner with the largest share of all rows."""
 
     stack: Stack
     volume: Volume
@@ -47,7 +47,7 @@ def open_services(keep: str | None) -> Iterator[tuple[Services, Path]]:
     """Start the services that all stacks share, and yield the services and their data folder.
 
     Args:
-        keep: a folder that is not deleted after the ``with`` block, or ``None`` for a temporary
+        keep: a data folder that is kept after the ``with`` block, or ``None`` for a temporary
             folder.
     """
     with ExitStack() as opened:
@@ -129,7 +129,7 @@ def _fill_once(stack: Stack, volume: Volume) -> None:
 
 @contextmanager
 def _larger_log(url: str) -> Iterator[None]:
-    """Raise the maximum size of the write-ahead log to avoid checkpoints during filling."""
+    """Raise the maximum size of the write-ahead log to avoid checkpoints while filling tables."""
     with closing(psycopg2.connect(url)) as connection, connection.cursor() as sql:
         connection.autocommit = True
         sql.execute("ALTER SYSTEM SET max_wal_size = '6GB'")
@@ -153,7 +153,7 @@ def _postpone_maintenance(stack: Stack) -> None:
 
 
 def _settings(stack: Stack) -> Settings:
-    """Return the settings in the stack's environment variables, including the sandbox's URLs."""
+    """Return the environment variables that configure the stack, including the sandbox's URLs."""
     named: dict[str, Any] = {
         key.removeprefix("PRESSROOM_").lower(): value
         for key, value in stack.environment.items()

@@ -1,13 +1,13 @@
 """SQL statements that fill the tables of people, lists and subscriptions.
 
-The values of a filled row depend only on the number of the row and on the seed. A statement can
-compute the ids of another table's rows from their numbers, without reading the table. The oldest
-filled rows are 700 days old at the time `anchor`.
+The values in a filled row depend only on the row's number and on the random seed. An SQL statement
+computes the id of a row in any table from the row's number, without reading the table. The oldest
+filled rows were created 700 days before the time `anchor`.
 """
 
 # SQL functions that the statements for people, lists and subscriptions call. The SQL functions
-# exist only in the database session, because their schema is `pg_temp`. Postgres inlines these SQL
-# functions into the statements.
+# exist only in the database session, because their schema is `pg_temp`. Postgres inlines the SQL
+# functions into the statements that call them.
 FUNCTIONS = """
 CREATE FUNCTION pg_temp.dice(n bigint, salt int, sides bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -50,8 +50,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$
 """
 
-# An SQL expression for the HMAC-SHA256 of an e-mail address, with the same result as in the
-# product.
+# An SQL expression that calculates the HMAC-SHA256 of an e-mail address as Pressroom does.
 _HMAC = (
     "sha256('\\x{outer_pad}'::bytea || sha256('\\x{inner_pad}'::bytea"
     " || convert_to(s.email, 'UTF8')))"
@@ -100,14 +99,14 @@ FROM (
         WHEN pg_temp.dice(n, 2, 100) < 97 THEN 'removed' ELSE 'pending' END AS status) AS thrown
 ) AS made ORDER BY n
 """,
-    # Each owner has two member fields.
+    # In the filled database, each owner has two member fields.
     "fields": """
 INSERT INTO fields (user_id, key, label, type)
 SELECT pg_temp.person_id((n + 1) / 2), ('{{visits,city}}'::text[])[1 + n % 2],
     ('{{Visits,City}}'::text[])[1 + n % 2], ('{{number,text}}'::text[])[1 + n % 2]
 FROM generate_series(1, 2 * {owners}::bigint) AS n ORDER BY n
 """,
-    # Each list has three tags.
+    # In the filled database, each list has three tags.
     "tags": """
 INSERT INTO tags (list_id, name, folded)
 SELECT pg_temp.list_id((n + 2) / 3), ('{{rare,vip,spare}}'::text[])[1 + n % 3],
@@ -131,8 +130,8 @@ FROM (
     FROM generate_series(1, {subscription_events}::bigint) AS e
 ) AS made ORDER BY e
 """,
-    # Only members who weren't imported have consent entries. The IP addresses in old consent
-    # entries are already shortened.
+    # In the filled database, only members who weren't imported have consent entries. The IP
+    # addresses in old consent entries are already shortened.
     "consent_entries": """
 INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browser, wording_version)
 SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(pg_temp.subscriber(n)),
@@ -144,7 +143,7 @@ FROM (
     FROM generate_series({half} + 1, {subscriptions}::bigint) AS n
 ) AS made ORDER BY n
 """,
-    # Half of the imported members have a consent claim.
+    # In the filled database, half of the imported members have a consent claim.
     "consent_claims": """
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, claimed_by)
 SELECT 2 * (1 + (n - 1) * {own_imports} / {half}) - 1, n, 'form',
@@ -173,8 +172,8 @@ FROM subscriptions AS s CROSS JOIN LATERAL (VALUES
     ('list', s.status = 'unsubscribed'), ('email', NOT s.email_enabled)) AS k (kind, is_set)
 WHERE k.is_set
 """,
-    # Half of the imports belong to the largest list. Only the newest imports have files, because
-    # the files of older imports are deleted.
+    # In the filled database, half of the imports belong to the largest list. Only the newest
+    # imports have files, because the files of older imports are deleted.
     "imports": """
 INSERT INTO imports (list_id, user_id, source, object_prefix, size, status, chunks, is_split,
     applied, received, added, already, files_removed_at, created_at, finished_at)
@@ -210,7 +209,8 @@ SELECT pg_temp.list_id((n + 1) / 2), 'Segment ' || n, 'segment ' || n,
     '{{"field": "tag", "is": "vip"}}'
 FROM generate_series(1, 2 * {lists}::bigint) AS n ORDER BY n
 """,
-    # Each bulk action changed at most a hundred members of the largest list.
+    # In the filled database, each bulk action changed at most a hundred members of the largest
+    # list.
     "bulk_actions": """
 INSERT INTO bulk_actions (list_id, user_id, filter, action, status, seen, matched, changed,
     created_at, finished_at)

@@ -1,13 +1,13 @@
 """SQL statements that fill the tables of orders and ledger entries.
 
-The filled ledger passes the check of ``pressroom credits verify``. In each account, the ledger
-entries 1, 101, 201 and so on are topups of paid orders, and all other entries are charges. The
-balance after a ledger entry can be computed from the entry's number, because topups and charges
+The filled ledger passes the check of ``pressroom credits verify``. In each account of the filled
+database, the ledger entries 1, 101, 201 and so on are topups, and all other entries are charges.
+The balance after a ledger entry can be computed from the entry's number, because topups and charges
 follow a fixed pattern.
 """
 
-# SQL functions that the statements for ledger entries call. The aggregate `chained` calls the
-# product's hash function for each entry in the hash chain of an account.
+# SQL functions that the statements for ledger entries call. The aggregate function `chained` calls
+# Pressroom's hash function for each entry in the hash chain of an account.
 FUNCTIONS = """
 CREATE AGGREGATE pg_temp.chained (credit_entries) (
     SFUNC = credit_entry_hash, STYPE = bytea,
@@ -31,8 +31,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$
 """
 
-# Maps each filled column of a ledger entry to the SQL expression for its value. Columns of a ledger
-# entry that the mapping doesn't contain are NULL.
+# Maps each filled column of a ledger entry to the SQL expression for its value. All columns of a
+# ledger entry that aren't in ``ENTRY`` are NULL.
 ENTRY = {
     "user_id": "pg_temp.person_id(account)",
     "seq": "place",

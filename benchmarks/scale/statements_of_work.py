@@ -1,11 +1,11 @@
 """SQL statements that fill the tables of jobs, files, credentials and account events.
 
-No filled row becomes due in the weeks after `anchor`, so that workers don't change a database that
-is kept for later runs.
+No row becomes due in the weeks after `anchor`, so that workers don't change a database that several
+benchmark runs use.
 """
 
 STATEMENTS = {
-    # Every thousandth job is waiting because the job's mail server is unreachable.
+    # In the filled database, every thousandth job is waiting for an unreachable mail server.
     "jobs": """
 INSERT INTO jobs (kind, queue, user_id, on_behalf_of, subject_id, status, attempt, run_at,
     send_after, sends, request_id, created_at, started_at, finished_at)
@@ -62,8 +62,8 @@ SELECT pg_temp.person_id(CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 21
     pg_temp.ago(n, {events}, 280), '10.2.3.4', 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0'
 FROM generate_series(1, {events}::bigint) AS n
 """,
-    # Every tenth feed event belongs to the largest list of the first owner. The feed positions of
-    # the inserted events belong to old transactions.
+    # In the filled database, every tenth feed event belongs to the largest list of the first owner.
+    # The feed positions of the inserted events belong to old transactions.
     "feed_events": """
 INSERT INTO feed_events (place, user_id, type, list_id, subject_id, data, occurred_at)
 SELECT 1 + n * 500 / {feed_events},
@@ -137,7 +137,8 @@ SELECT 'access', 1 + n % {grants}, n, sha256(('token' || n)::bytea), ARRAY['cred
     '{anchor}'::timestamptz + interval '60 days'
 FROM generate_series(1, {tokens}) AS n
 """,
-    # Set the bookmark of `maintenance.shorten_ips` to the last row whose IP address is shortened.
+    # Set the position of `maintenance.shorten_ips` to the last row whose IP address has been
+    # shortened.
     "maintenance": """
 INSERT INTO maintenance (name, every_seconds, bookmark)
 SELECT 'maintenance.shorten_ips', 3600, max(id) FROM subscription_events

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import gcd
 
-# Two consecutive subscriptions belong to people whose numbers differ by this stride, so that the
-# order of people looks random.
+# The distance between the numbers of the people in two consecutive subscriptions, which makes the
+# order of people look random.
 _STRIDE = 7_368_787
 
 
@@ -12,25 +12,25 @@ _STRIDE = 7_368_787
 class Volume:
     """The size of a filled database.
 
-    The factor 1 corresponds to a Pressroom installation with 1,000 owners. The first owner in the
-    database owns the largest share of all rows. The largest list of the first owner contains half
-    of all subscriptions. The first owner has a tenth of all ledger entries, jobs, attachments and
-    events.
+    With the factor 1, the database has as many rows as a Pressroom installation with 1,000 owners.
+    The first owner in the database owns the largest share of all rows. In a filled database, the
+    largest list of the first owner contains half of all subscriptions. In a filled database, a
+    tenth of all ledger entries, jobs, attachments and events belong to the first owner.
     """
 
     factor: float
     seed: int = 7
 
     def numbers(self) -> dict[str, int]:
-        """Return the numbers that replace the placeholders in the SQL statements."""
+        """Return the numbers for the placeholders in the SQL statements, keyed by placeholder."""
         people = self._scale(1_500_000)
         subscriptions = self._scale(2_000_000)
         owners = self._scale(1_000)
         imports = self._scale(20_000)
         entries = self._scale(2_000_000)
         largest_account = self._scale(200_000)
-        # The stride and the number of people must have no common divisor, so that no person is on a
-        # list twice.
+        # ``_STRIDE`` and the number of people must have no common divisor, so that no person is on
+        # a list twice.
         assert gcd(_STRIDE, people) == 1
         return {
             "seed": self.seed,

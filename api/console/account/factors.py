@@ -30,7 +30,7 @@ from services.accounts.page_paths import (
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
-# The kinds of errors that a form shows, because the user can correct the input.
+# The kinds of errors that the user can fix by correcting the input of a form.
 _CORRECTABLE_KINDS = (Kind.INVALID, Kind.CONFLICT)
 
 
@@ -58,13 +58,13 @@ def show_new_app(console: RecentStarterConsole) -> Response:
 
 @router.post(ADD_APP_PATH, dependencies=[LOGIN])
 def add_app(console: RecentStarterConsoleForm) -> Response:
-    """Add an authenticator app to the account if the typed code matches the app's secret."""
+    """Add an authenticator app to the account if the user typed the code that the app shows."""
     secret = console.form.get("secret", "")
     offer = console.form.get("offer", "")
     if not totp.is_offered(console.state.resources.keyring, console.member.cookie, secret, offer):
-        # The submitted form was created in a session that has ended, for example because the user
-        # logged in again. Redirect to the form's page, which generates a new secret for the
-        # authenticator app.
+        # The session in which the form was created has ended, for example because the user logged
+        # in again. Redirect to the form's page, which generates a new secret for the authenticator
+        # app.
         return redirect_to_path(console.state, ADD_APP_PATH)
     code = "".join(console.form.get("code", "").split())
     try:
@@ -108,7 +108,7 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
 def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
     """Replace the user's recovery codes, and show the new codes in the response.
 
-    No GET request shows recovery codes, so reloading a page can't reveal the codes again.
+    Recovery codes are shown only in the response to a POST, so that no later GET reveals the codes.
     """
     codes = service.replace_recovery_codes(uow, console.caller)
     return console.render_page("recovery_codes.html", codes=codes)

@@ -1,4 +1,4 @@
-"""Pages for a user's password, e-mail address, sessions and security events."""
+"""Pages that change a user's password or e-mail address, and show sessions and security events."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,8 +77,7 @@ _EVENT_LABELS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You did something as an operator",
 }
-# Maps the name of a number in the details of a security event to the text that describes a number
-# above one.
+# Maps the name of a count in a security event, such as ``keys``, to the text for a count above one.
 _COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",
@@ -96,7 +95,8 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 Token = Annotated[str, Query()]
 
-# The kinds of errors that a form shows, because the user can correct the input or retry.
+# The kinds of errors that the user can fix by correcting the input of a form, or by trying again
+# later.
 _CORRECTABLE_KINDS = (Kind.INVALID, Kind.RATE_LIMITED)
 EVENTS_ON_ACCOUNT = 5
 EVENTS_ON_PAGE = 50
@@ -104,11 +104,10 @@ EVENTS_ON_PAGE = 50
 
 @dataclass(frozen=True)
 class EventLine:
-    """A line of a page that describes a security event, such as a login.
+    """The description of a security event, such as a login, for one line of a page.
 
     Attributes:
-        origin: the browser, IP address and credential that caused the event, such as "Firefox on
-            Linux, 192.0.2.7".
+        origin: where the security event came from, such as "Firefox on Linux, 192.0.2.7".
     """
 
     text: str
@@ -117,7 +116,8 @@ class EventLine:
 
 
 def build_event_line(event: RecordedEvent) -> EventLine:
-    # During an upgrade, a newer release may record event types that this release doesn't know.
+    # During an upgrade, a newer release may record event types that the running release doesn't
+    # know.
     text = _EVENT_LABELS[EventType(event.type)] if event.type in [*EventType] else event.type
     for name, template in _COUNTED_EVENT_LABELS.items():
         if (number := event.detail.get(name, 1)) > 1:
@@ -293,7 +293,7 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
 async def _prove_current_password(console: ConsoleRequest, email: str) -> Attempt:
     """Verify the current password that the user typed in a form.
 
-    A wrong password in the form counts as a failed login. Raises ``password.wrong`` for a wrong
+    A wrong current password counts as a failed login. Raises ``password.wrong`` for a wrong
     password. Raises ``login.paused`` after too many failed logins.
     """
     password = console.form.get("current", "")

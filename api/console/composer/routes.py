@@ -1,4 +1,4 @@
-"""The composer's page, on which a user requests texts for a post and searches photos."""
+"""The page on which a user requests texts for a post from the composer and searches photos."""
 
 import asyncio
 import hashlib
@@ -37,10 +37,10 @@ PART_LABELS = {
     **{field.value: field.value.capitalize() for field in MetadataField},
     TWEETS: "Tweets",
 }
-# The name suffix of the hidden form fields that state which writer, such as a language model, wrote
-# each text.
+# The suffix in the names of hidden form fields that state who wrote a text, such as a language
+# model.
 WRITER_SUFFIX = "_by"
-# The part of the idempotency keys of composer calls that identifies the console.
+# The prefix of the idempotency keys with which the console calls the composer.
 _ROUTE = "console"
 PHOTOS_ON_PAGE = 12
 MAX_PHOTO_PAGE = 1_000
@@ -60,7 +60,7 @@ _NO_SEARCH_TEXT = TypedForm(
 
 @dataclass(frozen=True)
 class PhotoFinds:
-    """A page of the results of a photo search."""
+    """A page of the photos that a search found."""
 
     search: PhotoSearch
     photos: list[FoundPhoto]
@@ -77,7 +77,7 @@ class _Outcome:
     Attributes:
         fields: maps the names of form fields to their new values.
         invalid_form: the form with error messages, or ``None`` if the user's input was valid.
-        finds: the results of a photo search, or ``None`` if no photos were searched.
+        finds: the photos that were found, or ``None`` if the user didn't search photos.
     """
 
     fields: Mapping[str, str]
@@ -145,9 +145,9 @@ async def _write_parts(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
 def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> IdempotencyKey:
     """Return the idempotency key of a call that writes texts for a post.
 
-    The idempotency key depends only on the user, the post and the requested texts. A user who
-    requests the same text twice is charged only once, because both calls have the same idempotency
-    key.
+    The idempotency key of a composer call depends only on the user, the post and the requested
+    texts. A user who requests the same text for the same post twice is charged only once, because
+    the calls have equal idempotency keys.
     """
     digest = hashlib.sha256()
     for text in (
@@ -155,8 +155,8 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
         metadata_request.post.title,
         metadata_request.post.content,
     ):
-        # Hash the length of each text with the text, so that the texts "ab" and "c" differ from "a"
-        # and "bc".
+        # Hash each text's length before the text, so that the hash for "ab" and "c" differs from
+        # the hash for "a" and "bc".
         content = text.encode()
         digest.update(len(content).to_bytes(8, "big"))
         digest.update(content)
@@ -177,8 +177,8 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
             search = _read_last_search(state, inputs, page)
         else:
             search_text = " ".join(inputs.get("words", "").split())[:MAX_SEARCH_CHARACTERS]
-            # Pressing Enter in any field submits the whole form, so don't repeat a photo search
-            # whose search text hasn't changed.
+            # Pressing Enter in any field submits the whole form, so search photos only if the
+            # search text has changed.
             is_repeated = "enter" in inputs and search_text == inputs.get("found_words")
             search = None
             if search_text and not is_repeated:
@@ -228,7 +228,7 @@ def _read_last_search(state: State, inputs: Mapping[str, str], page: str) -> Pho
 async def _read_cached_finds(state: State, inputs: Mapping[str, str]) -> PhotoFinds | None:
     """Return the photos that the user's last search found, or ``None`` if the photos aren't cached.
 
-    Reading photos from the cache causes no call to the photo provider.
+    The function reads the photos from a cache, and doesn't call the photo provider.
     """
     search = _read_last_search(state, inputs, inputs.get("found_page", ""))
     if search is None:
@@ -245,8 +245,8 @@ def _render_outcome(
     if outcome.invalid_form is not None:
         form = replace(outcome.invalid_form, typed=console.form)
     elif error is not None and error.kind is Kind.NOT_FOUND:
-        # The photo provider has deleted the chosen photo. Show the form with the typed texts, so
-        # that the user loses no text.
+        # The photo provider has deleted the chosen photo. Show the form with the texts that the
+        # user typed, so that no text is lost.
         form = TypedForm(console.form, problem=error.message, status=STATUS_OF[error.kind])
     elif error is not None:
         form = console.add_error(error)
@@ -309,8 +309,8 @@ class CreditLine:
     credit: PhotoCredit
 
     def __html__(self) -> str:
-        # The template doesn't escape the HTML of a photo's credit line, so this method escapes the
-        # texts from the photo provider.
+        # Escape the texts from the photo provider, because the template inserts the HTML of a
+        # photo's credit line unescaped.
         credit = self.credit
         title = f"“{credit.title}”" if credit.title else "Photo"
         author = _build_link(credit.author, credit.author_url)

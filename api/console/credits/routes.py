@@ -1,4 +1,4 @@
-"""Pages for an owner's credits, with the balance, the ledger, purchases and orders."""
+"""Pages on which an owner buys credits, and sees the balance, the credit ledger and orders."""
 
 import json
 import re
@@ -47,8 +47,7 @@ ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50
 ORDERS_ON_PAGE = 30
 # The maximum time that a response waits until the payment provider has created the payment page. If
-# creating the payment page takes longer than this maximum, the browser is redirected to the page
-# about the order.
+# the payment page isn't created in time, the browser is redirected to the page about the order.
 WAIT_SECONDS = 15.0
 
 # The name of the form field for the balance below which the event ``credits.low`` is sent.
@@ -62,7 +61,7 @@ CREDITS_FIELD = "credit_amount"
 AMOUNT_FIELD = "amount"
 CURRENCY_FIELD = "currency"
 CHANNEL_FIELD = "channel"
-# Maps the codes of errors that don't name a form field to the field that the user must correct.
+# Maps error codes to the names of the form fields that show the errors.
 PLACES = {TOPUP_CURRENCY.code: CURRENCY_FIELD, TOPUP_CHANNEL.code: CHANNEL_FIELD}
 ACTION_LABELS = {
     CreditAction.TOPUP: "Bought",
@@ -73,8 +72,8 @@ ACTION_LABELS = {
     CreditAction.ADJUST: "Corrected",
     CreditAction.DEBT_PAYMENT: "Paid a debt",
 }
-# A typed amount may have commas between groups of three digits, because the console formats amounts
-# with commas.
+# An amount that the user types may contain commas between groups of three digits, as in the amounts
+# that the console shows.
 _AMOUNT_PATTERN = re.compile(r"(?:\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.\d{1,15})?", re.ASCII)
 _CHANNEL_LABELS = {
     PaymentChannel.STRIPE: "Stripe",
@@ -114,7 +113,7 @@ _STATE_EXPLANATIONS = {
 
 
 def format_money(amount: Decimal, currency: str) -> str:
-    """Format an amount of money with the decimals of its currency, as in "1,234.50 USD"."""
+    """Format an amount of money with the decimal places of its currency, as in "1,234.50 USD"."""
     return f"{amount:,.{minor_digits(currency)}f} {currency}"
 
 
@@ -124,9 +123,9 @@ class EntryView:
 
     Attributes:
         words: a label for the kind of ledger entry, such as "Bought".
-        source: the reason for the change of the balance, as recorded by the app or operator that
-            made the change. The source is empty for a ledger entry that belongs to an order,
-            because the page links to the order.
+        source: why the balance changed, in the words of the app or operator that changed the
+            balance. ``source`` is empty for a ledger entry that belongs to an order, because the
+            page shows a link to the order.
     """
 
     words: str
@@ -143,7 +142,8 @@ class EntryView:
         amount = Decimal(entry["amount_credit"])
         is_composer = entry["source_type"] == call_charges.SOURCE_TYPE
         source = "A call of the composer" if is_composer else str(entry["source_id"])
-        # Replace the hyphen by a minus sign, because a minus sign is as wide as a plus sign.
+        # Replace the hyphen of a negative amount with a minus sign, which is as wide as a plus
+        # sign.
         change = f"{delta.normalize():+,f}".replace("-", "\N{MINUS SIGN}")
         return cls(
             words=ACTION_LABELS[CreditAction(entry["action"])],
@@ -178,7 +178,7 @@ def set_low_balance(console: ConsoleForm) -> Response:
 
 
 def _read_amount(form: Mapping[str, str], name: str) -> Decimal | None:
-    """Return the amount that a user typed, or ``None`` for an empty form field.
+    """Return the amount that the user typed in a form field, or ``None`` for an empty field.
 
     Raises ``body.invalid``.
     """
@@ -279,8 +279,8 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
 async def buy_credits(request: Request, console: ConsoleForm) -> Response:
     """Order credits, and redirect to the page about the order, which links to the payment page.
 
-    The response can't redirect to the payment page, because the Content-Security-Policy forbids
-    forms to redirect to other sites.
+    After the order form is submitted, the Content-Security-Policy forbids a redirect to the payment
+    page, which is on another site.
     """
     state = console.state
     try:
@@ -303,8 +303,8 @@ async def buy_credits(request: Request, console: ConsoleForm) -> Response:
 def _read_order(console: ConsoleRequest) -> OrderRequest:
     """Return the order that the submitted form describes, or raise ``body.invalid``.
 
-    The user must type either the number of credits or the amount of money, but not both. After the
-    payment, the payment provider redirects the payer to the console.
+    In the order form, the user must type either the number of credits or the amount of money, but
+    not both. After the payment, the payment provider redirects the payer to the console.
     """
     form = console.form
     credit_amount = _read_amount(form, CREDITS_FIELD)
@@ -351,7 +351,7 @@ class OrderView:
 
     @property
     def is_live(self) -> bool:
-        """Return whether the order is waiting for the payment."""
+        """Return whether the order hasn't been paid yet."""
         return self.status in {OrderStatus.CREATED, OrderStatus.PENDING}
 
     @property
@@ -429,7 +429,7 @@ def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Respon
 async def return_from_checkout(console: Console, order_id: PathId | None = None) -> Response:
     """Redirect a payer who returns from the payment provider to the page about the order.
 
-    The order's status in the URL is ignored, because the payer can change the URL.
+    The order status in the URL is ignored, because the payer can change the URL.
     """
     path = ORDERS_PATH if order_id is None else f"{ORDERS_PATH}/{order_id}"
     return redirect_to_path(console.state, path)

@@ -1,4 +1,4 @@
-"""Pages for an owner's API keys, connected apps and events."""
+"""Pages on which an owner manages API keys and connected apps, and sees the feed of events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ router = build_router(PATH)
 
 KEEP_ENDPOINTS = "keep_endpoints"
 EVENTS_ON_PAGE = 40
-# Maps each choice for the expiry of a new API key to a lifetime.
+# The lifetimes that a user can choose for a new API key, with their labels.
 _LIFETIMES = {
     "30": ("30 days", timedelta(days=30)),
     "90": ("90 days", timedelta(days=90)),
@@ -74,8 +74,8 @@ def show_access(console: Console, uow: Transaction) -> Response:
 
 
 def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
-    # ``KEY_SCOPE_EXPLANATIONS`` explains all scopes except the scope for rosters, which only an
-    # operator can grant.
+    # ``KEY_SCOPE_EXPLANATIONS`` doesn't explain the scope for rosters, because only an operator can
+    # grant that scope.
     operator_scope = "Get the rosters of lists that are sent by mail"
     return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
 
@@ -118,7 +118,7 @@ class KeyView:
 
     @property
     def words(self) -> Sequence[str] | None:
-        """Return descriptions of the API key's scopes, or ``None`` for a key with full access."""
+        """Return a description of each scope of the key, or ``None`` for a key with full access."""
         scopes = self.key.scopes
         return None if scopes is None else _describe_scopes(scopes)
 
@@ -146,8 +146,8 @@ def create_key(console: RecentConsoleForm) -> Response:
     """Create an API key, and show the secret of the key.
 
     The secret of an API key is shown only once, directly after the creation of the key. The
-    response that shows the secret isn't a redirect, because the URL of a redirect would contain the
-    secret.
+    response that shows the secret isn't a redirect, because the URL of a redirect would have to
+    contain the secret.
     """
     form = console.form
     ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]

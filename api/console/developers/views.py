@@ -46,7 +46,8 @@ _SUBJECTS_BY_HEADING = {
     "Credits": (SubjectKind.ORDER, SubjectKind.CREDIT_ACCOUNT),
     "Keys and apps": (SubjectKind.KEY, SubjectKind.GRANT),
 }
-# Maps each kind of record that feed events describe to the console path of the record's page.
+# Maps each kind of record that feed events describe to the path of the console page about the
+# record.
 _PATHS_BY_SUBJECT = {
     SubjectKind.IMPORT: "imports",
     SubjectKind.EXPORT: "exports",
@@ -65,21 +66,21 @@ TYPE_GROUPS = [
 def describe_type(kind: str) -> str:
     if kind == TEST_EVENT_TYPE:
         return "A test"
-    # A newer release may have recorded an event type that this release doesn't know.
+    # A newer release may have recorded an event type that the running release doesn't know.
     return TYPE_LABELS[FeedEventType(kind)] if kind in [*FeedEventType] else kind
 
 
 @dataclass(frozen=True)
 class EventView:
-    """A line on a page that describes one feed event, or several merged events.
+    """The description of one feed event, or of several merged events, for one line of a page.
 
     Attributes:
-        at: the time of the newest event that the line describes.
-        about: the name of the record that the events describe, or an empty text if the record was
+        at: the time of the event, or of the newest merged event.
+        about: the name of the record that the events are about, or an empty text if the record was
             erased.
-        path: the path of the console's page about the record, or ``None`` if the record has no
-            page.
-        times: the number of events that the line describes.
+        path: the path of the console page about the event's record, or ``None`` if the record has
+            no page.
+        times: the number of merged events, or 1 for a single event.
     """
 
     type: str
@@ -93,7 +94,7 @@ class EventView:
 def list_newest_events(
     uow: UnitOfWork, caller: Caller, *, only: Collection[FeedEventType], limit: int
 ) -> list[EventView]:
-    """Return the newest feed events of the caller, with consecutive equal events merged.
+    """Return the newest feed events of the caller, after merging consecutive events that are equal.
 
     ``only``: the types of the events to return, or an empty collection for all types.
     """

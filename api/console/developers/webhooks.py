@@ -1,4 +1,4 @@
-"""Pages for the webhook endpoints of an owner and for the deliveries to an endpoint."""
+"""Pages on which an owner manages webhook endpoints, and sees which events were delivered."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,14 +40,15 @@ router = build_router(PATH)
 
 DELIVERIES_ON_PAGE = 20
 MAX_ANSWER_CHARACTERS = 200
-# A page about a delivery refreshes itself if the next delivery attempt is due within this time.
+# The page about a delivery refreshes itself if the next delivery attempt is due within
+# ``_SOON_DELAY``.
 _SOON_DELAY = timedelta(minutes=1)
 _STATE_LABELS = {
     EndpointState.ACTIVE: "active",
     EndpointState.PAUSED: "paused",
     EndpointState.ENDED: "ended",
 }
-# Maps the codes of errors that don't name a form field to the field that the user must correct.
+# Maps error codes to the names of the form fields that show the errors.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
 TYPE_PREFIX = "type."
 _STATE_CHOICES = (
@@ -56,7 +57,8 @@ _STATE_CHOICES = (
 )
 
 
-# The names of the form fields and URL parameters for the time since which events are resent.
+# The names of the form fields and URL parameters for the date and the time since which events are
+# resent.
 DAY_FIELD = "day"
 TIME_FIELD = "time"
 
@@ -127,7 +129,7 @@ class DeliveryView:
 
     @property
     def answer(self) -> str:
-        """Return the endpoint's latest HTTP status, or the reason why no response arrived."""
+        """Return the status of the endpoint's latest HTTP response, or why no response arrived."""
         delivery = self.delivery
         if delivery.status_code is None:
             return delivery.error or ("–" if delivery.last_attempt_at is None else "none")
@@ -290,7 +292,7 @@ def delete_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
 def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
     """Show the form that resends all events since a chosen time to a webhook endpoint.
 
-    If the query of the URL contains a time, the page shows how many events would be resent.
+    If the URL contains a start time, the page shows how many events would be resent.
     """
     view = _find_view(console, endpoint_id)
     event_count = None
@@ -331,7 +333,7 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
 
 
 def _read_moment(inputs: Mapping[str, str]) -> datetime:
-    """Return the submitted time since which events are resent, or raise ``body.invalid``."""
+    """Return the submitted start time for resending events, or raise ``body.invalid``."""
     try:
         day = date.fromisoformat(inputs.get(DAY_FIELD, "").strip())
     except ValueError:

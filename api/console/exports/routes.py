@@ -49,7 +49,7 @@ router = build_router(CONSOLE_PATH)
 PATH = f"{CONSOLE_PATH}/exports"
 EXPORTS_ON_PAGE = 50
 EXPORT_KINDS = tuple(exports.EXPORT_JOBS.values())
-# Maps the codes of errors that don't name a form field to the field that the user must correct.
+# Maps error codes to the names of the form fields that show the errors.
 PLACES = {
     SEGMENT_NOT_FOUND.code: "segment_id",
     SEGMENT_FIELD_RETIRED.code: "segment_id",
@@ -176,7 +176,7 @@ def show_export(console: Console, uow: Transaction, export_id: PathId) -> Respon
 
 @router.get("/exports/{export_id}/events")
 async def stream_export(request: Request, console: Console, export_id: PathId) -> Response:
-    """Stream the part of the page that shows the export's progress."""
+    """Stream an export's progress as HTML, which replaces a part of the page."""
 
     def read_part() -> LivePart:
         with console.unit_of_work() as uow:

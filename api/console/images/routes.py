@@ -1,4 +1,4 @@
-"""Pages for an owner's images, with links and HTML that the owner can copy into a web site."""
+"""Pages on which an owner manages images, and copies links and HTML for a web site."""
 
 import html
 from dataclasses import dataclass, replace
@@ -51,12 +51,12 @@ router = build_router(PATH)
 IMAGES_ON_PAGE = 24
 # The maximum time that a response waits until an uploaded image is converted.
 WAIT_SECONDS = 15.0
-# The names of the rendition that is 320 pixels wide, and of the rendition for mails.
+# The names of two renditions, one that is 320 pixels wide and one for mails.
 _SMALL_LABEL = "320"
 _MAIL_LABEL = "mail"
 # Thumbnail files above this size aren't shown, because a page with many large images loads slowly.
 _MAX_THUMBNAIL_BYTES = 200_000
-# A grid of coloured tiles with these numbers of columns and rows replaces a thumbnail file that is
+# The numbers of columns and rows in the grid of coloured tiles that replaces a thumbnail that is
 # too large.
 _TILE_COUNTS = (4, 3)
 # Maps each lifetime that a user can choose for a signed link, in seconds, to a label.
@@ -65,7 +65,7 @@ LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}
 
 @dataclass(frozen=True)
 class FileView:
-    """A file of an image, either the original or a rendition.
+    """An image file, which contains either the uploaded image or a smaller rendition.
 
     Attributes:
         label: the name of the rendition, such as "mail", or an empty text for the original image.
@@ -121,12 +121,12 @@ class ImageView:
 
     @property
     def alt(self) -> str:
-        """Return the image's alternative text, or the image's name if the text is empty."""
+        """Return the alternative text, or the name of an image without alternative text."""
         return self.record.alt_text or self.name
 
     @property
     def small(self) -> FileView | None:
-        """Return the image file for a thumbnail, or ``None`` if the file would be too large."""
+        """Return the image file to show as a thumbnail, or ``None`` if the file is too large."""
         file = next((each for each in self.files if each.label == _SMALL_LABEL), self.files[0])
         return file if file.size <= _MAX_THUMBNAIL_BYTES else None
 
@@ -213,7 +213,7 @@ async def _accept_upload(
 
 
 def _get_uploaded_image(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
-    """Return an uploaded image after its conversion, or raise the error of the conversion."""
+    """Return an uploaded image after its conversion, or raise an error if the conversion failed."""
     with console.unit_of_work() as uow:
         outcome = records.find_outcome(uow, accepted)
         if isinstance(outcome, DomainError):

@@ -1,4 +1,4 @@
-"""Pages for an owner's imports, from the dry run of a file to the undo of an import."""
+"""Pages on which an owner imports members, from the dry run of a file to the undo."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -66,7 +66,7 @@ router = build_router(PREFIX)
 
 IMPORTS_ON_PAGE = 50
 FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
-# Maps the codes of errors that don't name a form field to the field that the user must correct.
+# Maps error codes to the names of the form fields that show the errors.
 PLACES = {
     errors.IMPORT_FILE_MISSING.code: "file",
     errors.IMPORT_SEVERAL_FILES.code: "file",
@@ -123,7 +123,7 @@ def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Res
 async def upload_import(request: Request, console: Console) -> Response:
     state = console.state
     resources = console.state.resources
-    # The form fields, which precede the uploaded file in the request body.
+    # The values of the form fields, which come before the uploaded file in the request body.
     inputs: dict[str, str] = {}
     list_options: list[tuple[int, ImportOptions]] = []
 
@@ -196,7 +196,7 @@ def show_import(console: Console, import_id: PathId, columns: FirstColumn = 0) -
 def read_import_again(
     console: ConsoleForm, import_id: PathId, columns: FirstColumn = 0
 ) -> Response:
-    """Repeat a dry run with the submitted options, or import the file if no option has changed.
+    """Repeat a dry run with changed options, or import the file if the user changed no option.
 
     A file is imported only with the options of its last dry run, because the owner must see the
     preview first. If the owner changed an option, a dry run with the new options starts, and the
@@ -294,7 +294,7 @@ def _build_page_values(view: ImportView, form: TypedForm, first_column: int) -> 
 
 @router.get("/{import_id}/events")
 async def stream_import(request: Request, console: Console, import_id: PathId) -> Response:
-    """Stream the part of the import's page that shows the progress, as server-sent events."""
+    """Stream an import's progress as server-sent events with HTML for a part of the page."""
 
     def read_part() -> LivePart:
         view = read_view(console, import_id)
@@ -322,7 +322,7 @@ def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
 
 @router.post("/{import_id}/retry")
 def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
-    """Import the remaining rows of an import that failed because of an internal error."""
+    """Resume an import that failed because of an internal error, and import the remaining rows."""
     records.retry_import(uow, console.caller, import_id)
     return console.redirect_with_notice(f"{PREFIX}/{import_id}", "The import goes on.")
 
@@ -337,10 +337,10 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 
 @router.get("/{import_id}/undo")
 def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
-    """Show a preview of the changes that the undo of an import would make.
+    """Show a preview of the changes that undoing an import would cause.
 
-    The undo doesn't fully restore members who were changed after the import. The page links to the
-    imports and bulk actions that have changed imported members since the import.
+    The undo doesn't fully restore members who were changed after the import. The preview of an undo
+    links to the imports and bulk actions that have changed the imported members.
     """
     with console.unit_of_work() as uow:
         preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))

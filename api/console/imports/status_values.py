@@ -1,4 +1,4 @@
-"""Lists the consent values of an imported file, and reads the statuses assigned to them.
+"""Lists the consent values of an imported file, and reads which statuses the owner assigned.
 
 A consent value is the text of a cell that names a status or states whether a person consented,
 confirmed or opted out.
@@ -37,7 +37,7 @@ _MEANING_LABELS = {
 
 @dataclass(frozen=True)
 class StatusValue:
-    """A consent value in the preview of an import.
+    """A consent value that the preview of an import shows.
 
     Attributes:
         rows: the number of rows in the file that contain the consent value.
@@ -56,7 +56,7 @@ class StatusValue:
 
 
 def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[StatusValue]:
-    """Return the consent values in the result of an import, in the order of the file's columns.
+    """Return the consent values that an import found, in the order of the file's columns.
 
     After a dry run, the owner can assign a status to each unrecognised consent value, and can
     change assigned statuses. A consent value in several columns has one select box, because an

@@ -1,4 +1,4 @@
-"""Prepares the data on the page of an import, and reads the roles assigned to columns.
+"""Prepares the data on the page of an import, and reads which roles the owner assigned to columns.
 
 The role of a column is the attribute of members that the column contains, such as the name.
 """
@@ -35,14 +35,14 @@ COLUMNS_ON_PAGE = 20
 MAX_NAME_CHARACTERS = 80
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
-# Values of a column's select box that aren't roles.
+# Options of a column's select box that aren't roles.
 IGNORE = "ignore"
 NEW_FIELD = "new"
 AS_RECOGNISED = ""
 FIELD_TYPES = dict(
     zip(field_columns.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True)
 )
-# The labels of the options with which a column becomes a new member field, one per field type.
+# The select box options that create a member field of a certain type, with their labels.
 _TYPED_FIELDS = {
     f"{NEW_FIELD}:{type_}": f"Create a field: {words}" for type_, words in FIELD_TYPES.items()
 }
@@ -57,7 +57,7 @@ _FORMAT_LABELS = {
     DecimalMark.POINT: "Numbers with a decimal point",
     DecimalMark.COMMA: "Numbers with a decimal comma",
 }
-# The values of select boxes that an owner may choose for more than one column of a file.
+# The select box options that an owner may choose for more than one column of a file.
 _REPEATABLE_ROLES = (
     *(IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", *ConsentSubject),
     *("first_name", "middle_name", "last_name"),
@@ -85,8 +85,7 @@ _ROLE_LABELS = {
     "consent.confirmed_ip": "Consent: confirmed from",
     IGNORED: "Nothing",
 }
-# The label for each reason why a row was not added, in the order in which the page shows the
-# reasons.
+# Labels for the reasons why a row was not added, in the order in which the page shows the reasons.
 VERDICT_LABELS = {
     "already": "are members already",
     "opted_out": "said no, here or in the file",
@@ -110,8 +109,8 @@ class ColumnChoice:
         written: a label for the format of the dates or numbers in the column, or ``None`` if the
             format is unknown.
         chosen: the choice in the column's select box, such as a role or ``ignore``.
-        ignored_opt_outs: the number of opt-outs in a column that the import ignores, or ``None``
-            for other columns.
+        ignored_opt_outs: the number of opt-outs in a column that the import ignores, or ``None`` if
+            the import reads the column.
     """
 
     index: int
@@ -133,7 +132,7 @@ class ColumnChoice:
 
     @property
     def recognised(self) -> str | None:
-        """Return the label of the recognised role, or ``None`` if no role was recognised."""
+        """Return the label of the column's recognised role, or ``None`` without a role."""
         if self.creates is not None:
             return None
         if self.becomes == IGNORED:
@@ -147,7 +146,7 @@ def build_column_choices(
     """Return the columns that a dry run found, each with the choice in its select box.
 
     If a dry run stopped at an ambiguous column, the owner must choose a role only for the ambiguous
-    column. The next dry run recognises unambiguous columns by name.
+    column. A dry run recognises unambiguous columns by their names.
 
     Args:
         columns: the columns in the result of the dry run, including sample cells.
@@ -197,9 +196,9 @@ def list_roles(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
 def read_column_choices(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:
     """Return the submitted choice for each column of an imported file.
 
-    If the form doesn't contain a column's select box, the choice from the last dry run is returned
-    for the column. Raises ``body.invalid`` if two columns have the same role, unless the role may
-    occur more than once.
+    If the form doesn't contain a column's select box, the column keeps the choice from the last dry
+    run. Raises ``body.invalid`` if two columns have the same role, unless the role may occur more
+    than once.
     """
     values = [form.get(each.box, each.chosen) for each in choices]
     seen: set[str] = set()
@@ -301,7 +300,7 @@ class ImportView:
 
     @property
     def has_rejects(self) -> bool:
-        """Return whether a file lists the rows that the import didn't add completely."""
+        """Return whether a file exists with the rows that the import didn't add completely."""
         has_rows = self.not_added > 0 or self.task.left_out > 0
         return has_rows and self.task.files_removed_at is None
 
@@ -314,7 +313,7 @@ class ImportView:
 
     @property
     def date_order_matters(self) -> bool:
-        """Return whether the page asks for the order of day and month in dates."""
+        """Return whether the owner must choose the order of day and month in the file's dates."""
         is_asked = self.task.error is not None and self.task.error["code"] == (
             IMPORT_DATE_ORDER_NEEDED.code
         )
@@ -396,9 +395,9 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
         title = lists.read_titles(uow, [task.list_id])[task.list_id]
         job = records.find_job(uow, task) if task.status == "running" else None
         undo = records.find_undo_job(uow, task)
-        # Read the import once more after its job, so that an ended job's last changes to the import
-        # are included. The job of an import ends in the transaction that contains the job's last
-        # changes to the import.
+        # Read the import again after reading its job, so that the result includes the last changes
+        # of a job that just ended. The job of an import ends in the transaction that contains the
+        # job's last changes to the import.
         uow.session.refresh(task)
         own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
     view = ImportView(task, title, job, undo, fields=own_fields)

@@ -1,8 +1,8 @@
 """Calculates a chart that shows the growth of a list.
 
-For each period of days, the chart shows how many people joined the list, how many left, and the
-difference. A template draws the chart of a list's growth as SVG. The labels of the chart are HTML
-next to the SVG, because the page stretches the SVG and would distort text in the SVG.
+For each period, the chart shows how many people joined the list, how many left, and the difference.
+A template draws the chart of a list's growth as SVG. The labels of the chart are HTML next to the
+SVG, because the page stretches the SVG and would distort text in the SVG.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from services.subscriptions.daily_figures import MemberFigures
 WIDTH = 1_000
 HEIGHT = 300
 _MAX_BARS = 62
-# The share of each bar's space that stays empty, as a gap between bars.
+# The share of each bar's width that stays empty, so that there is a gap between bars.
 _GAP_SHARE = 0.25
 
 
@@ -45,7 +45,7 @@ class GrowthSpan:
 
 @dataclass(frozen=True)
 class PlottedBar:
-    """The positions of two bars in a chart, for joins above and departures below the zero line."""
+    """The positions of two bars in a chart, one for joins and one for departures."""
 
     x: float
     width: float
@@ -89,13 +89,14 @@ class GrowthPlot:
 
 def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
     """Return a list's growth chart for ``days``, which must be in chronological order."""
-    # Each bar covers a single day, or one or several weeks if there would be too many daily bars.
+    # Each bar of the growth chart covers one day, or one or several weeks if the chart would have
+    # too many daily bars.
     size = 1 if len(days) <= _MAX_BARS else 7 * -(-len(days) // (7 * _MAX_BARS))
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
     most_joined = max(each.joined for each in spans)
     most_left = max(each.left for each in spans)
-    # The bars for joins and departures have the same scale. If nobody joined or left, the zero line
-    # is in the middle of the chart.
+    # The bars for joins and for departures are drawn to the same scale. If nobody joined or left
+    # the list, the zero line is in the middle of the chart.
     unit = HEIGHT / (most_joined + most_left or 1)
     zero = round(most_joined * unit, 1) if most_joined or most_left else HEIGHT / 2
     step = WIDTH / len(spans)

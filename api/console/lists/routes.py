@@ -1,4 +1,4 @@
-"""Pages for an owner's lists, including their growth, settings and public pages."""
+"""Pages that show an owner's lists and their growth, and change settings and public pages."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -39,7 +39,7 @@ LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
 _PERIOD_LABELS = {"30": "30 days", "90": "90 days", "365": "A year", "1095": "Three years"}
 _USUAL_PERIOD = "30"
-# Maps the codes of errors that don't name a form field to the field that the user must correct.
+# Maps error codes to the names of the form fields that show the errors.
 PLACES = {LIST_SLUG_TAKEN.code: "slug"}
 PROVIDERS = {"turnstile": "Cloudflare Turnstile", "hcaptcha": "hCaptcha", "recaptcha": "reCAPTCHA"}
 _TEXT_FIELDS = (
@@ -51,8 +51,7 @@ _TEXT_FIELDS = (
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
-# The prefix in the names of the select boxes for public member fields, followed by the key of the
-# member field.
+# The prefix that precedes the key of a public member field in the name of the field's select box.
 _MEMBER_FIELD_PREFIX = "field_"
 _NOT_ASKED = "no"
 _ASKED = "asked"
@@ -161,7 +160,8 @@ def show_public_pages(
     return console.render_form(
         "list_face.html",
         form.fill({**values, "colour": record.colour or DEFAULT_COLOUR}),
-        # Allow the inline style of the list, because the page embeds a preview of the sign-up page.
+        # Allow the inline style with the list's colours, because the page embeds a preview of the
+        # sign-up page.
         other_sources={
             **console.get_media_sources(),
             "style-src": get_list_style_hashes(sign_up_form.look),
@@ -256,10 +256,10 @@ def _change_list(
     tab: str,
     notice: str,
 ) -> Response:
-    """Store the submitted settings of a list that differ from the stored settings.
+    """Store the settings that a user changed in a form about a list.
 
-    Unchanged settings aren't validated again, so that a deleted logo, for example, doesn't prevent
-    a change of the title.
+    Unchanged settings of a list aren't validated, so that a deleted logo, for example, doesn't
+    prevent a change of the title.
 
     Args:
         show_form: the function that renders the form with an error.

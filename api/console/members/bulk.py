@@ -247,9 +247,9 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
     for bulk in bulks:
         undo_job = uow.session.get(Job, bulk.undo_job_id) if bulk.undo_job_id else None
         if undo_job is not None:
-            # Read the bulk action once more after its job, so that an ended job's last changes to
-            # the bulk action are included. The job of a bulk action ends in the transaction that
-            # contains the job's last changes to the bulk action.
+            # Read the bulk action again after reading its job, so that the result includes the last
+            # changes of a job that just ended. The job of a bulk action ends in the transaction
+            # that contains the job's last changes to the bulk action.
             uow.session.refresh(bulk)
         words = describe_bulk_action(bulk, names)
         views.append(

@@ -1,4 +1,4 @@
-"""Pages for an owner's member fields, which apply to the members of all the owner's lists."""
+"""Pages on which an owner defines member fields, which exist for the members of all lists."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ TYPE_LABELS = {
     FieldType.BOOLEAN: "Yes or no",
     FieldType.CHOICE: "One of some choices",
 }
-# Maps the codes of errors that don't name a form field to the field that the user must correct.
+# Maps error codes to the names of the form fields that show the errors.
 _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 
@@ -67,7 +67,7 @@ def show_field(console: Console, uow: Transaction, field_id: PathId) -> Response
 def change_field(console: ConsoleForm, field_id: PathId) -> Response:
     """Change a field.
 
-    If the type of the member field changes, convert the field's values of all members.
+    If the type of a member field changes, the values of all members are converted to the new type.
     """
     with console.unit_of_work() as uow:
         # Look up the member field first, so that the response for another owner's field is 404,
@@ -87,7 +87,7 @@ def change_field(console: ConsoleForm, field_id: PathId) -> Response:
 def retire_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Response:
     """Hide a field.
 
-    Members keep their values of a hidden member field, but no page shows the values.
+    The database keeps the values of a hidden member field, but no page shows the values.
     """
     label = fields.get_field(uow, console.user_id, field_id).label
     fields.retire_field(uow, console.user_id, field_id)

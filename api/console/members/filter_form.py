@@ -1,10 +1,10 @@
 """Converts a member filter between JSON and the rows of an HTML form.
 
-The form shows a filter as a group of parts. Each part of a filter is either a row with a field, an
-operator and a value, or a nested group of parts. The name of a form input contains the position of
-the filter part to which the input belongs. For example, the input ``match.0`` states how the
-outermost group combines its parts. The inputs ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and
-``value.0.2`` belong to the third part of the outermost group.
+The filter form shows a member filter as a group of parts. Each part of a filter is either a row
+with a field, an operator and a value, or a nested group of parts. The name of a form input contains
+the position of the filter part to which the input belongs. For example, the input ``match.0``
+states how the outermost group combines its parts. The inputs ``field.0.2``, ``kind.0.2``,
+``operator.0.2`` and ``value.0.2`` belong to the third part of the outermost group.
 
 The buttons that add or remove parts of the filter submit the whole form, so that the form needs no
 script.
@@ -28,7 +28,7 @@ from services.subscriptions.filters.names import FilterName, Operator, ValueKind
 from storage.unit_of_work import UnitOfWork
 
 _NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
-# The form's name for the filter operator ``exists`` with the value ``false``.
+# The name that the filter form uses for the operator ``exists`` with the value ``false``.
 _MISSING = "missing"
 _OPERATOR_LABELS: Mapping[str, str] = {
     Operator.IS: "is",
@@ -78,9 +78,9 @@ _NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
 class NotRepresentable(Exception):
-    """An exception for a filter that the rows of a form can't represent.
+    """An exception for a member filter that the rows of a form can't represent.
 
-    The exception's message states why rows can't represent the filter.
+    The message of the exception states why the form can't represent the filter.
     """
 
 
@@ -115,7 +115,7 @@ class Row:
 
     Attributes:
         name: the name of the tested attribute, such as ``email`` or ``fields.city``.
-        text: the value that the user typed, with one line per value if the operator accepts several
+        text: the value that the user typed, or one value per line if the operator accepts several
             values.
         place: the position of the row in the form, such as ``0.2`` for the third part of the
             outermost group.
@@ -181,7 +181,7 @@ class Row:
 
 @dataclass
 class Group:
-    """A group of filter parts that are combined, for example with "and" or "or".
+    """A group of filter parts, which the filter combines with a word such as "and" or "or".
 
     Attributes:
         match: a key of ``FILTER_MATCHES``, which states how the group combines its parts.
@@ -199,13 +199,13 @@ class Group:
 
     @property
     def may_nest(self) -> bool:
-        """Return whether the group may contain another group within the depth limit of filters."""
+        """Return whether adding a nested group would keep the filter within the depth limit."""
         return self.depth + 3 <= MAX_DEPTH
 
     def to_json(self, path: str, rows: dict[str, Row]) -> dict[str, Any] | None:
         """Return the group as a JSON filter, or ``None`` if the group has no complete condition.
 
-        The JSON filter doesn't contain rows without a value.
+        Rows of the form that have no value are left out of the JSON filter.
 
         Args:
             path: the path of the group in the JSON of the whole filter.
@@ -260,7 +260,7 @@ class FilterDraft:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return the draft as a JSON filter, or ``None`` for an empty draft.
+        """Return the edited filter as JSON, or ``None`` if the filter is empty.
 
         Raises ``filter.invalid`` if the text that the user typed isn't a JSON object.
         """
@@ -269,7 +269,10 @@ class FilterDraft:
         return parse_filter(self.text) if self.text.strip() else None
 
     def add_error(self, error: DomainError) -> bool:
-        """Show an error in the row that caused the error. Return whether a row caused the error."""
+        """Show an error in the row of the filter form that caused the error.
+
+        Return whether a row of the filter form caused the error.
+        """
         rows: dict[str, Row] = {}
         if self.group is None or not error.problems:
             return False
@@ -283,9 +286,9 @@ class FilterDraft:
         return False
 
     def add_missing_value_errors(self) -> bool:
-        """Show an error in each row whose value is missing.
+        """Show an error in each row of the filter form whose value is missing.
 
-        Return whether the value of any row is missing.
+        Return whether any row of the filter form lacks a value.
         """
         open_rows = [row for row in self.group.rows() if row.is_open] if self.group else []
         for row in open_rows:
@@ -305,7 +308,7 @@ def parse_filter(text: str) -> dict[str, Any]:
 
 
 def read_draft(form: Mapping[str, str]) -> FilterDraft:
-    """Return the filter in a submitted form, after applying the action of the pressed button."""
+    """Return the filter in a submitted form, after the change that the pressed button makes."""
     button = form.get("do", "")
     text = form.get("filter", "")
     if f"match.{_ROOT_PLACE}" not in form or form.get("use") == "json":
@@ -382,7 +385,7 @@ def _assign_places(group: Group, place: str) -> None:
 
 
 def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Return the draft of a filter, as rows of a form if possible, or otherwise as JSON.
+    """Return a filter for editing, as rows of a form if possible, or otherwise as JSON.
 
     ``choices``: maps the name of each attribute that rows can test to the attribute's operators and
     values.
@@ -402,7 +405,7 @@ def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDra
 
 
 def convert_to_rows(draft: FilterDraft, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Convert a filter draft to rows of a form if possible, and update the draft's JSON text."""
+    """Convert an edited filter to rows of a form if possible, and update its JSON text."""
     if draft.group is not None:
         filter_json = draft.group.to_json("filter", {})
         text = ""

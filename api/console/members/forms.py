@@ -1,6 +1,6 @@
-"""Reads the query parameters of a URL that select the members on a page.
+"""Reads from the query parameters of a URL which members a page shows.
 
-The URL of a page contains all criteria that select members, so that an owner can bookmark or share
+The URL of a page of members contains all search criteria, so that an owner can bookmark or share
 the page.
 """
 
@@ -30,11 +30,10 @@ MAX_COLUMNS = 3
 MAX_INPUT_CHARACTERS = 4_000
 # The default filter for pages of members, which matches all active members.
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
-# Maps the codes of errors that don't name a form field to the field that the user must correct.
+# Maps error codes to the names of the form fields that show the errors.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
-# The time limit for counting members before a page is sent, so that the page loads quickly. If
-# counting exceeds the time limit, the page shows an estimate and a link that requests an exact
-# count.
+# The time limit for counting members before a page is shown. If counting exceeds the time limit,
+# the page shows an estimate and a link that requests an exact count.
 MAX_FIRST_COUNT_TIME = timedelta(milliseconds=30)
 # The value of the query parameter ``count`` that requests an exact count of the matching members.
 EXACT_COUNT = "exactly"
@@ -47,8 +46,8 @@ class MemberSelection:
     """The criteria that select the members on a page.
 
     Attributes:
-        typed: maps the names of query parameters in the URL to values. Empty parameters are
-            missing.
+        typed: maps the names of query parameters in the URL to values. ``typed`` doesn't contain
+            parameters with an empty value.
         draft: the member filter that the owner is editing.
     """
 
@@ -57,7 +56,7 @@ class MemberSelection:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether members are selected by no criterion except their status."""
+        """Return whether the URL selects members only by their status, or selects all members."""
         return not self.typed.keys() - {"status", "columns"}
 
     @property
@@ -66,7 +65,7 @@ class MemberSelection:
 
     @property
     def has_filters(self) -> bool:
-        """Return whether members are selected by a criterion other than a search text."""
+        """Return whether the URL selects members by a criterion other than a search text."""
         return bool(self.typed.keys() - {"q", "columns"})
 
     @property
@@ -78,7 +77,7 @@ class MemberSelection:
         return parse_id(self.typed.get("segment", ""))
 
     def build_filter(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
-        """Return a JSON filter that combines all criteria for members, or ``None`` without any.
+        """Return a JSON filter that combines all search criteria, or ``None`` without criteria.
 
         Raises ``filter.invalid`` if the typed filter isn't valid JSON. Raises ``segment.not_found``
         for an unknown segment.
@@ -150,7 +149,7 @@ def count_selection(
     count: str,
     query: Mapping[str, str],
 ) -> MemberCount:
-    """Count the members that match a filter, within a time limit.
+    """Count the members that match a filter, or estimate their number after a time limit.
 
     Args:
         count: ``EXACT_COUNT`` if the user requested an exact count, which has a longer time limit

@@ -73,7 +73,7 @@ MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
 ENTRIES_ON_PAGE = 20
 LISTS_TO_CHOOSE = 100
-# Maps the codes of errors that don't name a form field to the field that the user must correct.
+# Maps error codes to the names of the form fields that show the errors.
 MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
 _FIELD_PREFIX = "fields."
 # Maps the type of a member field to the ``type`` of the HTML input.
@@ -158,7 +158,7 @@ def _build_chips(
     choices: Mapping[str, Choice],
     segment_names: Mapping[str, str],
 ) -> list[tuple[str, str]]:
-    """Return a label for each criterion that selects members, and a URL query that lacks it."""
+    """Return a label for each search criterion, and the URL query without the criterion."""
     typed = selection.typed
     labels = {
         "q": f"Address or name contains {typed.get('q')}",
@@ -193,8 +193,8 @@ def _search_members(
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
     """Return a page of members, and the total number of matching members if known.
 
-    Raises ``filter.invalid`` if the filter is invalid. Raises ``filter.too_slow`` if the search
-    exceeds its time limit. Raises ``cursor.invalid`` if the cursor is invalid.
+    Raises ``filter.invalid`` if the member filter is invalid. Raises ``filter.too_slow`` if the
+    search exceeds its time limit. Raises ``cursor.invalid`` if the cursor in the URL is invalid.
     """
     status = selection.typed.get("status", Status.ACTIVE)
     if selection.is_plain and status in [*Status]:
@@ -317,7 +317,7 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
 @router.post("/{user_id}")
 @threaded_by_list
 def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
-    """Store the submitted attributes of a member that differ from the stored attributes."""
+    """Store the attributes that a user changed in the form about a member."""
     try:
         with console.unit_of_work() as uow:
             member = _get_member(uow, console, list_id, user_id)
@@ -420,8 +420,8 @@ def _run_member_action(
 ) -> Response:
     """Run an action on a member, and show errors of the action on the member's page.
 
-    ``action``: a function that runs the action, and returns a notice and the id of the list whose
-    member page shows the notice.
+    ``action``: a function that runs the action, and returns the id of the list that the member is
+    on afterwards, and a notice.
     """
     try:
         with console.unit_of_work() as uow:
@@ -453,7 +453,7 @@ def remove_member(
 def _build_field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:
     """Return the template values for a form input with the value of a member field.
 
-    Members who have a choice that the owner removed from the field can keep the choice.
+    If the owner removed a choice from the member field, a member who has the choice can keep it.
     """
     name = f"{_FIELD_PREFIX}{field.key}"
     value = form.typed.get(name, "")

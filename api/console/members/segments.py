@@ -1,4 +1,4 @@
-"""Pages for the segments and the tags of a list."""
+"""Pages on which an owner manages the segments and the tags of a list."""
 
 from dataclasses import replace
 from functools import partial
@@ -41,7 +41,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
 TAGS_ON_PAGE = 50
-# Maps the codes of errors that don't name a form field to the field that the user must correct.
+# Maps error codes to the names of the form fields that show the errors.
 _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
 _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 
@@ -59,7 +59,7 @@ def show_segments(
 
 @router.get("/segments/new")
 def show_new_segment(console: Console, list_id: ListId, selection: Selection) -> Response:
-    """Show the form for a new segment, filled with the filter that the owner used last."""
+    """Show the form for a new segment, filled with the search criteria in the URL."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         form = TypedForm()
@@ -126,7 +126,7 @@ async def change_segment(console: ConsoleForm, list_id: ListId, segment_id: Path
 
 
 def _save_segment(console: ConsoleRequest, list_id: int, segment_id: int | None = None) -> Response:
-    """Store the submitted segment, as a new segment if ``segment_id`` is ``None``."""
+    """Change the segment ``segment_id``, or create a segment if ``segment_id`` is ``None``."""
     draft = read_draft(console.form)
     name = console.form.get("name", "")
     if draft.add_missing_value_errors():

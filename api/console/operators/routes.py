@@ -1,4 +1,4 @@
-"""The console's pages for operators, about overdue work, users, orders, jobs and maintenance.
+"""Pages on which operators see overdue work, users, orders, jobs and maintenance tasks.
 
 A user who isn't an operator gets status 404 from the pages for operators. Before reading a
 submitted form, the routes for operators check that the user is an operator.
@@ -52,11 +52,11 @@ USERS_ON_PAGE = 50
 EVENTS_ON_PAGE = 20
 ORDERS_ON_PAGE = 50
 JOBS_ON_PAGE = 40
-# The maximum number of jobs that one query checks against the page's filter. If one query checks
-# the maximum number of jobs, the next page continues at the first unchecked job.
+# The maximum number of jobs that one query checks against the filter of the jobs page. If one query
+# checks ``MAX_SCANNED_JOBS`` jobs, the next page continues at the first unchecked job.
 MAX_SCANNED_JOBS = 100_000
 
-# The statuses of orders for which an operator or the payer must act.
+# The statuses of orders that wait for an action of an operator or the payer.
 _OPEN_ORDER_STATUSES = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
 _ANY_VALUE = "any"
 _STATUS_CHOICES = [*((each.value, each.value) for each in JobStatus), (_ANY_VALUE, "any")]
@@ -185,7 +185,7 @@ def show_orders(
 ) -> Response:
     """Show the orders of all users, starting with the newest.
 
-    By default, the page shows only orders that an operator must review.
+    By default, the page of orders shows only orders that an operator must review.
     """
     selected_status = next((each for each in OrderStatus if each == status), None)
     page = orders.list_orders_of_all_users(
@@ -242,7 +242,7 @@ def show_jobs(
 ) -> Response:
     """Show the queues, and the jobs of all users, starting with the newest job.
 
-    By default, the page contains only failed jobs.
+    By default, the page of jobs shows only failed jobs.
     """
     selected_status = next((each for each in JobStatus if each == status), None)
     selected_queue = next((each for each in Queue if each == queue), None)
@@ -289,7 +289,7 @@ def show_job(console: OperatorConsole, job_id: PathId, form: EmptyForm) -> Respo
 
 @router.post("/jobs/{job_id}")
 def change_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
-    """Retry a failed or cancelled job, or cancel an unfinished job."""
+    """Retry a job that failed or was cancelled, or cancel an unfinished job."""
     try:
         with console.unit_of_work() as uow:
             if console.form.get("act") == "retry":

@@ -1,8 +1,8 @@
-"""Pages without a login for registration, password resets and undoing a change of address.
+"""Pages on which people register, reset a password or undo a change of their e-mail address.
 
-Each page of this module either mails a link, or is opened by a mailed link. Opening a mailed link
-changes nothing, because mail scanners open links. The account changes only when the user submits
-the form on the linked page.
+Each registration page either mails a link, or is the page that a mailed link opens. Opening a
+mailed link changes nothing, because mail scanners open links. The account changes only when the
+user submits the form on the page that the link opens.
 """
 
 import secrets
@@ -67,7 +67,8 @@ Token = Annotated[str, Query()]
 _PageTexts = dict[str, Any]
 # A function that returns the e-mail address to which a token was mailed.
 _ReadToken = Callable[[UnitOfWork, str], str]
-# A function that sets a user's password, and returns the user who is then logged in.
+# A function that sets a user's password, and returns the user so that the caller can log the user
+# in.
 _SetPassword = Callable[..., User]
 
 _REGISTER: _PageTexts = {
@@ -173,7 +174,7 @@ def show_address_undo(
 async def undo_address_change(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Restore the account's previous e-mail address, and redirect to the password form."""
+    """Undo a change of the account's e-mail address, and redirect to the password form."""
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
     await state.in_unit_of_work(lambda uow: service.read_undo_link(uow, secret))
@@ -202,8 +203,8 @@ async def _request_mail(
     typed_address = form.get("email", "").strip()
     try:
         email = email_addresses.normalise_address(typed_address)
-        # Check the challenge before looking up the account, so that the response and its duration
-        # don't reveal whether the address has an account.
+        # Check the challenge before looking up the account, so that a failed challenge doesn't
+        # reveal whether the address has an account.
         provider = state.challenges.for_accounts
         if provider is not None:
             token = form.get(WIDGETS[provider].field, "")
@@ -278,8 +279,8 @@ async def _submit_choice(
 ) -> Response:
     """Set the submitted password and log the user in, or show the form with an error.
 
-    ``factor``: the submitted second factor, which ``set_password`` checks, or ``None`` if no factor
-    was submitted.
+    ``factor``: the second factor that the user submitted and ``set_password`` checks, or ``None``
+    without one.
     """
     require_form_csrf(request, state, form)
     secret = form.get("token") or token

@@ -41,7 +41,7 @@ def show_login(
 ) -> Response:
     """Show the login form, or redirect a user who is logged in to the page ``next``.
 
-    ``again``: any text if the page ``next`` requires the user to log in again.
+    ``again``: any text to show the login form even to a user who is logged in, or ``None``.
     """
     member = find_page_session(request, state)
     fields = {"next": next or ""}
@@ -186,7 +186,7 @@ def _render_second_step(
 ) -> Response:
     """Render the form that asks for a second factor.
 
-    Redirect to the login page if the browser hasn't sent a correct password yet.
+    If the browser hasn't sent a correct password, redirect to the login page.
     """
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     form_cookie = state.cookies.read(request, FORM_COOKIE) or ""

@@ -34,8 +34,8 @@ router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=T
 @router.get(AUTHORIZE_PATH)
 def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response:
     """Show the consent form if the app's client id and redirect URI are valid."""
-    # Look up the session before the transaction begins, because a thread may use only one database
-    # connection at a time.
+    # Look up the user's session before the transaction begins, because a thread may use only one
+    # database connection at a time.
     session = find_page_session(request, state)
     authorization = _read_authorization(request, state, uow)
     if isinstance(authorization, OAuthResponse):
@@ -63,8 +63,8 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 def decide_consent(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Grant or deny an app's request for access to the user's account.
 
-    The app's request for access is validated again, because the request is part of the URL, which
-    the user can change.
+    The app's request for access is validated again, because the user can change the request in the
+    URL.
     """
     member = require_member(find_form_session(request, state, form))
     authorization = _read_authorization(request, state, uow)

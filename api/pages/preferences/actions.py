@@ -15,9 +15,9 @@ LIFT_OPT_OUT: dict[str, Callable[..., None]] = {
     "undo": unsubscribe.undo_leave,
     "resume_mail": partial(unsubscribe.set_email, enabled=True),
 }
-# The reasons for unsubscribing that a reader can choose. Readers can't type a reason for
-# unsubscribing, because an owner can't read the texts of 100,000 readers. The database stores the
-# names of the reasons for unsubscribing, so the names must not change.
+# The reasons for unsubscribing that a reader can choose. Readers choose a reason for unsubscribing
+# and can't type one, because no owner can read 100,000 texts. The keys in ``REASONS`` must not
+# change, because the database stores the keys.
 REASONS = {
     "too_many": marked("It comes too often."),
     "other_topics": marked("It is not, or no more, about what interests me."),

@@ -38,8 +38,8 @@ _NAMES = {
     "via": marked("Way"),
     "wording": marked("Wording"),
 }
-# Maps the name of each attribute with coded values, such as the status, to texts for the codes.
-# Texts that people wrote, such as a name, are not translated.
+# Maps each attribute whose values are codes, such as the status, to a text for each code. Texts
+# that people wrote, such as a name, are not translated.
 _CODES: Mapping[str, Mapping[str, str]] = {
     "status": {
         "active": marked("active"),

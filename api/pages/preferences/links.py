@@ -1,10 +1,11 @@
-"""Pages that mail a reader the link to the preferences, and that start or end a session.
+"""Pages that mail a reader a link to the preferences, and start or end a preferences session.
 
-A session lets a reader see and change the preferences. Every mail to the members of a list contains
-a trace id, which identifies the recipient. A trace id can't open the recipient's preferences,
-because people forward mails. With a trace id, a reader can only request a mail that contains the
-link to the preferences. Opening the mailed link changes nothing, because mail scanners open links.
-The session on the preferences page starts when the reader presses the button on the linked page.
+In a preferences session, a reader can see and change the preferences. Every mail to the members of
+a list contains a trace id, which identifies the recipient. A trace id can't open the recipient's
+preferences, because people forward mails. With a trace id, a reader can only request a mail that
+contains the link to the preferences. Opening the mailed link changes nothing, because mail scanners
+open links. The preferences session starts when the reader presses a button on the page that the
+link opens.
 """
 
 from typing import Annotated
@@ -133,8 +134,8 @@ def begin_visit(
     form: FormOf,
     token: Annotated[str, Query()] = "",
 ) -> Response:
-    # Without a CSRF check, a form on another site could start a session for somebody else's
-    # preferences in the reader's browser.
+    # Without a CSRF check, an attacker's site could start a session for the attacker's preferences
+    # in the reader's browser.
     require_form_csrf(request, state, form)
     response = redirect_to_preferences(state)
     state.cookies.set(response, VISIT_COOKIE, visits.begin_visit(uow, token))

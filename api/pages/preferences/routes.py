@@ -1,7 +1,7 @@
 """Pages on which a reader sees and changes the subscriptions to an owner's lists.
 
-A reader opens the preferences with a mailed link. The mailed link leads to a session on the
-preferences page, which a cookie identifies.
+A reader opens the preferences with a mailed link. A cookie identifies the reader's session on the
+preferences page.
 """
 
 from dataclasses import replace
@@ -50,8 +50,8 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = find_visit(uow, request, state)
     subscriptions = own_lists.read_lists(uow, visit)
-    # Show the address that a list has stored, because the address may differ from the account's
-    # current address.
+    # Show the e-mail address that is stored for a list, because the account's address may be
+    # different.
     email = next(
         (each.subscription.email for each in subscriptions if each.subscription.email),
         visit.person.email,
@@ -136,8 +136,7 @@ def _render_answers(
 ) -> Response:
     """Render a form with the reader's answers to the questions of a list.
 
-    The form contains the stored answers, or after an error the submitted answers and the error
-    message.
+    After an error, the form shows the submitted answers and not the stored answers.
     """
     language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:
@@ -210,7 +209,7 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 def erase_person(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Mark the reader's data for erasure.
 
-    Once the erasure is committed, the reader is not on any list.
+    When the transaction is committed, the reader is removed from all lists.
     """
     require_visit_form(request, state, form)
     erasure.mark_own_erasure(uow, find_visit(uow, request, state).person)

@@ -1,4 +1,4 @@
-"""Finds the session of a reader on the preferences page, and renders the session's pages."""
+"""Finds the preferences session of a reader, and renders pages for the reader."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
-    """Return the session's secret from the browser's cookie, or ``None`` without a cookie.
+    """Return the preferences session's secret from the cookie, or ``None`` without a cookie.
 
     Raises ``auth.csrf`` if the form's CSRF token is invalid, for example because another site sent
     the form.
@@ -61,7 +61,7 @@ def redirect_to_preferences(state: State) -> Response:
 
 
 def render_last_page(request: Request, state: State, *, is_erased: bool) -> Response:
-    """Render the last page of a session on the preferences page, and delete the cookie."""
+    """Render the last page of a preferences session, and delete the session's cookie."""
     response = render_page(
         "visit_ended.html", language=get_reader_language(request), is_erased=is_erased
     )

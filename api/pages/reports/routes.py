@@ -1,9 +1,9 @@
 """Pages on which a person reports a list for abuse.
 
-Every mail of a list links to a report page that identifies the recipient. The list's sign-up page
-links to a report page for visitors without a mailed link. Opening a report page changes nothing,
-because mail scanners open links. A list is reported only when a person presses the button on a
-report page.
+Every mail to a list contains a link to a report page, and the link identifies the mail's recipient.
+People who have no mail from the list find a link to a report page on the list's sign-up page.
+Opening a report page changes nothing, because mail scanners open links. A list is reported only
+when a person presses the button on a report page.
 """
 
 from typing import Annotated
