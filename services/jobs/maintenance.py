@@ -3,10 +3,10 @@
 For each maintenance kind, the database has a row with the time of the next run. Each second, every
 worker enqueues the tasks of the maintenance kinds that are due. The worker that receives a
 maintenance task claims the row of the maintenance kind with a compare-and-set. A heartbeat renews
-the lease on a maintenance run. All writes of a maintenance run check that the number of the attempt
-is unchanged. Because of the lease, only one process at a time can run a maintenance kind. A
-duplicate message about a maintenance run has no effect. All times in maintenance come from the
-database's clock.
+the lease on a maintenance run. Each write of a maintenance run checks that no later run has
+incremented the attempt number. The lease ensures that only one process at a time runs a maintenance
+kind. A duplicate message about a maintenance run has no effect. All times in maintenance come from
+the database's clock.
 
 A maintenance kind becomes due again when its interval has passed after the end of a run.
 Maintenance runs that were missed, for example during an outage, are skipped rather than run later.
@@ -38,16 +38,16 @@ log = get_logger(__name__)
 # items that it processed.
 MaintenanceWork = Callable[[datetime], int | None]
 
-# The minimum and the maximum delay between two sends of a maintenance message that no worker has
-# received. The resend delay grows with the time since the due date, so that messages don't pile up
-# in a queue without workers.
+# The minimum and the maximum delay before a maintenance message that no worker has received is sent
+# again. The longer a maintenance task is overdue, the longer is the delay before it is sent again,
+# so that messages don't pile up in a queue without workers.
 _MIN_RESEND_DELAY = timedelta(seconds=10)
 _MAX_RESEND_DELAY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
 class MaintenanceKind:
-    """A kind of periodic work, declared in the module that does the work."""
+    """A kind of periodic work for the whole deployment, such as making backups."""
 
     # The name of the maintenance kind is also the name of its Celery task.
     name: str
@@ -57,7 +57,7 @@ class MaintenanceKind:
     # The maximum duration of a maintenance run. A run that exceeds ``max_run`` loses its lease, so
     # that a hanging run doesn't block later runs.
     max_run: timedelta
-    # After a failed maintenance run, the next run starts after this pause or after ``every``,
+    # After a failed maintenance run, the next run starts after ``every`` or after this pause,
     # whichever is shorter.
     max_failure_pause: timedelta
 
@@ -112,7 +112,7 @@ _LIST_KINDS = Statement(
 def send_due_tasks(resources: Resources) -> int:
     """Enqueue each maintenance task that is due and not running.
 
-    Return the number of enqueued tasks.
+    Returns the number of enqueued tasks.
     """
     rows = resources.database.rows(_LIST_KINDS)
     known_seconds = {name: every_seconds for name, every_seconds, _ in rows}
@@ -153,7 +153,7 @@ def list_known_rows(uow: UnitOfWork) -> list[Maintenance]:
 
 
 def list_all_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the rows of all maintenance kinds, including kinds that only another release knows."""
+    """Return the rows of all maintenance kinds, including kinds that this release doesn't know."""
     return list(uow.session.scalars(select(Maintenance).order_by(Maintenance.name)))
 
 
@@ -183,7 +183,7 @@ def write_bookmark(uow: UnitOfWork, kind: MaintenanceKind, place: int | None) ->
 
 
 def is_running(name: str) -> ColumnElement[bool]:
-    """Return the SQL condition that a process is running this maintenance kind."""
+    """Return the SQL condition that a process holds the lease on this maintenance kind."""
     return exists().where(Maintenance.name == name, Maintenance.lease_expires_at > func.now())
 
 
@@ -263,7 +263,7 @@ def _claim(
             attempt=Maintenance.attempt + 1,
             last_started_at=func.now(),
             lease_expires_at=lease_end(),
-            # If this process dies, another process sends the maintenance task again after the lease
+            # If this process dies, a live process sends the maintenance task again after the lease
             # has expired.
             send_after=func.now(),
         )
