@@ -107,8 +107,8 @@ class CachedStockPhotos:
 
     def search(self, search: PhotoSearch, seconds_left: SecondsLeft) -> PhotoSearchResult:
         """Search for stock photos. Raises all errors that the stock photo provider raises."""
-        # Look into the cache again, because another worker may have finished the same search after
-        # the API looked into the cache.
+        # Look into the cache again, because a different worker may have finished the same search
+        # since the API looked into the cache.
         key, result = self.look_up(search)
         if result is not None:
             return result

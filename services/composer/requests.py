@@ -81,7 +81,7 @@ class MetadataRequest:
 
 @dataclass(frozen=True)
 class MetadataResult:
-    """The metadata or tweets that a worker wrote, as a mapping from field names to texts."""
+    """The metadata or tweets that a worker wrote, and the name of their writer."""
 
     fields: dict[str, str]
     # The value of the header ``Pressroom-Source``, which names the writer of the texts. The source

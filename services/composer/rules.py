@@ -60,8 +60,8 @@ _URL = re.compile(
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
 # The top-level domains that X (Twitter) is sure to recognise in URLs. X (Twitter) may count a URL
-# with an unknown top-level domain as text or as a short link, so the function uses the higher of
-# the two weights.
+# with an unknown top-level domain as text or as a short link, so ``measure_tweet_weight`` uses the
+# higher of the two weights.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 
@@ -100,10 +100,7 @@ def _measure_words(text: str) -> int:
 def find_metadata_faults(
     plain: PlainPost, metadata: PostMetadata, fields: frozenset[MetadataField]
 ) -> list[str]:
-    """Return a sentence about each rule that the metadata breaks.
-
-    The sentences tell the language model how to repair the metadata.
-    """
+    """Return a sentence about each rule that the metadata breaks, for a repair prompt."""
     faults = [
         f"{part} is {'missing' if part in fields else 'not wanted'}"
         for part in MetadataField
@@ -154,7 +151,8 @@ def find_tweets_faults(plain: PlainPost, tweets: Sequence[str]) -> list[str]:
 def fit_slug(text: str, content_hash: str) -> str:
     """Convert a text to a slug.
 
-    If the text contains no letters or digits, the slug is built from ``content_hash``.
+    If no letters or digits remain after the transliteration, the slug is built from
+    ``content_hash``.
 
     ``content_hash``: the hash of the post's content in hexadecimal.
     """

@@ -198,8 +198,8 @@ def write_summary(plain: PlainPost, document: Document) -> str:
 def _choose_first(document: Document, *, impersonal: bool) -> list[Sentence]:
     """Return as many sentences from the beginning of the post as fit into a summary.
 
-    The sentences end before the post's first list, and incomplete sentences, such as captions, are
-    left out.
+    The summary ends before the post's first list, and contains no incomplete sentences, such as
+    captions.
     """
     chosen: list[Sentence] = []
     room = rules.MAX_SUMMARY_CHARACTERS
