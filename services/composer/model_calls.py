@@ -39,8 +39,8 @@ class ModelCalls:
     ) -> str:
         """Send a prompt to the language model, and return the response without the model's drafts.
 
-        ``repair``: two texts that ask the language model to correct its first response. One text is
-        appended to the instructions of the prompt, and one text to the material.
+        ``repair``: two texts that ask the language model to correct its first response. ``ask``
+        appends one text to the instructions of the prompt, and one text to the material.
         """
         mark, delimited = delimit_text(material)
         request = CompletionRequest(

@@ -249,8 +249,8 @@ def _order_columns(event: type[FeedEvent], *, newest_first: bool) -> list[SQLCol
 def render_events(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
     """Return the events in the format of API responses.
 
-    One query for each kind of subject loads the names, e-mail addresses and amounts that the events
-    show.
+    ``render_events`` loads the names, e-mail addresses and amounts in the events with one query for
+    each kind of subject.
     """
     ids: dict[SubjectKind, set[int]] = defaultdict(set)
     for event in events:
