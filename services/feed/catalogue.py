@@ -44,7 +44,7 @@ def _configure_example(**values: Any) -> ConfigDict:
 
 
 class ShownData(BaseModel):
-    """The ``data`` of an event in API responses, next to the event's type, list and subject."""
+    """The content of the field ``data`` of an event in API responses."""
 
     @classmethod
     def example(cls) -> dict[str, Any]:
@@ -241,8 +241,8 @@ class TypeEntry:
 
 
 # Maps each prefix of event types, such as "subscription", to the default subject, scope and data
-# schema of these types. The subject of a bulk action's event is the import that the bulk action
-# undoes, or null for all other bulk actions.
+# schema of the event types with this prefix. The subject of a bulk action's event is the import
+# that the bulk action undoes, or null for all other bulk actions.
 _DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownData]]] = {
     "subscription": (SubjectKind.SUBSCRIPTION, Scope.SUBSCRIPTION_READ, MemberFacts),
     "import": (SubjectKind.IMPORT, Scope.SUBSCRIPTION_READ, ImportFacts),

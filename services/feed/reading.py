@@ -37,15 +37,16 @@ from models import FeedEvent, FeedOffset, MailingList, PaymentOrder, Subscriptio
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
 from storage.unit_of_work import UnitOfWork
 
-# The time for which an event can be read from the feed. The database refuses to delete events that
-# are younger than ``FEED_RETENTION``.
+# The time for which events stay in the feed. The database refuses to delete events that are younger
+# than ``FEED_RETENTION``.
 FEED_RETENTION = timedelta(days=30)
 # The maximum time for which a transaction that writes events can stay open.
 _MAX_TRANSACTION_DURATION = timedelta(hours=1)
 _NO_TYPE_STARTS: Mapping[str, "FeedPosition"] = {}
 _CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,16})\Z", re.ASCII)
-# Finds the event with the lowest id in a range of ids. ``_FIND_EARLIER_PLACE`` returns this event's
-# place, if the event happened more than ``_MAX_TRANSACTION_DURATION`` before ``since``.
+# Finds the event with the lowest id in a range of ids. ``_FIND_EARLIER_PLACE`` returns the place of
+# the event that ``_FIRST_EVENT`` finds, if the event happened more than
+# ``_MAX_TRANSACTION_DURATION`` before ``since``.
 _FIRST_EVENT = (
     select(FeedEvent.place, FeedEvent.occurred_at)
     .where(FeedEvent.id.between(bindparam("low"), bindparam("high")))
@@ -57,8 +58,8 @@ _FIND_EARLIER_PLACE = select(_FIRST_EVENT.c.place).where(
     _FIRST_EVENT.c.occurred_at + _MAX_TRANSACTION_DURATION < bindparam("since")
 )
 
-# Maps the id of an event's subject to the fields that are added to the event's data when the event
-# is read.
+# Maps the id of an event's subject to the data fields that are looked up when a client reads the
+# event.
 SubjectFields = Mapping[int, dict[str, Any]]
 
 

@@ -55,7 +55,7 @@ class AcceptedJob:
 
 
 class _EqualRequestCommitted(Exception):
-    """Rolls back a transaction because a request with the same idempotency key committed first."""
+    """A request with the same idempotency key committed before this request."""
 
 
 def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJob | None:
@@ -92,8 +92,8 @@ def accept_once(
         try:
             return _store_job(resources, key, store)
         except _EqualRequestCommitted:
-            # The next iteration of the loop finds the job of the request that committed first, or
-            # uses the idempotency key again if that job has failed.
+            # The next iteration returns the job of the request that committed first, unless this
+            # job has failed and released the idempotency key.
             continue
 
 

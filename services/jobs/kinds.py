@@ -108,7 +108,7 @@ def list_kinds() -> frozenset[JobKind]:
 
 
 def list_request_work() -> Mapping[RequestKind, RequestWork]:
-    """Map each registered request kind to the function that computes the result of a request."""
+    """Return a mapping from request kinds to the functions that compute the results of requests."""
     return _request_work
 
 

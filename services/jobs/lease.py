@@ -107,8 +107,8 @@ def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
             try:
                 renew()
             except LeaseLost:
-                # End the heartbeat. The thread that runs the job notices the lost lease at its next
-                # write.
+                # End the heartbeat. At the next write, the thread that runs the job notices that
+                # the lease is lost.
                 return
             except SQLAlchemyError as error:
                 log.warning("lease.not_renewed", reason=type(error).__name__)
@@ -133,10 +133,10 @@ def has_status(status: JobStatus) -> ColumnElement[bool]:
     """Return the SQL condition that a job has this status, for statements that find a job by id.
 
     The condition calls ``concat`` to hide the status from Postgres's query planner, so that the
-    planner uses the index of job ids. If the query planner saw the status, it might choose the
-    index of jobs with this status, because it expects few entries in that index. While a database
-    snapshot is open for a long time, the index by status keeps the entries of ended jobs and
-    becomes slow.
+    planner uses the index of job ids. Without ``concat``, the planner might choose the index of
+    queued or running jobs, because the planner expects few entries in this index. If a database
+    snapshot stays open for a long time, the indexes of queued and running jobs retain the entries
+    of ended jobs and become slow.
     """
     return Job.status == func.concat(status)
 

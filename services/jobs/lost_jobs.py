@@ -95,8 +95,8 @@ def requeue_lost_jobs(
 def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
     """Requeue, fail or cancel one job whose lease expired, in a separate transaction.
 
-    Returns false if the job was left unchanged. An error while requeuing one job is only logged, so
-    that the sweep continues with the remaining jobs.
+    Returns false if ``_requeue_lost_job`` left the job unchanged. An error while requeuing one job
+    is only logged, so that the sweep continues with the remaining jobs.
     """
     is_job = Job.id == job_id
     is_steady = func.pg_postmaster_start_time() < func.now() - OUTAGE_GRACE_PERIOD

@@ -39,8 +39,8 @@ log = get_logger(__name__)
 MaintenanceWork = Callable[[datetime], int | None]
 
 # The minimum and the maximum delay before a maintenance message that no worker has received is sent
-# again. The longer a maintenance task is overdue, the longer is the delay before it is sent again,
-# so that messages don't pile up in a queue without workers.
+# again. The longer a maintenance task is overdue, the less often the task is sent again. The
+# increasing delay prevents messages from piling up in a queue without workers.
 _MIN_RESEND_DELAY = timedelta(seconds=10)
 _MAX_RESEND_DELAY = timedelta(minutes=1)
 
@@ -64,7 +64,7 @@ class MaintenanceKind:
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """A worker's claim on a maintenance kind, for one run."""
+    """A worker's lease on a maintenance kind for a single run."""
 
     kind: MaintenanceKind
     attempt: int
@@ -158,7 +158,7 @@ def list_all_rows(uow: UnitOfWork) -> list[Maintenance]:
 
 
 def request_run(uow: UnitOfWork, name: str) -> None:
-    """Set the due time of a maintenance kind to now, so that a worker runs it soon.
+    """Make a maintenance kind due now, so that a worker runs the kind within seconds.
 
     Raises ``maintenance.not_found`` and ``maintenance.running``.
     """
@@ -173,7 +173,7 @@ def request_run(uow: UnitOfWork, name: str) -> None:
 
 
 def read_bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
-    """Return the row id at which a maintenance kind continues its scan of a large table."""
+    """Return the id of the row at which a maintenance kind continues to scan a large table."""
     return uow.session.scalar(select(Maintenance.bookmark).where(Maintenance.name == kind.name))
 
 
@@ -201,7 +201,7 @@ def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> N
 def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
     """Run a maintenance kind if it is due and not running.
 
-    Raises all errors that ``work`` raises.
+    Raises all errors that the maintenance function ``work`` raises.
     """
     with resources.unit_of_work() as uow:
         run = _claim(uow, kind, _is_due())
@@ -212,7 +212,7 @@ def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWor
 def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
     """Run a maintenance task immediately, even if the task is not due yet.
 
-    Raises ``maintenance.running`` and all errors that ``work`` raises.
+    Raises ``maintenance.running`` and all errors that the maintenance function ``work`` raises.
     """
     with resources.unit_of_work() as uow:
         _write_rows(uow, [kind])
@@ -307,7 +307,7 @@ def _change_row(
 ) -> None:
     """Change the database row of the maintenance kind.
 
-    Raises ``LeaseLost`` if the run no longer holds its lease.
+    Raises ``LeaseLost`` if the maintenance run has lost its lease.
     """
     statement = (
         update(Maintenance)

@@ -24,11 +24,13 @@ from storage.unit_of_work import UnitOfWork
 if TYPE_CHECKING:
     from storage.broker import Broker
 
-# If no worker claims a job within this time after it was first sent, the sweep sends the job again.
+# If no worker claims a job within this time after the job was first sent, the sweep sends the job
+# again.
 FIRST_RESEND_DELAY = timedelta(seconds=2)
 # The maximum number of jobs per owner that are in a queue at the same time. In a queue, a new job
 # waits behind at most two jobs of each other owner. Two jobs per owner suffice to keep all workers
-# of a queue busy, because each claim of a job sends the owner's next job.
+# of a queue busy, because the owner's next job is sent as soon as a worker claims one of the two
+# jobs.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
 # A job that was sent more than this many times no longer counts towards its owner's limit, because
 # perhaps no worker knows the job's kind. A job that no worker claims is sent ``MAX_SENDS_IN_TURN``
@@ -55,7 +57,7 @@ def enqueue_job(
     Args:
         user_id: the id of the user who sees the job.
         on_behalf_of: the id of the owner who waits for the job. The number of jobs per owner in a
-            queue is limited. If ``on_behalf_of`` is missing, ``user_id`` is the owner.
+            queue is limited. If ``on_behalf_of`` is missing, ``user_id`` identifies the owner.
         total: the total amount of work in the job, in the same unit as the job's progress.
     """
     owner_id = on_behalf_of or user_id or 0
@@ -137,6 +139,6 @@ def send_job(broker: "Broker", job: Job) -> bool:
 
     Duplicate messages about a job are harmless, because only one worker can claim the job.
     """
-    # The task id appears in Flower and in the worker's log.
+    # The Celery task id appears in the monitoring tool Flower and in the worker's log.
     task_id = f"job-{job.id}-{job.attempt}-{job.sends}"
     return broker.send(job.kind, Queue(job.queue), {"job_id": job.id}, task_id=task_id)

@@ -166,7 +166,7 @@ def get_any_job(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
 
 
 def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """Cancel the caller's job, or ask the job's worker to cancel.
+    """Cancel the caller's job, or ask the worker that runs the job to cancel it.
 
     Returns 0 if the job has ended.
     """
@@ -174,7 +174,7 @@ def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 
 
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
-    """Cancel a job whose row is locked, or ask the job's worker to cancel.
+    """Cancel a job whose row is locked, or ask the worker that runs the job to cancel it.
 
     Returns 0 if the job has ended. If the running release doesn't know the job's kind, only the
     job's worker can cancel the job and clean up.
@@ -195,7 +195,7 @@ def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
 def cancel_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
     """Cancel a job because its subject, for example an import, is being deleted.
 
-    The worker of the cancelled job loses its lease.
+    The worker that runs the cancelled job loses its lease on the job.
     """
     is_job = Job.id == job.id
     change_job(uow, is_job, to=JobStatus.CANCELLED, error=reason, ends_subject=False)

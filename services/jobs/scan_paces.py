@@ -41,7 +41,7 @@ class ScanPace:
 
 
 class SweepPaces:
-    """Decides when one worker's next full scan of each queue is due.
+    """Decides for each queue when a worker's next full scan is due.
 
     Each queue has its own schedule of full scans, so a queue with slow scans doesn't delay the
     remaining queues.

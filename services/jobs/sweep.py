@@ -1,4 +1,4 @@
-"""Searches for lost and unclaimed jobs each second, in every worker.
+"""Makes every worker search for lost and unclaimed jobs each second.
 
 Because of the sweep, a job runs even if the broker loses the message about the job. The sweep sends
 a queued job again if no worker claimed it in time. The sweep requeues running jobs whose lease

@@ -1,8 +1,9 @@
 """Changes the status of jobs.
 
 Each status change of a job is a single UPDATE whose WHERE condition is called the fence. The fence
-of a status change checks either the attempt of a lease or the id of a locked row. If two status
-changes of the same job race, the fence of the second change doesn't match the row anymore.
+of a status change checks either the attempt number of a worker's lease or the id of a locked row.
+If two status changes of the same job race, the fence of the second change doesn't match the row
+anymore.
 
 A job can delegate its remaining work to smaller jobs, which are called its helpers. A job that
 delegated its work stays running without a worker. Each write of a helper job checks the ``attempt``
@@ -73,8 +74,7 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
     changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}
     if total is not None:
         changes["progress_total"] = total
-    # Keep the lease of a job that delegated its work, because this lease ends later than
-    # ``lease_end()``.
+    # Keep the lease of a job that delegated its work, because this lease never expires.
     changes["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
     # Renew the lease together with the progress, because the heartbeat can't renew the lease while
     # the transaction holds the row lock.
@@ -94,7 +94,7 @@ def complete_job(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
 def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
     """Mark the job as failed, and end its subject, for example an import. Raises ``LeaseLost``.
 
-    A client that waits for the job's end receives ``error``.
+    A client that waits for the result of the job receives ``error``.
     """
     change_held_job(uow, lease, JobStatus.FAILED, error=error)
     lease.failed_by = error.code
@@ -114,7 +114,7 @@ def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
     """Requeue the worker's job behind the other jobs of the job's owner.
 
     A worker requeues a long job after each turn, so that long jobs alternate. A worker that shuts
-    down requeues its jobs, so that other workers continue them. Raises ``LeaseLost``.
+    down requeues its jobs, so that the remaining workers continue these jobs. Raises ``LeaseLost``.
     """
     if requeue_job(uow, is_held_by(lease), **changes) is None:
         raise LeaseLost(lease.job_id)

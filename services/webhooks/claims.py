@@ -94,8 +94,9 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
         event_ids = [row.event_id for row in deliveries if row.event_id is not None]
         events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(event_ids))).all()
         event_by_id = {event["id"]: event for event in reading.render_events(uow.session, events)}
-        # Maps the id of each claimed delivery to its event, in the format of API responses. Claimed
-        # deliveries whose event was deleted are missing from ``content_by_delivery``.
+        # Maps the id of each claimed delivery to the delivery's event, in the format of API
+        # responses. Claimed deliveries whose event was deleted are missing from
+        # ``content_by_delivery``.
         content_by_delivery = {
             row.id: _build_test_event(row) if row.event_id is None else event_by_id[row.event_id]
             for row in deliveries
@@ -128,8 +129,8 @@ def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
         before = message.delivery
         values = {
             "attempts": table.attempts - 1,
-            # If the owner asked to resend the delivery after it was claimed, ``round_attempts`` is
-            # already 0.
+            # If the owner asked to resend the delivery after a worker claimed it,
+            # ``round_attempts`` is already 0.
             "round_attempts": func.greatest(table.round_attempts - 1, 0),
             "due_at": func.least(table.due_at, before.due_at),
             "last_attempt_at": before.last_attempt_at,
@@ -144,7 +145,7 @@ def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list
     if choice.delivery_id is None and choice.takes_events and _queue_events(uow, endpoint):
         pending, now = _load_pending(uow, endpoint)
         choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
-    # An endpoint with claimed deliveries stays due, so that another worker takes over the endpoint
+    # An endpoint with claimed deliveries stays due, so that a live worker takes over the endpoint
     # if this process dies.
     endpoint.due_at = choice.due_at if choice.delivery_id is None else now
     endpoint.is_held = not choice.takes_events

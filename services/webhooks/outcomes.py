@@ -24,8 +24,8 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A delivery that has been failing for this time is given up. An endpoint is paused if all its
-# deliveries have been failing for ``RETRY_PERIOD``.
+# A delivery that has been failing for this time is given up. An endpoint is paused if no delivery
+# to the endpoint has succeeded for ``RETRY_PERIOD``.
 RETRY_PERIOD = timedelta(days=3)
 # The longest pause that a receiver can request with the header ``Retry-After``. The pauses in the
 # normal retry schedule are shorter than ``MAX_RETRY_AFTER``.

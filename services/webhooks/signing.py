@@ -1,9 +1,9 @@
-"""Signs webhook requests with the secrets of their endpoint (Standard Webhooks 1.0).
+"""Signs webhook requests with the endpoint's secrets, as defined by Standard Webhooks 1.0.
 
 Webhook secrets are encrypted before they are stored in the database. For a day after an owner
 rotates an endpoint's secret, requests are signed with the old and the new secret. The header
-``webhook-signature`` contains one signature for each secret that has not expired. A receiver may
-verify any one of the signatures in the header.
+``webhook-signature`` contains one signature for each secret that has not expired. A receiver needs
+to verify only one of the signatures in the header ``webhook-signature``.
 """
 
 import base64
@@ -67,7 +67,7 @@ def load_live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
 
 
 def _are_live(endpoint_id: int) -> tuple[ColumnElement[bool], ...]:
-    """Return the SQL conditions that select the endpoint's secrets that have not expired."""
+    """Return the SQL conditions that select the endpoint's unexpired secrets."""
     is_live = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > func.now())
     return WebhookSecret.endpoint_id == endpoint_id, is_live
 

@@ -231,7 +231,7 @@ def wake_endpoint(endpoint: WebhookEndpoint) -> None:
 
 
 def list_live_endpoints(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
-    """Return the endpoints of a person that have not ended, newest first."""
+    """Return a person's webhook endpoints that have not ended, newest first."""
     return find_live_endpoints(uow, WebhookEndpoint.user_id == user_id)
 
 
@@ -242,14 +242,14 @@ def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list
 
 
 def end_all_endpoints(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
-    """End a person's endpoints except ``but``, because an intruder may have created these."""
+    """End a person's webhook endpoints that an intruder may have created, except ``but``."""
     end_endpoints(uow, user_id, {row.id for row in list_live_endpoints(uow, user_id)} - set(but))
 
 
 def end_endpoints(
     uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
 ) -> None:
-    """End the given endpoints of a person, for example because their API key was revoked."""
+    """End these webhook endpoints of a person, for example after an API key was revoked."""
     table = WebhookEndpoint
     statement = update(table).where(
         table.user_id == user_id,
