@@ -108,7 +108,7 @@ def find_file(row: Attachment, filename: str) -> MediaFile | None:
 
 
 def parse_hash_id(filename: str) -> str | None:
-    """Extract an attachment's hash id from a file name. Returns ``None`` for an invalid name."""
+    """Return the hash id in the file name of an attachment, or ``None`` for an invalid name."""
     match = _FILENAME_PATTERN.match(filename)
     return match["hash_id"] if match else None
 

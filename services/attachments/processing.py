@@ -33,7 +33,7 @@ def create_converter(_: Resources) -> ConverterProcess:
 
 
 def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess) -> None:
-    """Convert an uploaded image and its renditions, and mark the attachment as ready.
+    """Convert an uploaded image, create its renditions, and mark the attachment as ready.
 
     Raises a ``DomainError`` if the conversion fails or the storage quota is exceeded.
     """

@@ -44,7 +44,7 @@ def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
 
 
 def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
-    """Return the attachment of an accepted upload, or the error that made its conversion fail."""
+    """Return the attachment of an accepted upload, or the error if the conversion failed."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
@@ -100,7 +100,7 @@ def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     row = get_attachment(uow, caller, hash_id)
     processing = select(Job).where(records.is_working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
     for job in uow.session.scalars(processing.with_for_update()):
-        # Cancelling the job ends the lease of the worker that runs the conversion.
+        # Cancelling the conversion job ends the lease of the worker that runs the job.
         records.cancel_with_subject(uow, job, errors.ATTACHMENT_DELETED())
     uow.session.delete(row)
     announce_event(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)

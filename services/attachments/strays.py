@@ -40,7 +40,7 @@ _STATUSES_WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
 
 
 class StrayKind(StrEnum):
-    """The kind of a stray, either an object without a row or a row without its object."""
+    """The kind of a stray, which is an object without a row or a row without an object."""
 
     OBJECT_WITHOUT_ROW = "object without row"
     ROW_WITHOUT_OBJECT = "row without object"
@@ -179,7 +179,7 @@ def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
 def _iterate_referenced_keys(
     resources: Resources, prefix: str, before: datetime
 ) -> Iterator[tuple[str, bool, StrayKind]]:
-    """Yield the storage keys with this prefix that attachment rows contain, in the bucket's order.
+    """Yield the storage keys with this prefix that occur in attachment rows, in sorted order.
 
     The second value of each yielded tuple tells whether an object with this key must exist in the
     storage. The stored objects of an attachment must exist if the attachment became ready before

@@ -173,7 +173,7 @@ def _schedule_removal(resources: Resources, object_key: str) -> None:
 
 
 def validate_upload(upload: Upload) -> ImageType:
-    """Return the type of an uploaded image, which is detected from its bytes.
+    """Detect the type of an uploaded image from the image's bytes.
 
     Raises an error if the size, the file name extension or the type of an uploaded image is not
     allowed.

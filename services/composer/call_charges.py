@@ -2,9 +2,9 @@
 
 The operator can set a price for each composer call that uses a language model. A caller is charged
 before the worker calls the language model. If several callers wait for the same result, each caller
-has a pending charge, but only one caller pays. The caller must pay for a response of the language
-model, even if no caller waits for the result anymore. Composer results from the cache and from the
-offline writer are free.
+has a pending charge, but only one caller pays. A caller must pay for a response of the language
+model even if the caller no longer waits for the result. Composer results from the cache and from
+the offline writer are free.
 """
 
 import hashlib
@@ -95,8 +95,8 @@ class RunPayment:
     work: str
     worker: str
     is_charged: bool
-    # True after the provider of the language model has responded, because the caller must pay for a
-    # response.
+    # ``is_due`` becomes true when the language model's provider responds, because the caller must
+    # pay for a response.
     is_due: bool = field(default=False, init=False)
     _is_taken: bool = field(default=False, init=False)
     _entry_id: int | None = field(default=None, init=False)
@@ -135,7 +135,7 @@ def record_usage(client: redis.Redis, usage: Usage) -> None:
 
 
 def read_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
-    """Return how many calls, tokens and seconds each language model has used.
+    """Return how many calls, tokens and seconds have been counted for each language model.
 
     In the result of ``read_usage``, each key consists of a unit such as ``tokens``, an outcome or
     direction, and the name of a language model.

@@ -1,8 +1,8 @@
 """Writes metadata and tweets about a post with a language model.
 
-The language model's answer is checked against the rules in the module ``rules``. If the language
-model's answer breaks a rule, Pressroom asks the model once to repair the answer. If the language
-model's repaired answer breaks a rule, ``model_writer`` itself corrects the answer.
+The language model's answer is checked against the rules in the Python module ``rules``. If the
+language model's answer breaks a rule, Pressroom asks the model once to repair the answer. If the
+language model's repaired answer breaks a rule, ``model_writer`` itself corrects the answer.
 """
 
 from collections.abc import Callable
@@ -112,8 +112,8 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
         _, second, more_faults = _ask(task, material, calls, repair)
         attempts.insert(0, (second, more_faults))
     except DomainError:
-        # If the language model can't repair its first answer, correct the first answer here,
-        # provided that it is readable.
+        # If the language model can't repair its answer, Pressroom corrects the first answer, unless
+        # the first answer is unreadable.
         if first is None:
             raise
     for product, faults in attempts:

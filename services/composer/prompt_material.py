@@ -38,7 +38,8 @@ def build_material(plain: PlainPost, calls: ModelCalls) -> str:
         return f"{head}{body}"
     parts = list(_split_into_parts(plain, room))
     if len(parts) > _MAX_PARTS:
-        # Use the first and the last part of the post, and evenly spaced parts in between.
+        # If a post has too many parts, use the first part, the last part, and evenly spaced parts
+        # in between.
         step = (len(parts) - 1) / (_MAX_PARTS - 1)
         parts = [parts[round(number * step)] for number in range(_MAX_PARTS)]
     condensed = [_condense(part, calls) for part in parts]

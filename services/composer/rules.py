@@ -66,7 +66,7 @@ _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_te
 
 
 def measure_tweet_weight(text: str) -> int:
-    """Return the weight of a tweet, which counts wide characters such as Chinese ones twice.
+    """Return the weight of a tweet, which counts Chinese and other wide characters twice.
 
     The returned weight equals the weight that X (Twitter) computes, or exceeds it if the tweet
     contains a URL with an unknown top-level domain.
@@ -193,7 +193,7 @@ def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
 def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
     """Remove links and mentions that the post doesn't contain, and shorten long tweets.
 
-    If no tweet can be corrected, the function returns no tweets.
+    Returns an empty tuple if no tweet can be corrected.
     """
     fitting: dict[str, str] = {}
     for tweet in tweets:
@@ -210,7 +210,7 @@ def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
 
 
 def remove_foreign_links(plain: PlainPost, text: str) -> str:
-    """Remove all links and mentions from a text that don't occur in the post."""
+    """Remove from a text all links and mentions that don't occur in the post."""
     remaining = hyperlinks.remove_foreign_links(text, plain.comparable_links, plain.mentions)
     return text if remaining == text else join_lines(remaining)
 

@@ -16,10 +16,11 @@ from services.composer.text.post import MetadataField, Post, join_tweets
 
 # If the memory of the child process exceeds this limit after a post, the child process exits. A
 # child process that has loaded the models of all languages and a post of the maximum length takes
-# only 265 MB.
+# only 265 MB of memory.
 _MAX_RESIDENT_BYTES = 384 * 1024 * 1024
-# The confined child process may read files, because dictionaries are loaded on demand, and may
-# write files, because the language detector unpacks its model into a temporary file of 68 MB.
+# The confined child process may open files, because dictionaries are loaded on demand. The child
+# process may write large files, because the language detector unpacks its model into a temporary
+# file of 68 MB.
 _MAX_OPEN_FILES = 64
 _MAX_FILE_BYTES = 128 * 1024 * 1024
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 # language models.
 _ASCII_CHARACTERS_PER_TOKEN = 3
 # In Cyrillic text, a token has about two bytes of UTF-8. In Chinese text, a token has more than two
-# bytes of UTF-8, and in rare scripts fewer than two.
+# bytes of UTF-8. In rare scripts, a token has fewer than two bytes.
 _OTHER_BYTES_PER_TOKEN = 2
 
 

@@ -32,8 +32,8 @@ _SAMPLE = MetadataRequest(
     Post("A sample", "A sentence that is long enough for its language to be told."),
     frozenset(MetadataField),
 )
-# The kinds of errors that occur when a language model fails. Errors of a language model that have a
-# different kind indicate bugs in Pressroom.
+# The kinds of errors that occur when a language model fails. All errors whose kind is not in
+# ``_MODEL_FAILURES`` indicate bugs in Pressroom.
 _MODEL_FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SLOW})
 
 

@@ -79,8 +79,8 @@ def accept_once(
     """Create a job, or return the job of an earlier request with the same idempotency key.
 
     ``store``: a function that writes the job and its subject, such as an import. ``store`` is
-    called again if a request with the same idempotency key commits first and the job of that
-    request then fails.
+    called a second time if a request with the same idempotency key commits first, but the job of
+    that request fails.
 
     Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and all errors that ``store``
     raises.

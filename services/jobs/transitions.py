@@ -113,8 +113,9 @@ def cancel_job(uow: UnitOfWork, lease: Lease) -> None:
 def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
     """Requeue the worker's job behind the other jobs of the job's owner.
 
-    A worker requeues a long job after each turn, so that long jobs alternate. A worker that shuts
-    down requeues its jobs, so that the remaining workers continue these jobs. Raises ``LeaseLost``.
+    A worker requeues a long job after each turn, so that several long jobs take turns. A worker
+    that shuts down requeues its jobs, so that the remaining workers continue these jobs. Raises
+    ``LeaseLost``.
     """
     if requeue_job(uow, is_held_by(lease), **changes) is None:
         raise LeaseLost(lease.job_id)
@@ -181,7 +182,7 @@ def change_job(
     """Change and return the job that meets all conditions in ``fence``, or return ``None``.
 
     After the commit, the process that enqueued the job is notified of the change. If the job fails
-    or is cancelled, its subject ends and its idempotency key can be used again.
+    or is cancelled, the job's subject ends, and the client can use the idempotency key again.
 
     Args:
         to: the new status of the job. If ``to`` is ``None``, the status, the lease, the error and

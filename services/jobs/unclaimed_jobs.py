@@ -63,7 +63,7 @@ _FIND_RECENTLY_DUE = text("""
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
     """)
 
-# Updates ``send_after`` of sent jobs while the queue is full, so that these jobs are sent again
+# While a queue is full, postpones ``send_after`` of sent jobs, so that the jobs are sent again
 # later. A sent job's ``send_after`` must stay within ``RECENT_WINDOW``, because ``plan_turn`` looks
 # for an owner's sent jobs only in this window.
 _POSTPONE_RESENDS = text("""

@@ -73,7 +73,8 @@ def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverC
     results: list[Outcome] = []
     while True:
         with resources.unit_of_work() as uow:
-            # To prevent deadlocks, every transaction locks the job before the endpoint.
+            # To prevent deadlocks, every transaction locks an endpoint's job before it locks the
+            # endpoint.
             record_progress(uow, lease, done=sent)
             query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
             endpoint = uow.session.scalar(query.with_for_update())

@@ -79,9 +79,9 @@ class Playback(Image.Image):
 
     def __init__(self, animation: Animation, width: int | None = None) -> None:
         super().__init__()
-        # Build a list of steps. Each step is a pair of a frame's number and the frame's duration in
-        # whole milliseconds. Round the end time of each frame rather than the frame's duration, so
-        # that rounding errors don't add up. Store a frame several times if its duration exceeds the
+        # ``steps`` contains pairs of a frame's number and the frame's duration in whole
+        # milliseconds. Round the end time of each frame rather than the frame's duration, so that
+        # rounding errors don't add up. Store a frame several times if its duration exceeds the
         # maximum duration of a WebP frame.
         steps: list[tuple[int, int]] = []
         exact_end_ms = Fraction(0)

@@ -42,8 +42,8 @@ _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
 # PQ and HLG are transfer functions of HDR images, which can be brighter than white paper. In HDR
 # images, white paper has a luminance of 203 cd/m² (ITU-R BT.2408). An sRGB image can't be brighter
-# than white paper. To convert an HDR image to sRGB, light above 80% of white paper's luminance is
-# compressed into the upper 20% of the sRGB range.
+# than white paper. When an HDR image is converted to sRGB, light above 80% of white paper's
+# luminance is compressed into the upper 20% of the sRGB range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
@@ -181,7 +181,7 @@ _CODED_CURVES: Mapping[int, _Curve] = {
 def _read_coded(body: bytes) -> _Colours | None:
     """Return the colour space in a `cICP` chunk.
 
-    Returns ``None`` if the chunk names no valid colour space.
+    Returns ``None`` if the `cICP` chunk doesn't describe a valid colour space.
     """
     if len(body) != _CODES.size:
         return None
@@ -293,7 +293,7 @@ def _multiply(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
 def _build_colour_profile(colours: _Colours, *, is_grey: bool) -> bytes | None:
     """Build the ICC profile for a colour space.
 
-    Return ``None`` for sRGB, which needs no ICC profile. The ICC profile for a grey image contains
+    Returns ``None`` for sRGB, which needs no ICC profile. The ICC profile for a grey image contains
     only the transfer function.
     """
     is_srgb = colours.curve is _SRGB and (is_grey or colours.primaries == _SRGB_PRIMARIES)

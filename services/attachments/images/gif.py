@@ -63,8 +63,8 @@ def read_gif(data: bytes) -> Animation:
                 size = reader.take(1)[0]
                 name = reader.take(size)
                 body = reader.skip_blocks() if size else b""
-                # A GIF that repeats its animation n times is played n + 1 times. In a GIF, 0
-                # repetitions mean endless repetition, like 0 plays in an ``Animation``.
+                # A GIF file that stores n repetitions is played n + 1 times. If a GIF file stores 0
+                # repetitions, the animation is repeated endlessly.
                 if name in _LOOP_BLOCKS and body[:1] == b"\x01":
                     repetitions = _u16(body, 1)
                     plays = min(repetitions + 1, outcome.MAX_PLAYS) if repetitions else 0

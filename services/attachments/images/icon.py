@@ -42,9 +42,10 @@ class _Entry:
 def decode_best_image(data: bytes) -> Image.Image:
     """Decode the image with the most pixels in an icon file.
 
-    If several images in an icon file have the most pixels, the image with the most bits per pixel
-    is decoded. If an image in the icon file is broken, the remaining images are tried, from the
-    largest to the smallest. If all images in the icon file are broken, the first error is raised.
+    If several images in an icon file share the highest number of pixels, the image with the most
+    bits per pixel is decoded. If an image in the icon file is broken, the remaining images are
+    tried, from the largest to the smallest. If all images in the icon file are broken, the first
+    error is raised.
     """
     entries = list[_Entry]()
     failures = list[Exception]()

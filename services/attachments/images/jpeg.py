@@ -18,8 +18,8 @@ _APP14 = 0xEE
 _APP15 = 0xEF
 _COMMENT = 0xFE
 # Lists the JPEG segments without which a decoder can't interpret the colours of the pixels. Maps
-# each segment's marker to the segment's prefix and minimum length. A JPEG segment that is shorter
-# than its minimum length is broken and therefore dropped.
+# the marker of a JPEG segment to the segment's prefix and minimum length. A JPEG segment that is
+# shorter than its minimum length is broken and therefore dropped.
 _NEEDED_SEGMENTS = {_APP0: (b"JFIF\0", 14), _APP14: (b"Adobe", 12)}
 _EXIF_PREFIX = b"Exif\0\0"
 _XMP_PREFIX = b"http://ns.adobe.com/xap/1.0/\0"

@@ -187,7 +187,7 @@ def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
 def _record_colour_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
     """Store a PNG chunk that describes transparency or colours.
 
-    If a PNG has several chunks with the same name, only the first of them is used.
+    If a PNG has several chunks with the same name, only the first of these chunks is used.
     """
     if name == _TRANSPARENCY:
         _record_transparency(file, body)
@@ -209,7 +209,7 @@ def _record_transparency(file: _PngFile, body: bytes) -> None:
     else:
         is_valid = len(body) == _TRANSPARENCY_BYTES.get(file.colour_type)
         # In the transparent colour of a PNG, clear the bits that exceed the bit depth, because some
-        # encoders fill them with garbage.
+        # encoders fill these bits with garbage.
         levels = struct.unpack(f">{len(body) // 2}H", body) if is_valid else ()
         depth = file.header[8] if file.header else _MAX_DEPTH
         body = struct.pack(f">{len(levels)}H", *(level & 2**depth - 1 for level in levels))

@@ -42,7 +42,7 @@ _TRANSPOSITIONS = {
     8: Image.Transpose.ROTATE_90,
 }
 # To save time, Pillow shrinks an image in two steps. A fast filter shrinks the image to this
-# multiple of the target size, and a slow but precise filter does the rest.
+# multiple of the target size, and a slow but precise filter shrinks the image to the target size.
 _REDUCING_GAP = 3.0
 
 

@@ -27,7 +27,7 @@ _MAX_RESIDENT_BYTES = 192 * 1024 * 1024
 def split_result(result: ConvertedImage | UnreadableImage) -> tuple[Any, Sequence[bytes]]:
     """Split the result of an image conversion into JSON fields and image files.
 
-    The files are not copied.
+    To save memory, the image files are not copied.
     """
     fields = asdict(result)
     images = [image for image in (fields, *fields.get("renditions", ())) if "data" in image]

@@ -12,8 +12,9 @@ from services.attachments.isolation.child import parse_answer
 # The maximum address space of the child process that converts images. The conversion of a WebP with
 # two frames and 49 megapixels needed 2.24 GB, which was the maximum of all measurements.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
-# The child process is replaced after it has converted this many images. If an image takes over the
-# child process, the image can read and change all images that follow.
+# The child process is replaced after it has converted this many images. If a hostile image takes
+# control of the child process, the image can read and change all images that the process converts
+# afterwards.
 _IMAGES_PER_CHILD = 500
 _MODULE = "services.attachments.isolation.child"
 _log = get_logger(__name__)

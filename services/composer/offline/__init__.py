@@ -18,7 +18,7 @@ from services.composer.text.characters import ELLIPSIS
 from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 
 _MAX_TITLE_CHARACTERS = 400
-# The maximum length of a slug that is built from tags because the post has no title.
+# The maximum numbers of words and characters in a slug that is built from a post's tags.
 _MAX_KEY_WORDS = 8
 _MAX_KEY_WORDS_CHARACTERS = 60
 _MAX_PHRASE_WORDS = 3
@@ -26,7 +26,7 @@ _SENTENCES_PER_TWEET = 3
 # Two sentences count as similar if they share more than this fraction of the words of the shorter
 # sentence.
 _SIMILAR_SHARE = 0.6
-# Maps a language to the common replacements of its special letters, for example of `ä` by `ae`.
+# For each language, maps special letters to their common replacements, for example `ä` to `ae`.
 _SPELLINGS = {
     "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
     "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
@@ -34,8 +34,9 @@ _SPELLINGS = {
 # Matches two kana in a row, which occur only in Japanese. A single kana may be an ornament in a
 # text that is not Japanese.
 _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
-# Matches the end of a Chinese or Japanese sentence and the space after the sentence. The space is
-# removed, because Chinese and Japanese don't separate sentences by spaces.
+# Matches the end of a Chinese or Japanese sentence and the space after the sentence. The space
+# after a Chinese or Japanese sentence is removed, because these languages don't separate sentences
+# by spaces.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
 # Matches the end of a sentence that greets readers or announces something, for example a colon.
 _OPEN_END = re.compile(r"[,:，、：！!][\"'”’»]*$")
@@ -103,7 +104,7 @@ def write_tweets(plain: PlainPost) -> tuple[str, ...]:
 
 
 def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
-    """Return a slug from the post's title.
+    """Build a slug from the title of a post.
 
     If the post has no title, the slug is built from the post's tags. If the post contains no words,
     the slug is built from the content's hash, as in `post-1a2b3c4d`.
@@ -132,7 +133,8 @@ def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
 def _spell_in_latin(text: str, language: str) -> str:
     """Romanise a text by the rules of the text's language. For example, a German `ä` becomes `ae`.
 
-    Letters that have no rule are kept, because ``fit_slug`` transliterates such letters later.
+    Letters without a romanisation rule are kept, because ``fit_slug`` transliterates these letters
+    later.
     """
     if language == "ja" or _KANA_WORD.search(text):
         return spell_japanese(text)
@@ -173,7 +175,8 @@ def _is_personal(sentence: Sentence, language: str) -> bool:
     """Return whether a sentence greets readers, asks a question, or is about its author."""
     if _OPEN_END.search(sentence.text[-4:]) or _QUESTION.search(sentence.text):
         return True
-    # Ignore sentences with quotations, because a first person in a quotation isn't the author.
+    # Ignore sentences with quotations, because words such as `I` in a quotation don't refer to the
+    # author.
     pronouns = _load_words("first_person.txt").get(language, frozenset())
     return not _QUOTES.search(sentence.text) and not pronouns.isdisjoint(
         word.plain for word in sentence.words

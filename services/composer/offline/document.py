@@ -34,10 +34,10 @@ _CONJUNCTIVE_PARTICLE = "接続助詞"
 _JAPANESE_NOUN_KINDS = frozenset({"普通名詞", "固有名詞"})
 # Only Chinese words with one of these parts of speech can be tags of a post.
 _CHINESE_NOUN_TAGS = ("n", "vn", "eng", "an", "j", "l", "i")
-# Maps each Japanese particle that isn't pronounced as it is written to the pronunciation.
+# The pronunciation of Japanese particles that aren't pronounced as they are written.
 _PARTICLE_SOUNDS = {"は": "わ", "へ": "え", "を": "お"}
-# Small kana that abbreviate words in Japanese names. The pronunciation of small kana in a name
-# depends on the name.
+# Small kana that abbreviate words in Japanese names. In Japanese names, the pronunciation of small
+# kana depends on the name.
 _READ_BY_NAME = frozenset("ヶヵ")
 # The Japanese tokenizer rejects texts that have more than 49,149 bytes, or more than 65,535 bytes
 # after a conversion to Unicode NFKC. A conversion to NFKC turns a character into at most 33 bytes.
@@ -53,8 +53,8 @@ _MAX_SAMPLE_CHARACTERS = 20_000
 _MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
 # The statistical language detector is reliable only for texts with at least this many letters.
 _MIN_LETTERS = 24
-# The languages that Pressroom identifies by their script. Each number is the minimum share of a
-# post's letters that must belong to the script.
+# The languages that Pressroom identifies by their script. For each language, ``_SCRIPTS`` contains
+# the minimum share of a post's letters that must belong to the script.
 _SCRIPTS = (
     ("ja", re.compile("[\u3040-\u30ff]"), 0.05),
     ("ko", re.compile("[\uac00-\ud7af]"), 0.3),

@@ -27,8 +27,8 @@ _MAX_WORDS = 100
 _TITLE_WEIGHT = 1.5
 _HEADING_WEIGHT = 1.2
 _NAME_WEIGHT = 1.3
-# The factor for the score of a phrase that follows an article such as `the`. An article shows that
-# the phrase is a noun, and nouns are good tags.
+# The factor for the score of a phrase that follows an article such as `the`. An article before a
+# phrase shows that the phrase is a noun, and nouns are good tags.
 _ARTICLE_WEIGHT = 1.4
 _LANGUAGES_WITH_ARTICLES = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
 _MAX_SCORED_LETTERS = 12
@@ -155,9 +155,9 @@ def _count_occurrence(
     if occurrence.previous_word:
         if occurrence.is_in_sentence:
             counts.inner_surfaces[surface] += 1
-        # A word is probably a name if a capital letter occurs inside the word, as in `iPhone`, or
-        # if the word begins with a capital letter inside a sentence. Ignore the title of the post,
-        # because all words of a title may begin with capitals.
+        # A capital letter inside a word, as in `iPhone`, indicates a name. A capital letter at the
+        # beginning of a word indicates a name if the word is inside a sentence. Ignore the title of
+        # the post, because all words of a title may begin with capitals.
         is_name = surface[0].isupper() or (len(key) == 1 and surface != surface.lower())
         counts.names += occurrence.text_number > 0 and is_name
         counts.articles += occurrence.previous_word.plain in _ARTICLES
@@ -190,7 +190,7 @@ def _score_phrases(
 
 
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
-    """Return a factor for a phrase's score. The factor favours names and nouns with articles.
+    """Return a factor for a phrase's score, which favours names and nouns after articles.
 
     In a German post, only phrases with a capital letter can be tags, because all German nouns begin
     with a capital letter.
@@ -211,7 +211,7 @@ def _list_keys(words: Sequence[Word]) -> set[PhraseKey]:
 def _drop_overlapping(
     ranked: list[PhraseKey], phrases: dict[PhraseKey, _PhraseCounts]
 ) -> Iterator[PhraseKey]:
-    """Yield the phrases from the best to the worst, without phrases that overlap.
+    """Yield the phrases from the best to the worst, and leave out overlapping phrases.
 
     A phrase is left out if a better phrase contains one of its words. A single word is left out if
     the word mostly occurs as part of a pair of words.
@@ -236,8 +236,8 @@ def _drop_overlapping(
 def _spell_phrase(key: PhraseKey, phrases: dict[PhraseKey, _PhraseCounts]) -> str:
     """Return the most frequent spelling of a phrase inside sentences.
 
-    If a phrase occurs only in headings or at the start of sentences, its first letter becomes
-    lower-case if the first word is lower-case inside sentences.
+    If a phrase never occurs inside a sentence, but its first word occurs there in lower case, the
+    first letter of the phrase becomes lower-case.
     """
     counts = phrases[key]
     if counts.inner_surfaces or len(key) == 1:

@@ -14,7 +14,7 @@ _KATAKANA = re.compile("[\u30a1-\u30f6]")
 # The kana that doubles the next consonant, and the mark that lengthens the preceding vowel.
 _DOUBLING_KANA = "っ"
 _LENGTH_MARK = "ー"
-# Maps a vowel to the kana that lengthen the vowel if they follow the vowel.
+# Maps each vowel to the kana that lengthen the vowel when placed after it.
 _LENGTHENING_KANA = {"o": "うお", "u": "う"}
 # Zero-width joiners are the only invisible characters that are kept. Zero-width joiners are
 # necessary in the words of several scripts and in emoji. Invisible characters such as bidirectional
@@ -102,7 +102,7 @@ def remove_invisible_characters(text: str) -> str:
 
 
 def _limit_marks(characters: Iterable[str]) -> str:
-    """Limit each sequence of combining marks, such as accents, to 30 marks.
+    """Shorten each sequence of more than 30 combining marks, such as accents, to 30 marks.
 
     The limit of 30 combining marks comes from Unicode's Stream-Safe Text Format. In real texts, a
     character has far fewer than 30 combining marks. Unicode normalisation sorts consecutive
@@ -128,7 +128,7 @@ def clean_line(text: str) -> str:
 
 
 def transliterate(text: str) -> str:
-    """Transliterate a text to ASCII. Chinese characters are removed.
+    """Transliterate a text to ASCII, and remove Chinese characters.
 
     Chinese characters can't be transliterated, because their pronunciation depends on the language
     of the text, which is unknown.

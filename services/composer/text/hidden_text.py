@@ -11,8 +11,9 @@ Token = tuple[str, Any]
 VOID = frozenset(
     "area base br col embed hr img input link meta param source track wbr keygen".split()
 )
-# Maps a start tag to the tags of open elements that the start tag closes. The end tags of these
-# elements are optional in HTML. For example, the start tag `<dt>` closes an open `<dd>` element.
+# Maps a start tag to the tags of open elements that the start tag closes. In HTML, the end tags of
+# the implicitly closed elements are optional. For example, the start tag `<dt>` closes an open
+# `<dd>` element.
 _IMPLICITLY_CLOSED = {
     "li": ("li",),
     "dt": ("dt", "dd"),
@@ -56,8 +57,8 @@ class Visibility:
     # True if the HTML element and all elements inside of it are hidden. The style of an inner
     # element can't make the inner element visible if the outer element is hidden.
     is_hidden: bool = False
-    # An inner element inherits ``is_invisible`` and ``has_no_size`` from the outer element, but its
-    # style can override both values.
+    # An inner element inherits ``is_invisible`` and ``has_no_size`` from the outer element, but the
+    # inner element's style can override both values.
     is_invisible: bool | None = None
     has_no_size: bool | None = None
 
@@ -138,7 +139,7 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
 
 
 def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
-    """Map the index of each start tag to the index of the token at which the element ends.
+    """Return a mapping from each start tag's index to the index at which the element ends.
 
     An HTML element normally ends at its end tag. If an HTML element lacks an optional end tag, the
     element ends at the tag that implicitly closes the element. If an HTML element lacks a required

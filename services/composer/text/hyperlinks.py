@@ -26,7 +26,7 @@ _BARE_LINK = re.compile(
     re.I,
 )
 # Matches a Chinese full stop between two parts of a host name. Some programs treat a Chinese full
-# stop as a dot.
+# stop in a host name as a dot.
 _WIDE_STOP = re.compile(r"(?<=[a-z0-9])。(?=[a-z]{2,}(?:[\s/:?#]|$))", re.I)
 _MENTION = re.compile(r"(?<![\w@!#$%&*])@\w+(?:@[\w.-]*\w)?")
 _MARKS = re.compile(r"[\u200c\u200d\u00ad]")
@@ -88,7 +88,7 @@ def fold_link(text: str) -> str:
 
 
 def _find_link_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the start, the end and the normalised form of each link in a text."""
+    """Yield the start position, the end position and the normalised form of each link in a text."""
     candidates = [*_SCHEME_LINK.finditer(text), *_BARE_LINK.finditer(text)]
     end = 0
     for match in sorted(candidates, key=lambda match: (match.start(), -match.end())):

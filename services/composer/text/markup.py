@@ -75,8 +75,8 @@ _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.
 # Pandoc and Docusaurus.
 _CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
-# While a text is parsed a second time, placeholders of private Unicode characters replace its URLs.
-# A cleaned text never contains private Unicode characters.
+# While a text is parsed a second time, URLs are replaced with placeholders of private Unicode
+# characters. A cleaned text never contains private Unicode characters.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
 # A private Unicode character at the start of a text prevents the parser from recognising a heading,
 # a list or a horizontal rule.
@@ -104,9 +104,9 @@ class HtmlBlocks:
         self._open_tables = 0
         self._open_lists = 0
         self._open_blocks = 0
-        # A stack of the open elements whose style affects the visibility of text. For each open
-        # element, ``_enclosing_styles`` contains the index of the element's end, whether the text
-        # is invisible, and whether the font size is 0.
+        # A stack of the open HTML elements whose style affects the visibility of text. For each
+        # open HTML element, ``_enclosing_styles`` contains the index of the element's end, whether
+        # the text is invisible, and whether the font size is 0.
         self._enclosing_styles: list[tuple[int, bool, bool]] = []
         tokens: list[Token] = list(stream(_SELF_CLOSING_TAG.sub(_add_end_tag, html)))
         self._ends = find_element_ends(tokens, BLOCKS)
@@ -118,7 +118,7 @@ class HtmlBlocks:
     def _process_token(self, tokens: list[Token], place: int) -> int:
         """Process an HTML token, and return the index of the token to process next.
 
-        If the token starts a hidden element, all tokens of the element are skipped.
+        If the HTML token starts a hidden element, all tokens of the element are skipped.
         """
         kind, data = tokens[place]
         while self._enclosing_styles and self._enclosing_styles[-1][0] <= place:
@@ -169,7 +169,7 @@ class HtmlBlocks:
         return False
 
     def _inherit(self, place: int, visibility: Visibility) -> None:
-        """Store the visibility of an HTML element's text for the elements inside of it."""
+        """Store whether an HTML element's text is visible, for the elements inside of it."""
         is_invisible = visibility.is_invisible
         has_no_size = visibility.has_no_size
         if is_invisible is None and has_no_size is None:
@@ -279,7 +279,7 @@ def _replace_incomplete_markup(mark: re.Match[str]) -> str:
         return " "
     if run[-1] not in "</!?":
         return f" {run[-1]}"
-    # Without a word, characters such as `<!` don't form a tag. The last `!` or `?` after a `<` is
+    # Characters such as `<!` form a tag only if a word follows. In `<!` without a word, the `!` is
     # kept as punctuation.
     last = max(run.rfind("!"), run.rfind("?"))
     return f" {run[last:]}" if last > 0 else run

@@ -96,11 +96,11 @@ Decide = Callable[[re.Match[str], _Surroundings], str | None]
 
 @dataclass(frozen=True)
 class _Form:
-    """The syntax of a kind of template placeholder, such as `{{ … }}`."""
+    """The syntax of one kind of template placeholder, such as `{{ … }}`."""
 
-    # Each repetition in the pattern of a template placeholder must be bounded or stop at the next
-    # placeholder, because with an unbounded repetition a hostile text could make the search take
-    # quadratic time.
+    # Each repetition in the pattern must be bounded or stop at the next template placeholder. With
+    # an unbounded repetition, a hostile text could make the search for placeholders take quadratic
+    # time.
     pattern: re.Pattern[str]
     decide: Decide = lambda _match, _surroundings: ""
 
@@ -177,7 +177,7 @@ _FORMS = (
     _Form(re.compile(r"\{\{\{?(?P<field>(?:[^{}]|\{(?!\{)|\}(?!\})){0,1000}+)\}\}\}?")),
     _Form(re.compile(r"\{%(?:[^{%]|%(?!\})|\{(?!%)){0,1000}+%\}")),
     _Form(re.compile(r"\{#(?:[^{#]|#(?!\})|\{(?!#)){0,1000}+#\}")),
-    # Matches code in ERB, EJS and PHP.
+    # Matches template code in ERB, EJS and PHP.
     _Form(re.compile(r"<%(?:[^<%]|%(?!>)|<(?!%)){0,2000}+%>")),
     _Form(re.compile(r"<\?(?:[^<?]|\?(?!>)|<(?!\?)){0,2000}+\?>")),
     # Matches merge tags of Mailchimp.
@@ -193,7 +193,7 @@ _FORMS = (
     _Form(re.compile(r"\[%(?P<field>[^\[\]\n]{1,200})%\]")),
     # Matches merge tags of Zoho.
     _Form(re.compile(r"\$\[(?P<field>[^\[\]\n]{1,200})\]\$")),
-    # Matches tags of MODX.
+    # Matches tags of the content management system MODX.
     _Form(re.compile(r"\[\[[!*+$~]{1,2}\w[^\[\]\n]{0,200}\]\]")),
     # Matches merge tags of Mailjet and GetResponse, and links in wikis.
     _Form(
@@ -227,7 +227,7 @@ _FORMS = (
         _replace_brace_field,
     ),
     _Form(re.compile(rf"\{{/{_NAME}\}}")),
-    # Matches attributes in Kramdown and Pandoc.
+    # Matches attributes in the Markdown dialects of Kramdown and Pandoc.
     _Form(re.compile(r"\{:? ?[.#][^\W\d][^{}\n]{0,200}\}")),
     _Form(re.compile(r"\{::?[^\W\d/][^{}\n]{0,200}\}")),
     # Matches merge tags of Moosend and Keap.
@@ -276,8 +276,8 @@ def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Itera
         if replacement is None:
             continue
         groups = match.groupdict()
-        # Keep the character after a shortcode. The pattern matches this character only to
-        # distinguish shortcodes from Markdown links.
+        # Keep the character after a shortcode, which is matched only to distinguish shortcodes from
+        # Markdown links.
         end = match.end() - len(groups.get("target") or "")
         is_person = not replacement and _is_person(groups.get("field") or "")
         yield _Removal(match.start(), end, replacement, is_person, groups.get("name") in _INLINE)
@@ -311,13 +311,13 @@ def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
 
 
 def _needs_space(previous: str, following: str) -> bool:
-    """Return whether a space must replace a placeholder between these two characters."""
+    """Return whether a space must replace a template placeholder between these characters."""
     is_opening = not previous.strip() or previous in _OPENING_CHARACTERS
     return not (is_opening or not following.strip() or following in _CLOSING_CHARACTERS)
 
 
 def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
-    """Join adjacent placeholders, such as a first name and a last name, and yield the results."""
+    """Join adjacent placeholders for a person's names, and yield the placeholders to remove."""
     joined = removals[0]
     for removal in removals[1:]:
         between = text[joined.end : removal.start]
@@ -371,7 +371,7 @@ def _compile_greeting_pattern() -> re.Pattern[str]:
 
 @cache
 def _load_field_names(kind: str) -> frozenset[str]:
-    """Return the known field names in merge tags that have this kind.
+    """Return the known names of fields of this kind in merge tags.
 
     ``kind``: ``person`` for fields that contain the name of a person, or ``other`` for all other
     fields.

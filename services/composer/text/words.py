@@ -30,7 +30,7 @@ _ENGLISH_CONTENT_WORDS = frozenset(
 
 
 def fold_word(text: str) -> str:
-    """Normalise a word for comparisons that ignore upper and lower case and full-width letters."""
+    """Normalise a word, so that comparisons ignore upper and lower case and letter width."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
