@@ -10,8 +10,8 @@ from services.composer.token_estimates import estimate_tokens, split_by_tokens, 
 
 # The number of tokens in the context window that are reserved for the language model's answer.
 MAX_ANSWER_TOKENS = 1500
-# The number of tokens in the context window that are reserved for the model's first answer and the
-# list of its faults, if the model is asked to repair the answer.
+# The number of tokens in the context window that are reserved for a repair prompt, which quotes the
+# model's first answer and lists the faults.
 REPAIR_TOKENS = 800
 MAX_PART_TOKENS = 600
 # The number of tokens in the context window that are reserved for a prompt's instructions and the

@@ -60,8 +60,7 @@ _URL = re.compile(
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
 # The top-level domains that X (Twitter) is sure to recognise in URLs. X (Twitter) may count a URL
-# with an unknown top-level domain as text or as a short link, so ``measure_tweet_weight`` uses the
-# higher of the two weights.
+# with an unknown top-level domain as text or as a short link, so Pressroom uses the higher weight.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 

@@ -135,9 +135,9 @@ def find_place_before(session: Session, since: datetime) -> int:
 def raise_feed_places(uow: UnitOfWork) -> None:
     """Raise the places of future events in the feed after the database was restored from a backup.
 
-    API clients may hold cursors from before the database was restored. After a restore, new events
-    get places after all cursors that API clients hold, so that the clients don't miss the new
-    events.
+    API clients may hold cursors that they received before the database was restored. After a
+    restore, new events get places after all cursors that API clients hold, so that the clients
+    don't miss the new events.
     """
     uow.session.execute(select(func.raise_feed_places()))
 

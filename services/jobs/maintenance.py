@@ -305,7 +305,7 @@ def _end_run(resources: Resources, run: MaintenanceRun, pause: timedelta, **outc
 def _change_row(
     resources: Resources, run: MaintenanceRun, *fence: ColumnElement[bool], **changes: Any
 ) -> None:
-    """Change the database row of the maintenance kind.
+    """Change the database row of the maintenance kind that this process is running.
 
     Raises ``LeaseLost`` if the maintenance run has lost its lease.
     """

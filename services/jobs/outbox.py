@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 # again.
 FIRST_RESEND_DELAY = timedelta(seconds=2)
 # The maximum number of jobs per owner that are in a queue at the same time. In a queue, a new job
-# waits behind at most two jobs of each other owner. Two jobs per owner suffice to keep all workers
-# of a queue busy, because the owner's next job is sent as soon as a worker claims one of the two
-# jobs.
+# waits behind at most two jobs of each other owner. Two jobs per owner suffice, because the owner's
+# next job is sent as soon as a worker claims one of the two jobs.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
 # A job that was sent more than this many times no longer counts towards its owner's limit, because
 # perhaps no worker knows the job's kind. A job that no worker claims is sent ``MAX_SENDS_IN_TURN``

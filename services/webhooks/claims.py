@@ -33,8 +33,8 @@ from storage.unit_of_work import UnitOfWork
 FIRST_PAUSES = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600, 1800, 3600))
 LATER_PAUSE = timedelta(hours=3)
 ORDER_PERIOD = timedelta(minutes=1)
-# Up to 10% is added at random to each pause between two attempts of a delivery, so that deliveries
-# that failed at the same time are retried at different times.
+# Each pause between two attempts is extended at random by up to 10%, so that deliveries that failed
+# at the same time are retried at different times.
 _MAX_JITTER = 0.1
 _MAX_EVENTS_PER_BATCH = 100
 

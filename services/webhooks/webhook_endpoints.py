@@ -267,7 +267,7 @@ def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
 
 
 def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
-    """Return the start positions of the event types that were added to an existing endpoint.
+    """Return the start positions in the feed of event types that were added to an endpoint.
 
     The start position of an event type has no effect after the endpoint has passed this position in
     the feed.

@@ -129,7 +129,7 @@ def check_animation(frames: int, area: int, place: str) -> None:
 
 
 class ImageType(StrEnum):
-    """The image formats that can be uploaded. APNG counts as PNG, and MPO counts as JPEG."""
+    """The image formats that users can upload. APNG counts as PNG, and MPO counts as JPEG."""
 
     PNG = "png"
     JPEG = "jpeg"

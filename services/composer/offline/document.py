@@ -234,7 +234,8 @@ def detect_language(plain: PlainPost) -> str:
     if letters < _MIN_LETTERS:
         return "ru" if _CYRILLIC.search(sample) else "en"
     with _DETECTOR_LOCK:
-        # Import the language detector only when it is needed, because its model takes 100 MB.
+        # Import the language detector only when it is needed, because its model takes 100 MB of
+        # memory.
         from py3langid import classify
 
         return str(classify(text)[0])

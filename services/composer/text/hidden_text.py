@@ -142,9 +142,9 @@ def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[i
     """Return a mapping from each start tag's index to the index at which the element ends.
 
     An HTML element normally ends at its end tag. If an HTML element lacks an optional end tag, the
-    element ends at the tag that implicitly closes the element. If an HTML element lacks a required
-    end tag, the element ends at the next block tag, so that a hidden element can't hide the rest of
-    the post. Void elements, such as `<br>`, are missing in the returned mapping.
+    element ends at the tag that implicitly closes the element. An HTML element without a required
+    end tag ends at the next block tag, so that the element can't hide the rest of the post. Void
+    elements, such as `<br>`, are missing in the returned mapping.
     """
     elements = _OpenElements()
     for place, (kind, data) in enumerate(tokens):

@@ -65,8 +65,8 @@ _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
 # `%%name%%`.
 _STRIPPED_CHARACTERS = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
 # Matches incomplete markup, which the parsers for Markdown and HTML treat as ordinary text. The
-# pattern for incomplete markup matches only complete runs of the same character, because a new
-# attempt at each character of a run would take quadratic time.
+# pattern for incomplete markup matches only complete runs of the same character, because a match
+# attempt at each character would take quadratic time.
 _INCOMPLETE_MARKUP = re.compile(
     r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
 )
