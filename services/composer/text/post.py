@@ -55,7 +55,7 @@ class PlainPost:
     listed: frozenset[int] = frozenset()
 
     def to_payload(self) -> dict[str, Any]:
-        """Convert a post to JSON fields, so that the post can be sent to a child process."""
+        """Convert a post to JSON fields, which a child process sends to the worker."""
         return {
             "title": self.title,
             "paragraphs": self.paragraphs,
