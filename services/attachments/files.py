@@ -1,4 +1,4 @@
-"""Defines the names and storage keys of an attachment's files, and decrypts the files' data key."""
+"""Names the stored files of an attachment, and decrypts the attachment's data key."""
 
 import hashlib
 import re
@@ -70,7 +70,7 @@ def list_renditions(attachment: Attachment) -> Sequence[MediaFile]:
 def list_converted_files(
     attachment: Attachment, converted: ConvertedImage
 ) -> Sequence[tuple[MediaFile, bytes]]:
-    """Return a ``MediaFile`` and the unencrypted bytes for the image and for each rendition."""
+    """Return the unencrypted bytes of the image and each rendition, with their ``MediaFile``."""
     files = [(_describe_file(None, attachment.filename, converted), converted.data)]
     for rendition in converted.renditions:
         extension = _EXTENSIONS[rendition.mime_type]
@@ -108,7 +108,7 @@ def find_file(row: Attachment, filename: str) -> MediaFile | None:
 
 
 def parse_hash_id(filename: str) -> str | None:
-    """Return the attachment's hash id from a file name, or ``None`` if the file name is invalid."""
+    """Return the hash id in the file name of an attachment, or ``None`` for an invalid name."""
     match = _FILENAME_PATTERN.match(filename)
     return match["hash_id"] if match else None
 

@@ -2,7 +2,7 @@
 
 A key rotation re-encrypts only the data keys, and doesn't change the objects that are encrypted
 with these data keys. Each batch of data keys is re-encrypted in its own transaction, so an operator
-can stop the rotation and run it again later. The service keeps running during a key rotation.
+can stop the rotation and run it again later. Pressroom stays available during a key rotation.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,10 @@ _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
 
 
 def rewrap_data_keys(resources: Resources) -> Iterator[int]:
-    """Re-encrypt all data keys that are not encrypted with the newest encryption key yet.
+    """Re-encrypt all data keys that are encrypted with an outdated encryption key.
 
-    Yield the number of data keys in each batch. Raises ``DecryptionFailed`` if no encryption key
-    can decrypt a data key.
+    Yields the number of re-encrypted data keys after each batch. Raises ``DecryptionFailed`` if no
+    encryption key can decrypt a data key.
     """
     return chain.from_iterable(_rewrap_column(resources, context) for context in _CONTEXT_COLUMNS)
 
@@ -48,7 +48,8 @@ def _rewrap_column(resources: Resources, context: InstrumentedAttribute[str]) ->
             rows = uow.session.execute(query).all()
             for row_id, name, wrapped_by, wrapped_key in rows:
                 key = wrapper.rewrap(WrappedKey(wrapped_by, wrapped_key), name)
-                # Update the row without the ORM, because the ORM would change ``updated_at``.
+                # Update the row of a data key without the ORM, because the ORM would change
+                # ``updated_at``.
                 statement = update(kind.__table__).where(kind.id == row_id)
                 statement = statement.values(wrapped_key=key.data, wrapped_by=key.wrapped_by)
                 uow.session.execute(statement)

@@ -23,7 +23,7 @@ from storage.objects import ObjectMissing
 from storage.resources import Resources
 
 # If no database row refers to a converted file, the file is removed from the object storage after
-# this time. A converted file without a database row comes from a worker that died or lost its
+# this time. A converted file without a database row was written by a worker that died or lost its
 # lease.
 _UNREFERENCED_OBJECT_LIFETIME = timedelta(hours=1)
 
@@ -33,7 +33,7 @@ def create_converter(_: Resources) -> ConverterProcess:
 
 
 def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess) -> None:
-    """Convert an uploaded image and its renditions, and mark the attachment as ready.
+    """Convert an uploaded image, create its renditions, and mark the attachment as ready.
 
     Raises a ``DomainError`` if the conversion fails or the storage quota is exceeded.
     """
@@ -53,9 +53,9 @@ def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess)
     lease.check_cancelled()
     media_files = files.list_converted_files(attachment, converted)
     with resources.unit_of_work() as uow:
-        # Before the converted files are written, schedule their removal in case the attempt fails.
-        # Renew the lease before scheduling the removal of converted files, because an attempt that
-        # lost its lease must not schedule a removal.
+        # Before the converted files are written, schedule their removal in case this attempt of the
+        # job fails. Renew the lease before scheduling the removal of converted files, because an
+        # attempt that lost its lease must not schedule a removal.
         renew_lease(uow, lease)
         removals.forget_objects(
             uow, *files.list_file_keys(attachment), after=_UNREFERENCED_OBJECT_LIFETIME

@@ -1,9 +1,9 @@
 """Finds and repairs strays in the object storage.
 
 A stray is an object without a database row, or a row whose object is missing. A crash or a broken
-connection can leave an object in the storage without a row. After a bucket was restored from a
-backup, the objects of some database rows may be missing. To save memory, the search for strays
-reads objects and rows in the order of their keys and merges the two sequences.
+connection can leave an object in the storage that has no database row. After a bucket was restored
+from a backup, the objects of some database rows may be missing. To save memory, the search for
+strays reads objects and rows in the order of their keys and merges the two sequences.
 """
 
 import heapq
@@ -40,7 +40,7 @@ _STATUSES_WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
 
 
 class StrayKind(StrEnum):
-    """The kind of a stray, either an object without a row or a row without its object."""
+    """The kind of a stray, which is an object without a row or a row without an object."""
 
     OBJECT_WITHOUT_ROW = "object without row"
     ROW_WITHOUT_OBJECT = "row without object"
@@ -66,8 +66,8 @@ def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
         for key, entries in groupby(heapq.merge(stored, referenced), key=itemgetter(0)):
             (_, is_overdue, kind), *counterparts = entries
             stray = Stray(kind, key)
-            # Check each stray a second time, because its object and its row were read at different
-            # times.
+            # Check each stray a second time, because the first check read its object and its row at
+            # different times.
             if is_overdue and not counterparts and _is_still_stray(resources, stray):
                 yield stray
     yield from _find_stray_originals(resources, before)
@@ -105,8 +105,8 @@ def repair_stray(resources: Resources, stray: Stray) -> None:
 def sweep_uploads(resources: Resources, *, now: datetime) -> int:
     """Remove uploaded originals that remained in the storage after a crash.
 
-    Return the number of removed originals. The cost of ``sweep_uploads`` depends on the number of
-    stored originals rather than the number of attachments. The sweep ignores converted images,
+    Returns the number of removed originals. ``sweep_uploads`` lists only the stored originals, so
+    its cost doesn't depend on the number of attachments. The sweep ignores converted images,
     because each converted image has either a row or a scheduled removal.
     """
     removed = 0
@@ -118,7 +118,7 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
 
 
 def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
-    """Yield uploaded originals that were stored before ``before`` and are no longer needed.
+    """Yield uploaded originals that are no longer needed and were stored before ``before``.
 
     An uploaded original is needed while its attachment is being converted or has failed.
     """
@@ -133,7 +133,8 @@ def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[St
             referenced_keys = {ORIGINALS_PREFIX + hash_id for hash_id in uow.session.scalars(query)}
         for key in keys:
             stray = Stray(StrayKind.OBJECT_WITHOUT_ROW, key)
-            # Check each stray a second time, because its row may have been written after the query.
+            # Check each stray a second time, because its database row may have been written after
+            # the first check.
             if key not in referenced_keys and _is_still_stray(resources, stray):
                 yield stray
 
@@ -178,10 +179,10 @@ def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
 def _iterate_referenced_keys(
     resources: Resources, prefix: str, before: datetime
 ) -> Iterator[tuple[str, bool, StrayKind]]:
-    """Yield the storage keys with this prefix to which rows refer, in the bucket's listing order.
+    """Yield the storage keys with this prefix that occur in attachment rows, in sorted order.
 
     The second value of each yielded tuple tells whether an object with this key must exist in the
-    storage. The objects of an attachment must exist if the attachment became ready before
+    storage. The stored objects of an attachment must exist if the attachment became ready before
     ``before``.
     """
     last_hash_id = ""

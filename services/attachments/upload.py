@@ -65,7 +65,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
 def _restart_processing(uow: UnitOfWork, job: Job) -> bool:
     """Mark an attachment as being processed, because its conversion is retried.
 
-    Return false if the uploaded original no longer exists.
+    Returns false if the uploaded original no longer exists.
     """
     attachment = uow.session.get(Attachment, job.subject_id)
     if attachment is None or not removals.keep_object(uow, build_original_key(attachment.hash_id)):
@@ -113,8 +113,9 @@ def accept_upload(
     wrapped: WrappedKey | None = None
     if upload.encrypted:
         data_key, wrapped = resources.key_wrapper.create_key(hash_id)
-    # Store the uploaded object before its row, so that a row never lacks its object. If the process
-    # crashes before writing the row of a stored object, ``sweep_uploads`` removes the object.
+    # Store the uploaded object before its database row, so that no row ever refers to a missing
+    # object. If the process crashes before writing the row of a stored object, ``sweep_uploads``
+    # removes the object.
     object_key = build_original_key(hash_id)
     sealed = seal(upload.data, data_key, object_key)
     resources.objects.put(object_key, sealed, "application/octet-stream")
@@ -133,8 +134,8 @@ def accept_upload(
     except DomainError:
         _schedule_removal(resources, object_key)
         raise
-    # Keep the stored object after an error that is not a ``DomainError``, because its row may have
-    # been committed before the connection broke. If the stored object has no row, ``sweep_uploads``
+    # After any error except a ``DomainError``, keep the stored object, because its database row may
+    # have been committed before the error. If the stored object has no row, ``sweep_uploads``
     # removes the object.
     if accepted.replayed:
         _schedule_removal(resources, object_key)
@@ -172,9 +173,10 @@ def _schedule_removal(resources: Resources, object_key: str) -> None:
 
 
 def validate_upload(upload: Upload) -> ImageType:
-    """Return the type of an uploaded image, which is detected from its bytes.
+    """Detect the type of an uploaded image from the image's bytes.
 
-    Raises an error if the size, the file name extension or the type of the image is not allowed.
+    Raises an error if the size, the file name extension or the type of an uploaded image is not
+    allowed.
     """
     if not upload.data:
         raise errors.ATTACHMENT_EMPTY()
@@ -190,7 +192,7 @@ def validate_upload(upload: Upload) -> ImageType:
 
 
 def clean_filename(name: str) -> str:
-    """Return the last part of a file path that a client sent, without control characters."""
+    """Return the file name in a path that a client sent, without control characters."""
     base = PureWindowsPath(name).name
     printable = "".join(filter(str.isprintable, base))
     if not printable:

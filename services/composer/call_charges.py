@@ -2,9 +2,9 @@
 
 The operator can set a price for each composer call that uses a language model. A caller is charged
 before the worker calls the language model. If several callers wait for the same result, each caller
-has a pending charge, but Pressroom collects only one of these charges. A response of the language
-model must be paid for, even if no caller waits for the result anymore. Results from the cache and
-from the offline writer are free.
+has a pending charge, but only one caller pays. A caller must pay for a response of the language
+model even if the caller no longer waits for the result. Composer results from the cache and from
+the offline writer are free.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ from storage.resources import Resources
 log = get_logger(__name__)
 
 SOURCE_TYPE = "composer"
-# The key in a worker's payload that says whether the caller is charged for the call. A caller is
-# not charged again for a call that was already paid for. If composer calls are free, the payload
-# lacks the key ``is_charged``.
+# The key in a request's payload that tells the worker whether the caller is charged for the call. A
+# caller is not charged again for a call that was already paid for. If composer calls are free, the
+# payload lacks the key ``is_charged``.
 IS_CHARGED = "is_charged"
 CALLS = "calls"
 TOKENS = "tokens"
@@ -51,7 +51,7 @@ def get_call_price(settings: Settings) -> Decimal | None:
 
 
 def require_spending_scope(settings: Settings, caller: Caller) -> None:
-    """Raise ``auth.insufficient_scope`` if the caller's credential may not pay for a call."""
+    """Raise ``auth.insufficient_scope`` if the caller's credential may not spend credit."""
     if get_call_price(settings) is not None:
         require_scope(caller, Scope.CREDIT_FULL)
 
@@ -65,10 +65,10 @@ def charge_call(
     same: str,
     seconds: float,
 ) -> int | None:
-    """Charge a caller for a composer call before the worker's part of the call is enqueued.
+    """Charge a caller for a composer call before the call is enqueued for a worker.
 
     Returns the id of the charge in the ledger, or ``None`` if the call was already charged and
-    settled. The key of the charge depends on the idempotency key and the input, because a caller
+    settled. The charge is identified by both the idempotency key and the input, because a caller
     may use the same idempotency key for different inputs. Raises all errors that
     ``own_charges.charge_call`` raises.
     """
@@ -86,22 +86,23 @@ def charge_call(
 
 @dataclass
 class RunPayment:
-    """The payment for one run of the composer in a worker.
+    """The payment for one composer call that a worker runs.
 
-    One of the callers that wait for the result pays for the composer's run.
+    If several callers wait for the result of the composer call, one of these callers pays.
     """
 
     database: Database
     work: str
     worker: str
     is_charged: bool
-    # True after the provider of the language model responded, because a response must be paid for.
+    # ``is_due`` becomes true when the language model's provider responds, because the caller must
+    # pay for a response.
     is_due: bool = field(default=False, init=False)
     _is_taken: bool = field(default=False, init=False)
     _entry_id: int | None = field(default=None, init=False)
 
     def take_charge(self) -> None:
-        """Collect the charge of a waiting caller before the first call to the language model.
+        """Collect one waiting caller's charge before the first call to the language model.
 
         Raises ``idempotency.in_progress`` if no charged caller waits for the result anymore.
         """
@@ -118,9 +119,9 @@ class RunPayment:
 
 
 def record_usage(client: redis.Redis, usage: Usage) -> None:
-    """Count the tokens and the time that a call of a language model used.
+    """Record in Redis how many tokens and how much time a language model call used.
 
-    Redis errors are only logged, because the counts are optional.
+    Redis errors are only logged, because Pressroom works without the usage counts.
     """
     try:
         with client.pipeline(transaction=False) as pipeline:
@@ -134,10 +135,10 @@ def record_usage(client: redis.Redis, usage: Usage) -> None:
 
 
 def read_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
-    """Return the usage of language models.
+    """Return how many calls, tokens and seconds have been counted for each language model.
 
-    In the result of ``read_usage``, each key consists of a unit, an outcome or direction, and the
-    name of a language model.
+    In the result of ``read_usage``, each key consists of a unit such as ``tokens``, an outcome or
+    direction, and the name of a language model.
     """
     counts: dict[Any, Any] = client.hgetall(_USAGE_KEY)
     usage = {}

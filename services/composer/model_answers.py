@@ -1,4 +1,4 @@
-"""Removes a reasoning model's drafts from a response, and finds the requested JSON object."""
+"""Finds the requested JSON object in a language model's response, after removing drafts."""
 
 import json
 import re
@@ -23,8 +23,9 @@ _CLOSING_MARK = (
 _OBJECT_OR_MARK = re.compile(
     rf'(?P<object>\{{(?=\s*["}}]))|(?P<closing>{_CLOSING_MARK})|{_OPENING_MARK}', re.IGNORECASE
 )
-# The parser may have to scan the rest of a response for each broken JSON object. The number of
-# broken JSON objects is limited, so that parsing a response takes a limited time.
+# For each broken JSON object, the parser may have to scan the rest of the language model's
+# response. The number of broken JSON objects is limited, so that parsing a response takes a limited
+# time.
 _MAX_BROKEN_OBJECTS = 100
 _MAX_ANSWER_TEXTS = 50
 _MAX_ANSWER_TEXT_CHARACTERS = 5000
@@ -33,9 +34,9 @@ _MIN_ECHOED_WORDS = 3
 
 
 class UnreadableAnswer(Exception):
-    """A response of a language model doesn't match the JSON schema.
+    """The response of a language model contains no JSON object that matches the schema.
 
-    The message of ``UnreadableAnswer`` never quotes the response.
+    The message of ``UnreadableAnswer`` never quotes the language model's response.
     """
 
 
@@ -67,9 +68,9 @@ def read_answer(
 ) -> dict[str, str | tuple[str, ...]]:
     """Return the field values of the last JSON object that matches the schema.
 
-    The last matching JSON object is used because a model may correct its own first attempt. JSON
-    objects that only repeat the schema or the instructions are ignored. Raises
-    ``UnreadableAnswer``.
+    The last matching JSON object is used, because a language model may correct its answer within
+    one response. JSON objects in which the language model only repeats the schema or the
+    instructions are ignored. Raises ``UnreadableAnswer``.
     """
     properties = schema["properties"]
     reason = f"The answer isn't a JSON object with {', '.join(sorted(properties))}."
@@ -90,7 +91,7 @@ def read_answer(
 
 
 def _iterate_objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
-    """Yield the regular expression match and the parsed value for each JSON object and draft tag.
+    """Yield the regular expression match and the parsed value of each JSON object and draft tag.
 
     For a draft tag, the parsed value is ``None``.
     """
@@ -134,7 +135,8 @@ def _is_echo(values: Mapping[str, str | tuple[str, ...]], instructions: str) -> 
 def _is_placeholder(texts: Sequence[str], name: str, instructions: str) -> bool:
     """Return whether the language model wrote a placeholder into a field instead of real text.
 
-    Placeholders are the field's type, the field's name, dots, and parts of the instructions.
+    Examples of placeholders are the field's type, the field's name, dots, and parts of the
+    instructions.
     """
     words = {text.strip(_BRACKETS_AND_DOTS).lower() for text in texts} - {""}
     kinds = {word.rstrip("0123456789 _-") or word for word in words}

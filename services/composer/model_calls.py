@@ -1,4 +1,4 @@
-"""Calls a language model several times about one post, within one time limit for all calls."""
+"""Calls a language model about one post, with one time limit for all calls together."""
 
 import time
 
@@ -7,13 +7,13 @@ from services.composer.model_answers import remove_drafts
 from services.composer.prompts import FRAME, PromptSpec, delimit_text
 
 MAX_CALL_SECONDS = 20.0
-# The minimum time that must be left for a call to the language model. A call with less time than
-# ``MIN_CALL_SECONDS`` would probably time out and waste tokens.
+# The language model is called only if at least this many seconds are left for the call. A call with
+# less time than ``MIN_CALL_SECONDS`` would probably time out and waste tokens.
 MIN_CALL_SECONDS = 1.0
 
 
 class ModelCalls:
-    """Calls a language model about one post.
+    """Sends prompts about one post to a language model, with a time limit for all prompts together.
 
     Attributes:
         context_tokens: the size of the language model's context window in tokens.
@@ -39,9 +39,8 @@ class ModelCalls:
     ) -> str:
         """Send a prompt to the language model, and return the response without the model's drafts.
 
-        ``repair``: two texts that ask the model to correct its previous response. The first repair
-        text is appended to the instructions, and the second repair text is appended to the
-        material.
+        ``repair``: two texts that ask the language model to correct its first response. ``ask``
+        appends one text to the instructions of the prompt, and one text to the material.
         """
         mark, delimited = delimit_text(material)
         request = CompletionRequest(

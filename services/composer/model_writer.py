@@ -1,8 +1,8 @@
 """Writes metadata and tweets about a post with a language model.
 
-The language model's answer is checked against the rules in the module ``rules``. If the language
-model's answer breaks a rule, the model is asked once to repair the answer. If the repaired answer
-also breaks a rule, ``model_writer`` corrects the answer.
+The language model's answer is checked against the rules in the Python module ``rules``. If the
+language model's answer breaks a rule, Pressroom asks the model once to repair the answer. If the
+language model's repaired answer breaks a rule, ``model_writer`` itself corrects the answer.
 """
 
 from collections.abc import Callable
@@ -112,7 +112,8 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
         _, second, more_faults = _ask(task, material, calls, repair)
         attempts.insert(0, (second, more_faults))
     except DomainError:
-        # If the repair fails and the first answer is readable, correct the first answer.
+        # If the language model can't repair its answer, Pressroom corrects the first answer, unless
+        # the first answer is unreadable.
         if first is None:
             raise
     for product, faults in attempts:
@@ -126,9 +127,9 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
 def _ask(
     task: _Task[Product], material: str, calls: ModelCalls, repair: tuple[str, str] = ("", "")
 ) -> tuple[str, Product | None, list[str]]:
-    """Ask the language model once, and parse and check its answer.
+    """Call the language model once, and parse and check the answer.
 
-    Return the text of the answer, the parsed answer, and the rules that the answer breaks. The
+    Returns the text of the answer, the parsed answer, and the rules that the answer breaks. The
     parsed answer is ``None`` if the answer can't be parsed.
     """
     if calls.seconds_left < MIN_CALL_SECONDS:

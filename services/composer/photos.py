@@ -1,4 +1,4 @@
-"""Searches for stock photos, caches the results, and reports which photos are used."""
+"""Searches for stock photos, caches the results, and reports used photos to their providers."""
 
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,8 +23,8 @@ log = get_logger(__name__)
 
 MAX_PHOTO_SECONDS = 20.0
 PHOTO_CACHE_SECONDS = 3600
-# The time for which a provider's quotas are stored. Stored quotas are useless after this time,
-# because the shortest period of a quota is an hour.
+# The time for which the quotas of a stock photo provider are stored. The stored quotas expire after
+# an hour, because the shortest period of a quota is an hour.
 _QUOTA_SECONDS = 3600
 
 
@@ -51,12 +51,13 @@ class PhotoSearch:
 
 @dataclass(frozen=True)
 class PhotoSearchResult:
-    """The result of a search for stock photos."""
+    """The result of a search for stock photos at a provider."""
 
     # The response of the stock photo provider as JSON.
     payload: str
     # The value of the header ``Pressroom-Source``, which is the name of the stock photo provider.
-    # If the result comes from the cache, `; cached` is appended to the name of the provider.
+    # If the search result comes from the cache, `; cached` is appended to the name of the stock
+    # photo provider.
     source: str
 
     def to_payload(self) -> dict[str, Any]:
@@ -106,8 +107,8 @@ class CachedStockPhotos:
 
     def search(self, search: PhotoSearch, seconds_left: SecondsLeft) -> PhotoSearchResult:
         """Search for stock photos. Raises all errors that the stock photo provider raises."""
-        # Look into the cache again, because another worker may have finished the same search after
-        # the API looked into the cache.
+        # Look into the cache again, because a different worker may have finished the same search
+        # since the API looked into the cache.
         key, result = self.look_up(search)
         if result is not None:
             return result
@@ -118,7 +119,7 @@ class CachedStockPhotos:
         return PhotoSearchResult(payload, search.provider)
 
     def download_url(self, use: PhotoUse, seconds_left: SecondsLeft) -> str:
-        """Report to the provider that a photo is used, and return the URL of its file.
+        """Report to the provider that a photo is used, and return the URL of the photo's file.
 
         The URL of a photo's file is not cached, because the provider counts each use of a photo.
         """
@@ -148,7 +149,7 @@ register_request_kind(PhotoUse.kind, _download_url)
 def record_quotas(
     client: redis.Redis, provider: PhotoProviderName, quotas: tuple[Quota, ...]
 ) -> None:
-    """Store the latest quotas of a stock photo provider in Redis for all processes."""
+    """Store a stock photo provider's latest quotas in Redis, where all processes can read them."""
     if not quotas:
         return
     key = _build_quotas_key(provider)

@@ -1,4 +1,4 @@
-"""Builds the material of a prompt from a post, shortened to fit into the model's context window."""
+"""Builds the material of a prompt from a post, and shortens the material to the context window."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,12 @@ from services.composer.token_estimates import estimate_tokens, split_by_tokens, 
 
 # The number of tokens in the context window that are reserved for the language model's answer.
 MAX_ANSWER_TOKENS = 1500
-# The number of tokens in the context window that are reserved for a repair prompt, which contains
-# the first answer and its faults.
+# The number of tokens in the context window that are reserved for a repair prompt, which quotes the
+# model's first answer and lists the faults.
 REPAIR_TOKENS = 800
 MAX_PART_TOKENS = 600
-# The number of tokens in the context window that are reserved for the instructions and the
-# delimiters.
+# The number of tokens in the context window that are reserved for a prompt's instructions and the
+# marks around the post.
 OVERHEAD_TOKENS = 700
 _MAX_PARTS = 5
 _MAX_HEADING_TOKENS = 200
@@ -23,10 +23,10 @@ _MAX_TITLE_TOKENS = 250
 
 
 def build_material(plain: PlainPost, calls: ModelCalls) -> str:
-    """Return the prompt material for a post, shortened to fit into the model's context window.
+    """Return the material for prompts about a post, shortened to the model's context window.
 
-    If the post is too long for the context window, the language model first condenses the parts of
-    the post. Raises all errors that the language model raises.
+    If the post is too long for the language model's context window, the model first summarises
+    parts of the post. Raises all errors that the language model raises.
     """
     room = calls.context_tokens - MAX_ANSWER_TOKENS - OVERHEAD_TOKENS - REPAIR_TOKENS
     title = truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
@@ -38,7 +38,8 @@ def build_material(plain: PlainPost, calls: ModelCalls) -> str:
         return f"{head}{body}"
     parts = list(_split_into_parts(plain, room))
     if len(parts) > _MAX_PARTS:
-        # Use the first part of the post, the last part, and evenly spaced parts between the two.
+        # If a post has too many parts, use the first part, the last part, and evenly spaced parts
+        # in between.
         step = (len(parts) - 1) / (_MAX_PARTS - 1)
         parts = [parts[round(number * step)] for number in range(_MAX_PARTS)]
     condensed = [_condense(part, calls) for part in parts]
@@ -48,7 +49,7 @@ def build_material(plain: PlainPost, calls: ModelCalls) -> str:
 
 
 def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
-    """Yield the paragraphs of a post, joined into parts of at most ``room`` tokens."""
+    """Split a post into parts of at most ``room`` tokens, and yield the parts."""
     pieces: list[str] = []
     size = 0
     for paragraph in plain.paragraphs:
@@ -65,10 +66,10 @@ def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
 
 
 def _condense(part: str, calls: ModelCalls) -> str:
-    """Return the main points of a part of a post, which the language model summarises.
+    """Return the language model's summary of a part of a post.
 
-    If too little time is left or the model's answer is unreadable, return the beginning of this
-    part of the post.
+    If too little time is left or the summary is unreadable, the function returns the beginning of
+    this part of the post.
     """
     beginning = truncate_to_tokens(part, MAX_PART_TOKENS)
     # Reserve enough time for the final prompt, which asks about the whole post.

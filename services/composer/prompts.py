@@ -1,9 +1,9 @@
 """Builds the prompts for a language model.
 
 A prompt for a language model consists of instructions and material. The material of a prompt
-contains the post between two lines with a random mark. The mark is different in each prompt, so the
-author of a post can't imitate the mark to insert instructions. The instructions of a prompt never
-contain text from a post or from a language model's answer.
+contains the post between two lines with a random mark. The random mark is different in each prompt,
+so the author of a post can't imitate the mark to insert instructions. The instructions of a prompt
+never contain text from a post or from a language model's answer.
 """
 
 import secrets
@@ -13,10 +13,10 @@ from typing import Any
 
 from services.composer.text.post import MetadataField
 
-# The JSON schemas of a single text and of a list of texts.
+# The JSON schemas for an answer that is a single text, and for an answer that is a list of texts.
 _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
-# The instructions in a prompt for each metadata field.
+# Maps each metadata field to the instructions that a prompt contains for this field.
 _FIELD_INSTRUCTIONS = {
     MetadataField.SLUG: "slug: what the post is about in a few words for its address, in Latin "
     "letters whatever the post's language: only a-z, 0-9 and hyphens, at most 80 characters.",
@@ -45,8 +45,8 @@ class PromptSpec:
 
 
 def _build_object_schema(properties: dict[str, Any]) -> dict[str, Any]:
-    # The schema doesn't limit the lengths of texts, because strict servers refuse schemas with such
-    # limits.
+    # The JSON schema doesn't limit the lengths of texts, because some model servers reject schemas
+    # with length limits.
     return {
         "type": "object",
         "properties": properties,
@@ -78,6 +78,6 @@ def build_metadata_prompt(fields: frozenset[MetadataField]) -> PromptSpec:
 
 
 def delimit_text(text: str) -> tuple[str, str]:
-    """Enclose a text in two lines with a new random mark. Return the mark and the enclosed text."""
+    """Enclose a text in two lines with a new random mark, and return the mark and the result."""
     mark = f"post-{secrets.token_hex(16)}"
     return mark, f"<{mark}>\n{text}\n</{mark}>"

@@ -1,9 +1,8 @@
-"""Defines the requests from the API to the composer's workers, and caches their results.
+"""Defines the requests that the API sends to the composer's workers, and caches the results.
 
 The API and the workers exchange requests and results as JSON. The API and a worker may run
-different releases, so the keys of a request's payload must keep their names and meanings. All
-callers share the cached results, because the same input with the same settings gives an equal
-result.
+different releases, so the names and meanings of the keys in a request's payload must never change.
+All callers share the cached results, because equal input and equal settings give equal results.
 """
 
 from collections.abc import Callable
@@ -18,20 +17,20 @@ from core.settings import Settings
 from services.composer.text.post import MetadataField, Post
 from storage.redis.cache import Cache
 
-# A function that returns how many seconds are left until callers stop waiting for the result of a
-# request. ``SecondsLeft`` raises an error if no caller waits for the result anymore. Before each
-# expensive step, a worker calls ``SecondsLeft`` to check whether callers still wait for the result.
+# A function that returns for how many more seconds the callers wait for the result of a request.
+# ``SecondsLeft`` raises an error if no caller waits for the result anymore. Before each expensive
+# step, a worker calls ``SecondsLeft`` to check whether callers still wait for the result.
 SecondsLeft = Callable[[], float]
 
 METADATA_CACHE_SECONDS = 24 * 3600
 OFFLINE = "offline"
 _CACHED_SUFFIX = "; cached"
-# The purpose of the secret key with which cache keys are signed. If cache keys were not signed,
-# someone who can read Redis could check whether a guessed text was sent to the composer.
+# The purpose of the secret key that signs cache keys. With unsigned cache keys, someone who can
+# read Redis could check whether a guessed text was sent to the composer.
 _KEY_PURPOSE = "composer-cache"
-# The version of the writers' rules, which is part of the cache key of each result. Change
-# ``_RULES_VERSION`` together with the writers' rules, so that results that were cached before the
-# change are ignored.
+# The version of the writers' rules, which is part of each cache key. When the writers' rules
+# change, change ``_RULES_VERSION``, so that results that were cached with the old rules are
+# ignored.
 _RULES_VERSION = "5"
 
 
@@ -39,14 +38,15 @@ class WorkerRequest(Protocol):
     """A request that the API sends to a worker."""
 
     kind: ClassVar[RequestKind]
-    # The maximum time to wait for the result of a request, including the time in the queue.
+    # The maximum time for which a caller waits for the result of a request, including the time in
+    # the queue.
     max_seconds: ClassVar[float]
 
     def to_payload(self) -> dict[str, Any]: ...
 
 
 def build_cache_key(keyring: Keyring, *parts: str) -> str:
-    """Return a cache key for a result that depends only on ``parts``."""
+    """Build the cache key of a result that is determined by ``parts``."""
     message = bytearray()
     for part in parts:
         text = part.encode("utf-8", "surrogatepass")
@@ -81,12 +81,13 @@ class MetadataRequest:
 
 @dataclass(frozen=True)
 class MetadataResult:
-    """The texts that a worker wrote in response to a metadata request, by field name."""
+    """The metadata or tweets that a worker wrote, and the name of their writer."""
 
     fields: dict[str, str]
     # The value of the header ``Pressroom-Source``, which names the writer of the texts. The source
-    # is `offline` or `openai/<model>`. `; fallback` is appended to the source of a fallback result,
-    # and `; cached` to the source of a cached result.
+    # is `offline` or `openai/<model>`. `; fallback` is appended to the source if the offline writer
+    # replaced a failed language model. `; cached` is appended to the source if the result comes
+    # from the cache.
     source: str
 
     def to_payload(self) -> dict[str, Any]:

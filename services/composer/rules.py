@@ -1,7 +1,7 @@
 """Checks and corrects the metadata and tweets that a writer produced about a post.
 
 The texts of all writers must follow the same rules. The functions ``find_…_faults`` return a
-sentence for each rule that a text breaks. The functions ``fit_…`` correct faults without
+sentence about each rule that a text breaks. The functions ``fit_…`` correct faults without
 understanding the text, and don't change texts that follow the rules.
 """
 
@@ -25,8 +25,8 @@ MAX_TWEETS = 5
 # The weight of a tweet is computed as in version 3 of the twitter-text configuration.
 MAX_TWEET_WEIGHT = 280
 URL_WEIGHT = 23
-# Tweets and tags that are longer than this limit are cut before they are corrected. A tweet with
-# URLs of the maximum length fits into ``_MAX_CONSIDERED_CHARACTERS``.
+# Tweets and tags that are longer than this limit are cut before they are corrected. The limit of
+# 4,000 characters leaves room for a tweet that contains a very long URL.
 _MAX_CONSIDERED_CHARACTERS = 4_000
 _MAX_URL_CHARACTERS = 2048
 _SLUG_PATTERN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -59,16 +59,16 @@ _URL = re.compile(
     re.I,
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
-# The top-level domains that X (Twitter) is sure to recognise in URLs. A URL with an unknown
-# top-level domain may count as text or as a short link, so the higher of the two weights is used.
+# The top-level domains that X (Twitter) is sure to recognise in URLs. X (Twitter) may count a URL
+# with an unknown top-level domain as text or as a short link, so Pressroom uses the higher weight.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 
 def measure_tweet_weight(text: str) -> int:
-    """Return the weight of a tweet, which is never below the weight that X (Twitter) computes.
+    """Return the weight of a tweet, which counts Chinese and other wide characters twice.
 
-    The returned weight exceeds the weight that X (Twitter) computes only for URLs with an unknown
-    top-level domain.
+    The returned weight equals the weight that X (Twitter) computes, or exceeds it if the tweet
+    contains a URL with an unknown top-level domain.
     """
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     weight = 0
@@ -99,10 +99,7 @@ def _measure_words(text: str) -> int:
 def find_metadata_faults(
     plain: PlainPost, metadata: PostMetadata, fields: frozenset[MetadataField]
 ) -> list[str]:
-    """Return a sentence for each rule that the metadata breaks.
-
-    The sentences help a writer to correct the metadata.
-    """
+    """Return a sentence about each rule that the metadata breaks, for a repair prompt."""
     faults = [
         f"{part} is {'missing' if part in fields else 'not wanted'}"
         for part in MetadataField
@@ -124,7 +121,7 @@ def find_metadata_faults(
 
 
 def find_foreign_faults(plain: PlainPost, metadata: PostMetadata) -> list[str]:
-    """Return a sentence for each part of the metadata that contains a foreign link or mention.
+    """Return a sentence about each part of the metadata that contains a foreign link or mention.
 
     A link or mention is foreign if it doesn't occur in the post. Slugs are not checked for links,
     because a slug can't contain links.
@@ -153,7 +150,8 @@ def find_tweets_faults(plain: PlainPost, tweets: Sequence[str]) -> list[str]:
 def fit_slug(text: str, content_hash: str) -> str:
     """Convert a text to a slug.
 
-    If the text contains no words, the slug is built from ``content_hash``.
+    If no letters or digits remain after the transliteration, the slug is built from
+    ``content_hash``.
 
     ``content_hash``: the hash of the post's content in hexadecimal.
     """
@@ -180,7 +178,7 @@ def fit_summary(text: str) -> str:
 def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Remove commas, surrounding punctuation and duplicates from tags.
 
-    The corrected tags keep their order.
+    The corrected tags have the same order as the given tags.
     """
     fitting: dict[str, str] = {}
     for tag in tags:
@@ -194,25 +192,24 @@ def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
 def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
     """Remove links and mentions that the post doesn't contain, and shorten long tweets.
 
-    If all tweets are unusable, the result is empty. A link or mention is foreign if it doesn't
-    occur in the post.
+    Returns an empty tuple if no tweet can be corrected.
     """
     fitting: dict[str, str] = {}
     for tweet in tweets:
         text = remove_foreign_links(plain, clean_text(tweet[:_MAX_CONSIDERED_CHARACTERS]))
         if not _is_fit(plain, text):
-            # Convert full-width letters to ordinary letters, because full-width letters may form
-            # links.
+            # Convert full-width letters to ordinary letters, because some programs recognise links
+            # in full-width letters.
             text = remove_foreign_links(plain, clean_text(unicodedata.normalize("NFKC", text)))
         text = _cut(text, MAX_TWEET_WEIGHT, measure_tweet_weight)
-        # Check the tweet a second time, because shortening it may have created a different link.
+        # Check the tweet a second time, because shortening a tweet may create a foreign link.
         if _is_fit(plain, text):
             fitting.setdefault(fold_word(text), text)
     return tuple(fitting.values())[:MAX_TWEETS]
 
 
 def remove_foreign_links(plain: PlainPost, text: str) -> str:
-    """Remove all links and mentions from a text that don't occur in the post."""
+    """Remove from a text all links and mentions that don't occur in the post."""
     remaining = hyperlinks.remove_foreign_links(text, plain.comparable_links, plain.mentions)
     return text if remaining == text else join_lines(remaining)
 
@@ -259,11 +256,11 @@ def _find_text_faults(text: str, part: str) -> list[str]:
 
 
 def _is_fit(plain: PlainPost, tweet: str) -> bool:
-    """Return whether a tweet follows all rules for a single tweet."""
+    """Return whether a tweet follows all rules for tweets."""
     return tweet == clean_text(tweet) and not _find_tweet_faults(plain, tweet)
 
 
 def _cut(text: str, max_length: int, measure: Callable[[str], int]) -> str:
     cut = cut_at_word(text, max_length, measure)
-    # Shortening a text can turn ordinary characters at its end into markup.
+    # Shortening a text can turn ordinary characters at the end of the text into markup.
     return cut if cut == clean_text(cut) else cut_at_word(strip_markup(text), max_length, measure)

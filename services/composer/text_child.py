@@ -1,4 +1,4 @@
-"""Runs the child process that parses posts and runs the offline writer.
+"""Runs a child process that parses posts and writes metadata without a language model.
 
 The offline writer writes metadata and tweets without a language model. A hostile post can keep the
 parser busy for a long time, or exploit a bug in the parser. Because posts are parsed in a child
@@ -14,18 +14,20 @@ from services.composer import offline
 from services.composer.text import markup
 from services.composer.text.post import MetadataField, Post, join_tweets
 
-# The child process exits after a post if its memory exceeds this limit. The models of all languages
-# and a post of the maximum length together take only 265 MB.
+# If the memory of the child process exceeds this limit after a post, the child process exits. A
+# child process that has loaded the models of all languages and a post of the maximum length takes
+# only 265 MB of memory.
 _MAX_RESIDENT_BYTES = 384 * 1024 * 1024
-# The confined child process may open files, because dictionaries are loaded on demand. The language
-# detector unpacks its model into a temporary file of 68 MB.
+# The confined child process may open files, because dictionaries are loaded on demand. The child
+# process may write large files, because the language detector unpacks its model into a temporary
+# file of 68 MB.
 _MAX_OPEN_FILES = 64
 _MAX_FILE_BYTES = 128 * 1024 * 1024
 
 
 def main() -> None:
-    # Limit OpenBLAS to one thread. By default, OpenBLAS starts one thread per core, but the
-    # confined process can't start threads.
+    # Limit the OpenBLAS library to one thread, because the confined child process can't start more
+    # threads.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     child_loop.answer_messages(_answer, confine=_confine, max_resident_bytes=_MAX_RESIDENT_BYTES)
 

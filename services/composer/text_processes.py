@@ -12,11 +12,11 @@ from services.composer.text.post import PlainPost, Post
 log = get_logger(__name__)
 
 MAX_POST_SECONDS = 20.0
-# The maximum address space of each child process. In a test, a child process needed 514 MB for a
-# post of the maximum length, with the models of all languages.
+# The maximum address space of each child process. In a test, a child process with the models of all
+# languages needed 514 MB of address space for a post of the maximum length.
 _MEMORY_BYTES = 1024 * 1024 * 1024
-# Two child processes are used, so that a slow post doesn't block all other posts. Two child
-# processes with the models of all languages take 500 MB.
+# Each worker has two child processes, so that one slow post doesn't block all other posts. Two
+# child processes with the models of all languages take 500 MB of memory.
 _MAX_CHILDREN = 2
 _POSTS_PER_CHILD = 5_000
 _MODULE = "services.composer.text_child"
@@ -25,15 +25,15 @@ _MODULE = "services.composer.text_child"
 class TextProcesses:
     """A pool of child processes that parse posts and run the offline writer.
 
-    All threads of the worker share one pool of child processes. If all child processes are busy, a
+    All threads of a worker share one pool of child processes. If all child processes are busy, a
     thread waits for an idle child process as long as a caller waits for the result. Child processes
     are started on demand and reused.
     """
 
     def __init__(self, *, timeout: float = MAX_POST_SECONDS) -> None:
         self._timeout = timeout
-        # The queue returns the child process that was used last, so that the second child process
-        # is started only if the first one is busy.
+        # A LIFO queue returns the child process that was used last, so that the second child
+        # process is started only if the first process is busy.
         self._free = LifoQueue[ChildProcess]()
         for _ in range(_MAX_CHILDREN):
             self._free.put(
@@ -46,7 +46,7 @@ class TextProcesses:
             )
 
     def close(self) -> None:
-        """Stop all child processes. Call ``close`` only while all child processes are idle."""
+        """Stop all child processes, which must be idle."""
         for _ in range(_MAX_CHILDREN):
             child = self._free.get()
             child.close()
@@ -86,9 +86,9 @@ class TextProcesses:
         return answer
 
     def _take_child(self, seconds_left: SecondsLeft) -> ChildProcess:
-        """Wait for an idle child process, and return it.
+        """Wait for an idle child process, and return this process.
 
-        If no caller waits for the result anymore, ``seconds_left`` raises an error.
+        Raises the error of ``seconds_left`` if no caller waits for the result anymore.
         """
         while True:
             try:

@@ -1,9 +1,9 @@
-"""Writes a post's metadata with a language model or with the offline writer.
+"""Writes metadata and tweets about a post with a language model or with the offline writer.
 
 The settings select either a language model or the offline writer. If the language model fails, the
-offline writer writes the metadata, unless the settings disable this fallback. A result of the
-fallback to the offline writer is not cached, because the language model may work again at the next
-call.
+offline writer writes the metadata, unless the settings disable the fallback to the offline writer.
+If the offline writer replaces a failed language model, the result is not cached, because the
+language model may work again at the next call.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ _SAMPLE = MetadataRequest(
     Post("A sample", "A sentence that is long enough for its language to be told."),
     frozenset(MetadataField),
 )
-# The kinds of errors that occur when a language model fails. All kinds of errors except
+# The kinds of errors that occur when a language model fails. All errors whose kind is not in
 # ``_MODEL_FAILURES`` indicate bugs in Pressroom.
 _MODEL_FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SLOW})
 
@@ -41,7 +41,7 @@ _MODEL_FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SL
 class MetadataWriter:
     """Writes metadata and tweets about posts, and caches the results.
 
-    ``llm`` is ``None`` if the settings select the offline writer.
+    The attribute ``llm`` is ``None`` if the settings select the offline writer.
     """
 
     settings: Settings
@@ -60,10 +60,10 @@ class MetadataWriter:
     def load(self) -> None:
         """Load the offline writer's models in advance if the offline writer is the fallback.
 
-        Loading the offline writer's models takes a second, or several seconds on a busy machine.
-        After a timeout of the language model, there is no time left to load the models of the
-        offline writer. If no language model is used, the offline writer's models are not loaded in
-        advance, because the first call has enough time to load them.
+        Loading the offline writer's models takes one to several seconds. If the offline writer
+        replaces a language model that timed out, too little time is left to load the offline
+        writer's models. If the settings select the offline writer, ``load`` does nothing, because
+        the first call has enough time to load the models.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)
@@ -82,9 +82,9 @@ class MetadataWriter:
         Args:
             payment: the payment for the use of the language model, or ``None`` if the call is free.
         """
-        # Look into the cache again, because another worker may have written and cached the same
-        # result after the API looked into the cache. Compute the cache key again, because the API
-        # may have different settings or rules than the worker.
+        # Look into the cache again, because a different worker may have cached the result since the
+        # API looked into the cache. Compute the cache key again, because the settings or rules of
+        # the API and the worker may differ.
         key, result = self.cache.look_up(request)
         if result is not None:
             return result
@@ -122,7 +122,7 @@ class MetadataWriter:
 
 
 class _AttendedModel:
-    """A language model that is called only while a paying caller waits for the response."""
+    """Calls a language model only while a caller waits for the response and pays for the call."""
 
     def __init__(
         self, llm: LanguageModel, seconds_left: requests.SecondsLeft, payment: RunPayment | None

@@ -1,4 +1,4 @@
-"""Registers the function with which workers answer requests for metadata."""
+"""Registers the function with which workers answer requests for metadata and tweets."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from storage.resources import Resources
 
 
 def _write(resources: Resources, lease: RequestLease) -> dict[str, Any]:
-    # Import the writers only when they are needed, because their libraries take much time and
-    # memory to load. Workers of queues without metadata requests must not load the libraries of the
-    # writers.
+    # Import the writers only when a request arrives, because the writers' libraries take much time
+    # and memory to load. Workers that serve no metadata requests must not load the writers'
+    # libraries.
     from services.composer import writers
 
     return writers.answer_request(resources, lease)

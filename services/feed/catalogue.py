@@ -1,12 +1,13 @@
 """Defines the types of events in an owner's feed, and writes events to the feed.
 
-The catalogue defines the subject, the scope and the data schema of each event type. An event type
-that was published is never removed. New fields may be added to the data of an event type, but no
+The event catalogue defines the subject, the scope and the data schema of each event type. A
+published event type is never removed. New fields may be added to the data of an event type, but no
 field is ever removed.
 
-The stored data of an event contains only ids, counts and texts by Pressroom itself, but no texts
-about persons. The fields ``email`` and ``name`` of an event are looked up whenever the event is
-read. After a person's erasure, the fields ``email`` and ``name`` of the person's events are null.
+The stored data of an event contains no texts about persons, only ids, counts and texts by Pressroom
+itself. The fields ``email`` and ``name`` of an event aren't stored, but looked up whenever the
+event is read. After a person's erasure, the fields ``email`` and ``name`` of the person's events
+are null.
 """
 
 from collections.abc import Collection, Mapping
@@ -43,7 +44,7 @@ def _configure_example(**values: Any) -> ConfigDict:
 
 
 class ShownData(BaseModel):
-    """The ``data`` of an event in API responses, which supplements the type, list and subject."""
+    """The content of the field ``data`` of an event in API responses."""
 
     @classmethod
     def example(cls) -> dict[str, Any]:
@@ -224,10 +225,10 @@ class SubjectKind(StrEnum):
 
 @dataclass(frozen=True)
 class TypeEntry:
-    """The entry of an event type in the event catalogue.
+    """The definition of an event type in the event catalogue.
 
     Attributes:
-        meaning: a sentence about the cause of the event, for the API documentation.
+        meaning: a sentence in the API documentation that says when events of this type happen.
         scope: the scope that a credential needs to see events of this type. If ``scope`` is
             ``None``, only sessions and unrestricted API keys may see events of this type.
         data: the schema of the event's ``data``, with an example.
@@ -239,9 +240,9 @@ class TypeEntry:
     data: type[ShownData]
 
 
-# Maps the prefix of event types, which is the part of their name before the dot, to the default
-# subject, scope and data schema. If a bulk action undoes an import, the subject of the event is
-# that import. If a bulk action doesn't undo an import, the subject of the event is null.
+# Maps each prefix of event types, such as "subscription", to the default subject, scope and data
+# schema of the event types with this prefix. The subject of a bulk action's event is the import
+# that the bulk action undoes, or null for all other bulk actions.
 _DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownData]]] = {
     "subscription": (SubjectKind.SUBSCRIPTION, Scope.SUBSCRIPTION_READ, MemberFacts),
     "import": (SubjectKind.IMPORT, Scope.SUBSCRIPTION_READ, ImportFacts),
@@ -310,7 +311,7 @@ CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
 def list_visible_types(
     scopes: Collection[Scope], *, unrestricted: bool, only: Collection[FeedEventType] = ()
 ) -> frozenset[FeedEventType]:
-    """Return the event types that a credential with these scopes may see.
+    """Return the event types that a session or API key with these scopes may see.
 
     ``only``: the event types that the client requests. If ``only`` is empty, all event types that
     the credential may see are returned.
@@ -341,7 +342,7 @@ def announce_event(
     list_id: int | None = None,
     **data: StoredFact,
 ) -> None:
-    """Write an event to the owner's feed, in the transaction of the change that the event reports.
+    """Write an event to the owner's feed, in the transaction that makes the reported change.
 
     Args:
         subject_id: the id of the record that the event is about.
@@ -362,7 +363,7 @@ def announce_list_event(
 ) -> None:
     """Write an event to the feed of a mailing list's owner.
 
-    The INSERT statement looks up the owner of the mailing list.
+    The INSERT statement for the event looks up the owner of the mailing list.
     """
     owner_id: Any = select(MailingList.user_id).where(MailingList.id == list_id).scalar_subquery()
     announce_event(uow, owner_id, kind, subject_id, list_id=list_id, **data)

@@ -1,9 +1,9 @@
 """Reads an owner's feed, which is the ordered sequence of the owner's events.
 
-The place of an event in the feed is the number of the transaction that wrote the event, plus an
-offset. An event stays hidden while an older transaction is open, so that no event is ever added
-before a visible event. A reader that continues after its last event misses no event, even if
-transactions don't commit in the order of their numbers.
+The place of an event in the feed is the id of the Postgres transaction that wrote the event, plus
+an offset. An event stays hidden while a transaction with a lower id is open, so that no event is
+ever added before a visible event. A client that continues after the last event that it read misses
+no event, even if transactions don't commit in the order of their ids.
 """
 
 import re
@@ -37,16 +37,16 @@ from models import FeedEvent, FeedOffset, MailingList, PaymentOrder, Subscriptio
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
 from storage.unit_of_work import UnitOfWork
 
-# The time for which an event can be read from the feed. The database refuses to delete events that
-# are younger than ``FEED_RETENTION``.
+# The time for which events stay in the feed. The database refuses to delete events that are younger
+# than ``FEED_RETENTION``.
 FEED_RETENTION = timedelta(days=30)
 # The maximum time for which a transaction that writes events can stay open.
 _MAX_TRANSACTION_DURATION = timedelta(hours=1)
 _NO_TYPE_STARTS: Mapping[str, "FeedPosition"] = {}
 _CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,16})\Z", re.ASCII)
 # Finds the event with the lowest id in a range of ids. ``_FIND_EARLIER_PLACE`` returns the place of
-# the event in ``_FIRST_EVENT``, if that event happened more than ``_MAX_TRANSACTION_DURATION``
-# before ``since``.
+# the event that ``_FIRST_EVENT`` finds, if the event happened more than
+# ``_MAX_TRANSACTION_DURATION`` before ``since``.
 _FIRST_EVENT = (
     select(FeedEvent.place, FeedEvent.occurred_at)
     .where(FeedEvent.id.between(bindparam("low"), bindparam("high")))
@@ -58,16 +58,17 @@ _FIND_EARLIER_PLACE = select(_FIRST_EVENT.c.place).where(
     _FIRST_EVENT.c.occurred_at + _MAX_TRANSACTION_DURATION < bindparam("since")
 )
 
-# Maps the id of an event's subject to the fields that are added to the event's data when the event
-# is read.
+# Maps the id of an event's subject to the data fields that are looked up when a client reads the
+# event.
 SubjectFields = Mapping[int, dict[str, Any]]
 
 
 @dataclass(frozen=True, order=True)
 class FeedPosition:
-    """A position in an owner's feed. The events of a feed are ordered by place.
+    """A position in an owner's feed.
 
-    Events with the same place in the feed are ordered by id.
+    The events of a feed are ordered by their places, which increase with the transaction ids.
+    Events that have the same place in the feed are ordered by id.
     """
 
     place: int
@@ -79,7 +80,7 @@ class FeedPosition:
 
     @classmethod
     def of_cursor(cls, cursor: str) -> Self:
-        """Parse the cursor of an API client. Raises ``cursor.invalid``."""
+        """Parse a feed cursor that an API client sent. Raises ``cursor.invalid``."""
         match = _CURSOR_PATTERN.match(cursor)
         if match is None or max(map(int, match.groups())) > MAX_ID:
             raise CURSOR_INVALID()
@@ -87,7 +88,7 @@ class FeedPosition:
 
     @property
     def cursor(self) -> str:
-        """The position in the feed as a string for API clients."""
+        """Return the position in the feed as a cursor for API clients."""
         return f"{self.place}-{self.id}"
 
 
@@ -96,9 +97,9 @@ FEED_START = FeedPosition(0, 0)
 
 
 def build_horizon() -> ScalarSelect[int]:
-    """Return a subquery for the lowest place in the feed to which an event can still be added.
+    """Return a subquery for the lowest place in the feed at which an event can still be added.
 
-    The subquery uses the database snapshot of the query that contains it.
+    The subquery uses the database snapshot of the enclosing query.
     """
     oldest_open = cast(func.pg_snapshot_xmin(func.pg_current_snapshot()), Text)
     return select(FeedOffset.places + cast(oldest_open, BigInteger)).scalar_subquery()
@@ -110,12 +111,12 @@ def newest_position(session: Session) -> FeedPosition:
 
 
 def find_place_before(session: Session, since: datetime) -> int:
-    """Return a place in the feed that is below the places of all events at or after ``since``.
+    """Return a place in the feed before all events that happened at or after ``since``.
 
-    ``find_place_before`` finds the place by a binary search over the ids of events. The ids and
-    places of events increase with time, except in transactions that are open at the same time. To
-    be safe, the search returns the place of an event that happened more than an hour before
-    ``since``.
+    ``find_place_before`` finds the place by a binary search over the ids of events. Newer events
+    have higher ids and places, except if their transactions were open at the same time. Because a
+    transaction can stay open for an hour, the search returns the place of an event that happened
+    more than an hour before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place
@@ -132,10 +133,11 @@ def find_place_before(session: Session, since: datetime) -> int:
 
 
 def raise_feed_places(uow: UnitOfWork) -> None:
-    """Raise the places of future events in the feed, after a database was restored from a backup.
+    """Raise the places of future events in the feed after the database was restored from a backup.
 
-    API clients may hold cursors from before the database was restored. After a restore, new events
-    get places after the cursors that clients hold, so that clients don't miss these events.
+    API clients may hold cursors that they received before the database was restored. After a
+    restore, new events get places after all cursors that API clients hold, so that the clients
+    don't miss the new events.
     """
     uow.session.execute(select(func.raise_feed_places()))
 
@@ -145,9 +147,9 @@ class FeedPage:
     """A page of an owner's events.
 
     Attributes:
-        next_cursor: the cursor of the next page of events. An empty page of events also has a
-            ``next_cursor``.
-        has_more: whether the feed already contains events after this page.
+        next_cursor: the cursor with which a client requests the next page of events. Even an empty
+            page of events has a ``next_cursor``.
+        has_more: whether the feed already contains events after the last event of this page.
     """
 
     events: list[FeedEvent]
@@ -166,7 +168,7 @@ def read_page(
 ) -> FeedPage:
     """Return a page of the owner's events after the cursor, oldest first.
 
-    If ``cursor`` is ``None``, the page starts at the oldest stored event. Raises
+    If ``cursor`` is ``None``, the page starts with the owner's oldest stored event. Raises
     ``cursor.invalid``. Raises ``list.not_found`` if the list doesn't exist or belongs to another
     owner.
     """
@@ -189,7 +191,7 @@ def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None
 def list_newest_events(
     session: Session, user_id: int, *, types: Collection[FeedEventType], limit: int
 ) -> list[FeedEvent]:
-    """Return the owner's latest events of these types, newest first."""
+    """Return the latest events in the owner's feed that have one of these types, newest first."""
     query = next_events(user_id, FEED_START, types=types, limit=limit, newest_first=True)
     return list(session.scalars(query))
 
@@ -204,14 +206,14 @@ def next_events(
     limit: int,
     newest_first: bool = False,
 ) -> Select[FeedEvent]:
-    """Build the query for the owner's next events of these types, in the order of the feed.
+    """Build the query for the next events of these types in the owner's feed, in feed order.
 
-    The query omits events at places to which an event can still be added. To limit the cost, the
-    query reads at most ``limit`` index rows for each event type. The query returns the first
-    ``limit`` events of all types together.
+    The query omits events at places at which an event can still be added. To limit the cost, the
+    query reads at most ``limit`` index rows for each event type. The query returns at most
+    ``limit`` events, which can have different types.
 
-    ``type_starts``: maps an event type to a start position, which applies if it is after
-    ``position``.
+    ``type_starts``: maps an event type to its start position, if the query must skip events of this
+    type before the start position.
     """
     type_names = sorted(types)
     starts = [max(position, type_starts.get(name, position)) for name in type_names]
@@ -248,8 +250,8 @@ def _order_columns(event: type[FeedEvent], *, newest_first: bool) -> list[SQLCol
 def render_events(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
     """Return the events in the format of API responses.
 
-    The names, e-mail addresses and amounts in the events are loaded with one query for each kind of
-    subject.
+    ``render_events`` loads the names, e-mail addresses and amounts in the events with one query for
+    each kind of subject.
     """
     ids: dict[SubjectKind, set[int]] = defaultdict(set)
     for event in events:
@@ -271,8 +273,8 @@ def _render_event(
     values = {**fields_of_subject, **event.data}
     if "job_id" in values:
         values["path"] = f"/jobs/{values['job_id']}"
-    # A field of an event is null if the event is older than the field, or if the event's subject
-    # was deleted.
+    # A field in an event's data is null if the event was stored before the field was introduced, or
+    # if the event's subject was deleted.
     data = {name: values.get(name) for name in entry.data.model_fields}
     has_subject = event.subject_id is not None
     return {
@@ -287,7 +289,7 @@ def _render_event(
 
 def _load_subscriptions(session: Session, ids: Collection[int]) -> SubjectFields:
     # Omit the names and e-mail addresses of erased persons, because the erasure job may not have
-    # deleted them yet.
+    # deleted the names and addresses yet.
     query = (
         select(Subscription.id, Subscription.email, Subscription.name)
         .join(User, User.id == Subscription.user_id)

@@ -2,11 +2,11 @@
 
 A request's idempotency key is stored in the same transaction as the request's effect. The table of
 idempotency keys has a UNIQUE constraint. If two requests with the same idempotency key race, the
-first commit wins, and the second request finds the committed idempotency record. An idempotency
+request that commits first creates the job, and the other request returns this job. An idempotency
 record refers to a job, and the response to a repeated request describes the job's current state. A
 failed request leaves no idempotency record, so the request's idempotency key can be used again. A
-rollback discards the idempotency record of a failed request. When a job fails, its idempotency
-record is deleted in the same transaction.
+rollback discards the idempotency record of a failed request. The transaction that marks a job as
+failed also deletes the job's idempotency record.
 
 The header ``Idempotency-Key`` follows the IETF draft draft-ietf-httpapi-idempotency-key-header.
 """
@@ -55,13 +55,13 @@ class AcceptedJob:
 
 
 class _EqualRequestCommitted(Exception):
-    """Rolls back, because a request with the same idempotency key committed first."""
+    """A request with the same idempotency key committed before this request."""
 
 
 def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJob | None:
     """Return the job of an earlier request with the same idempotency key, or ``None``.
 
-    A caller that stores objects calls ``find_accepted`` first, to avoid storing the objects of a
+    Before storing an uploaded file, callers use ``find_accepted`` to avoid storing the file of a
     repeated request twice. Raises ``idempotency.key_reused``.
     """
     if key is None:
@@ -79,8 +79,8 @@ def accept_once(
     """Create a job, or return the job of an earlier request with the same idempotency key.
 
     ``store``: a function that writes the job and its subject, such as an import. ``store`` is
-    called again if a request with the same idempotency key commits first and the job of that
-    request then fails.
+    called a second time if a request with the same idempotency key commits first, but the job of
+    that request fails.
 
     Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and all errors that ``store``
     raises.
@@ -92,8 +92,8 @@ def accept_once(
         try:
             return _store_job(resources, key, store)
         except _EqualRequestCommitted:
-            # In the next iteration, find the job of the request that committed first. If the job of
-            # the request that committed first has failed, the idempotency key can be used again.
+            # The next iteration returns the job of the request that committed first, unless this
+            # job has failed and released the idempotency key.
             continue
 
 
@@ -104,8 +104,8 @@ def _store_job(
         try:
             job = store(uow)
         except DomainError:
-            # ``store`` may have waited for a request with the same idempotency key, and that
-            # request may have used up the quota.
+            # While ``store`` waited, a request with the same idempotency key may have committed and
+            # used up the quota.
             if key is not None and _find_record(uow, key) is not None:
                 raise _EqualRequestCommitted from None
             raise
@@ -142,8 +142,8 @@ def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
 
     If a request with the same idempotency key is in progress, the INSERT statement waits for that
     request. Raises ``_EqualRequestCommitted`` if a request with the same idempotency key commits
-    first. Raises ``idempotency.in_progress`` if the request with the same idempotency key doesn't
-    finish in time.
+    first. Raises ``idempotency.in_progress`` if a request with the same idempotency key takes too
+    long to finish.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (

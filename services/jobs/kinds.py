@@ -1,6 +1,6 @@
 """Registers job kinds.
 
-The module that does the work of a job kind registers the kind.
+Each job kind is registered by the Python module that does the work of its jobs.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -25,16 +25,16 @@ Subject = TypeVar("Subject")
 # work function returns a generator. The generator of a job's work yields after every turn except
 # the last one.
 JobWork = Callable[[Resources, Lease], Generator[None, None, None] | None]
-# A function that takes a request's payload from the lease, and returns the result of the request.
+# A function that computes the result of the request in a ``RequestLease``.
 RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class JobKind:
-    """A kind of job, declared by the module that does the work.
+    """A kind of job, such as an import or an export.
 
-    Workers call ``run`` to do the work of a job. The API imports the declarations of all job kinds,
-    so ``run`` postpones the import of modules that only workers need.
+    Workers call ``run`` to do the work of a job. The API must not load the Python modules that only
+    workers need, so ``run`` imports these modules when a job runs.
     """
 
     # The name of a job kind has the form `resource.verb`, and is also the name of the Celery task.
@@ -45,18 +45,18 @@ class JobKind:
     # If ``retryable`` is true, the owner may restart a failed job of this kind.
     retryable: bool
     run: JobWork
-    # A callback that runs in the transaction that fails or cancels a job. ``on_abandoned`` ends the
-    # job's subject, for example by marking an import as failed. If ``on_abandoned`` is ``None``, a
-    # failed or cancelled job leaves its subject unchanged.
+    # A callback that runs in the transaction that marks a job as failed or cancelled.
+    # ``on_abandoned`` ends the job's subject, for example by marking an import as failed. If
+    # ``on_abandoned`` is ``None``, a failed or cancelled job leaves its subject unchanged.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
     # If ``needs_recent_login`` is true, a user must have logged in recently to retry a job.
     needs_recent_login: bool = False
-    # An attempt of a job that takes longer than the deadline counts as stuck. For a bulk job, the
-    # deadline applies to each turn rather than to the whole job.
+    # An attempt to run a job counts as stuck if the attempt takes longer than ``deadline_seconds``.
+    # For a bulk job, the deadline applies to each turn rather than to the whole job.
     deadline_seconds: float = 60.0
-    # The number of seconds for which one process may run consecutive turns of a job, for example
-    # because the process keeps the job's files open. If ``max_stay_seconds`` is 0, each turn of a
-    # job can run in any process.
+    # The number of seconds for which one process runs all turns of a job, for example to keep the
+    # job's files open. If ``max_stay_seconds`` is 0, each turn of a job can run in a different
+    # process.
     max_stay_seconds: float = 0.0
     # A callback that runs in the transaction that restarts an ended job. ``on_restarted`` restores
     # the job's subject, for example an import. ``on_restarted`` returns false if the job's input no
@@ -66,7 +66,7 @@ class JobKind:
     # ``None``, the deployment's setting ``patience`` applies.
     patience: timedelta | None = None
     # The error that is stored in a job when its retries end without success. If ``given_up`` is
-    # ``None``, the error is `job.given_up` with the reason of the last failure.
+    # ``None``, the stored error is `job.given_up` with the reason of the last failure.
     given_up: ErrorType | None = field(default=None, hash=False)
 
 
@@ -92,7 +92,7 @@ def register_request_kind(kind: RequestKind, run: RequestWork) -> RequestKind:
 def call_with_subject(
     model: type[Subject], end: Callable[[UnitOfWork, Subject, int, str], None]
 ) -> Callable[[UnitOfWork, Job], None]:
-    """Return a callback that loads the subject of an ended job and passes it to ``end``."""
+    """Return a callback that calls ``end`` with the subject of an ended job, such as an import."""
 
     def end_with_job(uow: UnitOfWork, job: Job) -> None:
         subject = uow.session.get(model, job.subject_id)
@@ -108,7 +108,7 @@ def list_kinds() -> frozenset[JobKind]:
 
 
 def list_request_work() -> Mapping[RequestKind, RequestWork]:
-    """Return the registered request kinds with the functions that compute their results."""
+    """Return a mapping from request kinds to the functions that compute the results of requests."""
     return _request_work
 
 

@@ -35,7 +35,7 @@ class LeaseLost(Exception):
 
 
 class JobCancelled(Exception):
-    """Tells a worker to stop, because the job's owner cancelled the job."""
+    """The job's owner cancelled the job, so the worker must stop."""
 
 
 @dataclass
@@ -73,8 +73,8 @@ class Lease:
             traceparent=job.traceparent,
         )
         if job.cancel_requested:
-            # The job's previous worker requeued the job without noticing that the owner had
-            # cancelled it.
+            # The worker that ran the last attempt requeued the job without noticing that the owner
+            # had cancelled the job.
             lease.cancelled.set()
         return lease
 
@@ -88,7 +88,7 @@ class Lease:
 
 
 def renew_lease(uow: UnitOfWork, lease: Lease) -> None:
-    """Extend the lease to five seconds from now. Raises ``LeaseLost``."""
+    """Extend the lease on the job until five seconds from now. Raises ``LeaseLost``."""
     renewed = update(Job).where(is_held_by(lease)).values(lease_expires_at=lease_end())
     cancel_requested = uow.session.scalar(renewed.returning(Job.cancel_requested))
     if cancel_requested is None:
@@ -99,7 +99,7 @@ def renew_lease(uow: UnitOfWork, lease: Lease) -> None:
 
 @contextmanager
 def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
-    """Call ``renew`` each second in a separate thread until the ``with`` block ends."""
+    """Renew the lease each second in a separate thread until the ``with`` block ends."""
     stop = threading.Event()
 
     def renew_until_stop() -> None:
@@ -107,8 +107,8 @@ def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
             try:
                 renew()
             except LeaseLost:
-                # End the heartbeat, because the next write of the thread that runs the job raises
-                # LeaseLost as well.
+                # End the heartbeat. At the next write, the thread that runs the job notices that
+                # the lease is lost.
                 return
             except SQLAlchemyError as error:
                 log.warning("lease.not_renewed", reason=type(error).__name__)
@@ -132,17 +132,17 @@ def is_held_by(lease: Lease) -> ColumnElement[bool]:
 def has_status(status: JobStatus) -> ColumnElement[bool]:
     """Return the SQL condition that a job has this status, for statements that find a job by id.
 
-    The condition hides the status from the query planner in a call of ``concat``, so that the
-    planner uses the index of job ids. If the query planner saw the status, it might choose the
-    index of jobs with this status, because it expects few entries in that index. While a database
-    snapshot is open for a long time, the index by status keeps the entries of ended jobs and
-    becomes slow.
+    The condition calls ``concat`` to hide the status from Postgres's query planner, so that the
+    planner uses the index of job ids. Without ``concat``, the planner might choose the index of
+    queued or running jobs, because the planner expects few entries in this index. If a database
+    snapshot stays open for a long time, the indexes of queued and running jobs retain the entries
+    of ended jobs and become slow.
     """
     return Job.status == func.concat(status)
 
 
 def lease_end() -> ColumnElement[datetime]:
-    """Return the SQL expression for the expiry time of a lease that starts or is renewed now."""
+    """Return the SQL expression for the expiry time of a job lease that begins now."""
     # Use clock_timestamp(), because now() returns the start of the transaction, which may be
     # seconds ago.
     return func.clock_timestamp() + LEASE_DURATION

@@ -1,4 +1,7 @@
-"""Requeues the jobs of lost workers. If a job's workers crash too often, the job fails."""
+"""Requeues running jobs whose worker crashed or lost its lease.
+
+If a job's workers crash too often, the job fails.
+"""
 
 import math
 import time
@@ -29,8 +32,8 @@ OUTAGE_GRACE_PERIOD = LEASE_DURATION + timedelta(seconds=1)
 _LONG_WAIT_SECONDS = 1.0
 _MAX_JOBS_PER_SCAN = 200
 
-# Finds running jobs whose lease expired. Shortly after a start of the database server, the query
-# finds no jobs, because workers couldn't renew their leases before the start.
+# Finds running jobs whose lease expired. Shortly after the database server starts, the query finds
+# no jobs, because workers couldn't renew their leases while the server was down.
 _FIND_EXPIRED = """
     SELECT id FROM jobs
     WHERE status = 'running' AND lease_expires_at < now() AND lease_expires_at {when}
@@ -74,7 +77,7 @@ class DatabaseWatch:
 def requeue_lost_jobs(
     resources: Resources, watch: DatabaseWatch, pace: ScanPace | None = None
 ) -> int:
-    """Requeue, fail or cancel the jobs whose lease expired. Return the number of changed jobs."""
+    """Requeue, fail or cancel all jobs whose lease expired, and return how many jobs changed."""
     pace = pace or ScanPace()
     bounds = {"recent": RECENT_WINDOW, "steady": OUTAGE_GRACE_PERIOD, "batch": _MAX_JOBS_PER_SCAN}
     with watch.observe():
@@ -92,8 +95,8 @@ def requeue_lost_jobs(
 def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
     """Requeue, fail or cancel one job whose lease expired, in a separate transaction.
 
-    Return whether the job was changed. An error in one lost job is only logged, so that the sweep
-    continues with the remaining jobs.
+    Returns false if ``_requeue_lost_job`` left the job unchanged. An error while requeuing one job
+    is only logged, so that the sweep continues with the remaining jobs.
     """
     is_job = Job.id == job_id
     is_steady = func.pg_postmaster_start_time() < func.now() - OUTAGE_GRACE_PERIOD
@@ -117,7 +120,7 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
                 requeue_job(uow, is_job, crashes=crashes)
             return True
     except OperationalError:
-        # The database is unreachable, so requeuing the remaining jobs would fail as well.
+        # Stop, because the database is unreachable and requeuing the remaining jobs would fail.
         raise
     except Exception:
         log.exception("sweep.job_broke", job_id=job_id)

@@ -3,10 +3,10 @@
 For each maintenance kind, the database has a row with the time of the next run. Each second, every
 worker enqueues the tasks of the maintenance kinds that are due. The worker that receives a
 maintenance task claims the row of the maintenance kind with a compare-and-set. A heartbeat renews
-the lease on a maintenance run. All writes of a maintenance run check that the number of the attempt
-is unchanged. Because of the lease, only one process at a time can run a maintenance kind. A
-duplicate message about a maintenance run has no effect. All times in maintenance come from the
-database's clock.
+the lease on a maintenance run. Each write of a maintenance run checks that no later run has
+incremented the attempt number. The lease ensures that only one process at a time runs a maintenance
+kind. A duplicate message about a maintenance run has no effect. All times in maintenance come from
+the database's clock.
 
 A maintenance kind becomes due again when its interval has passed after the end of a run.
 Maintenance runs that were missed, for example during an outage, are skipped rather than run later.
@@ -38,16 +38,16 @@ log = get_logger(__name__)
 # items that it processed.
 MaintenanceWork = Callable[[datetime], int | None]
 
-# The minimum and the maximum delay between two sends of a maintenance message that no worker has
-# received. The resend delay grows with the time since the due date, so that messages don't pile up
-# in a queue without workers.
+# The minimum and the maximum delay before a maintenance message that no worker has received is sent
+# again. The longer a maintenance task is overdue, the less often the task is sent again. The
+# increasing delay prevents messages from piling up in a queue without workers.
 _MIN_RESEND_DELAY = timedelta(seconds=10)
 _MAX_RESEND_DELAY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
 class MaintenanceKind:
-    """A kind of periodic work, declared in the module that does the work."""
+    """A kind of periodic work for the whole deployment, such as making backups."""
 
     # The name of the maintenance kind is also the name of its Celery task.
     name: str
@@ -57,14 +57,14 @@ class MaintenanceKind:
     # The maximum duration of a maintenance run. A run that exceeds ``max_run`` loses its lease, so
     # that a hanging run doesn't block later runs.
     max_run: timedelta
-    # After a failed maintenance run, the next run starts after this pause or after ``every``,
+    # After a failed maintenance run, the next run starts after ``every`` or after this pause,
     # whichever is shorter.
     max_failure_pause: timedelta
 
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """A worker's claim on a maintenance kind, for one run."""
+    """A worker's lease on a maintenance kind for a single run."""
 
     kind: MaintenanceKind
     attempt: int
@@ -112,7 +112,7 @@ _LIST_KINDS = Statement(
 def send_due_tasks(resources: Resources) -> int:
     """Enqueue each maintenance task that is due and not running.
 
-    Return the number of enqueued tasks.
+    Returns the number of enqueued tasks.
     """
     rows = resources.database.rows(_LIST_KINDS)
     known_seconds = {name: every_seconds for name, every_seconds, _ in rows}
@@ -153,12 +153,12 @@ def list_known_rows(uow: UnitOfWork) -> list[Maintenance]:
 
 
 def list_all_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the rows of all maintenance kinds, including kinds that only another release knows."""
+    """Return the rows of all maintenance kinds, including kinds that this release doesn't know."""
     return list(uow.session.scalars(select(Maintenance).order_by(Maintenance.name)))
 
 
 def request_run(uow: UnitOfWork, name: str) -> None:
-    """Set the due time of a maintenance kind to now, so that a worker runs it soon.
+    """Make a maintenance kind due now, so that a worker runs the kind within seconds.
 
     Raises ``maintenance.not_found`` and ``maintenance.running``.
     """
@@ -173,7 +173,7 @@ def request_run(uow: UnitOfWork, name: str) -> None:
 
 
 def read_bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
-    """Return the row id at which a maintenance kind continues its scan of a large table."""
+    """Return the id of the row at which a maintenance kind continues to scan a large table."""
     return uow.session.scalar(select(Maintenance.bookmark).where(Maintenance.name == kind.name))
 
 
@@ -183,7 +183,7 @@ def write_bookmark(uow: UnitOfWork, kind: MaintenanceKind, place: int | None) ->
 
 
 def is_running(name: str) -> ColumnElement[bool]:
-    """Return the SQL condition that a process is running this maintenance kind."""
+    """Return the SQL condition that a process holds the lease on this maintenance kind."""
     return exists().where(Maintenance.name == name, Maintenance.lease_expires_at > func.now())
 
 
@@ -201,7 +201,7 @@ def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> N
 def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
     """Run a maintenance kind if it is due and not running.
 
-    Raises all errors that ``work`` raises.
+    Raises all errors that the maintenance function ``work`` raises.
     """
     with resources.unit_of_work() as uow:
         run = _claim(uow, kind, _is_due())
@@ -212,7 +212,7 @@ def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWor
 def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
     """Run a maintenance task immediately, even if the task is not due yet.
 
-    Raises ``maintenance.running`` and all errors that ``work`` raises.
+    Raises ``maintenance.running`` and all errors that the maintenance function ``work`` raises.
     """
     with resources.unit_of_work() as uow:
         _write_rows(uow, [kind])
@@ -263,7 +263,7 @@ def _claim(
             attempt=Maintenance.attempt + 1,
             last_started_at=func.now(),
             lease_expires_at=lease_end(),
-            # If this process dies, another process sends the maintenance task again after the lease
+            # If this process dies, a live process sends the maintenance task again after the lease
             # has expired.
             send_after=func.now(),
         )
@@ -305,9 +305,9 @@ def _end_run(resources: Resources, run: MaintenanceRun, pause: timedelta, **outc
 def _change_row(
     resources: Resources, run: MaintenanceRun, *fence: ColumnElement[bool], **changes: Any
 ) -> None:
-    """Change the database row of the maintenance kind.
+    """Change the database row of the maintenance kind that this process is running.
 
-    Raises ``LeaseLost`` if the run no longer holds its lease.
+    Raises ``LeaseLost`` if the maintenance run has lost its lease.
     """
     statement = (
         update(Maintenance)

@@ -1,10 +1,11 @@
-"""Sends committed jobs to their queues, and alternates between the owners of waiting jobs.
+"""Sends jobs to their queues after the commit, and shares the workers fairly between owners.
 
 Workers process the messages of a queue in order. Without limits per owner, many jobs of one owner
 would delay the jobs of other owners. To share the workers fairly, a queue contains at most a few
-messages per owner. An owner's remaining jobs wait in the database with ``sends`` 0. When a worker
-claims an owner's job, the owner's next waiting job is sent to the queue. Even while one owner has a
-thousand waiting jobs, a single job of a different owner runs soon.
+messages per owner. If a queue already contains the maximum number of an owner's jobs, the owner's
+new jobs wait in the database with ``sends`` 0. When a worker claims an owner's job, the owner's
+next waiting job is sent to the queue. Even while one owner has a thousand waiting jobs, a single
+job of a different owner runs soon.
 """
 
 from datetime import timedelta
@@ -23,15 +24,16 @@ from storage.unit_of_work import UnitOfWork
 if TYPE_CHECKING:
     from storage.broker import Broker
 
-# If no worker claims a job within this time after it was first sent, the sweep sends the job again.
+# If no worker claims a job within this time after the job was first sent, the sweep sends the job
+# again.
 FIRST_RESEND_DELAY = timedelta(seconds=2)
-# The maximum number of jobs per owner that are in a queue at the same time. A new job waits behind
-# at most this many jobs of each other owner. Two jobs per owner keep all workers of a queue busy,
-# because each claim of a job sends the owner's next job.
+# The maximum number of jobs per owner that are in a queue at the same time. In a queue, a new job
+# waits behind at most two jobs of each other owner. Two jobs per owner suffice, because the owner's
+# next job is sent as soon as a worker claims one of the two jobs.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
-# A job that was sent more often than this no longer delays its owner's other jobs, because perhaps
-# no worker knows the job's kind. A job that no worker claims is sent this many times within half a
-# minute.
+# A job that was sent more than this many times no longer counts towards its owner's limit, because
+# perhaps no worker knows the job's kind. A job that no worker claims is sent ``MAX_SENDS_IN_TURN``
+# times within half a minute.
 MAX_SENDS_IN_TURN = 4
 # The sweep's quick scan, which runs each second, finds only jobs that became due within the last
 # ``RECENT_WINDOW``. Few jobs have been due for longer than ``RECENT_WINDOW``, because the sweep
@@ -52,9 +54,9 @@ def enqueue_job(
     """Write a job in the caller's transaction, and send the job to its queue after the commit.
 
     Args:
-        user_id: the user who sees the job.
-        on_behalf_of: the owner who waits for the job. Each owner has a limited number of jobs in a
-            queue. If ``on_behalf_of`` is missing, ``user_id`` is the owner.
+        user_id: the id of the user who sees the job.
+        on_behalf_of: the id of the owner who waits for the job. The number of jobs per owner in a
+            queue is limited. If ``on_behalf_of`` is missing, ``user_id`` identifies the owner.
         total: the total amount of work in the job, in the same unit as the job's progress.
     """
     owner_id = on_behalf_of or user_id or 0
@@ -81,7 +83,8 @@ def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
     other_job = aliased(Job)
     is_queued = other_job.status == JobStatus.QUEUED
     was_sent = other_job.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
-    # For every sent job, the sweep keeps ``send_after`` less than ``RECENT_WINDOW`` in the past.
+    # The sweep updates ``send_after`` of each sent job, so that the time is never more than
+    # ``RECENT_WINDOW`` ago.
     is_recent = other_job.send_after > func.now() - RECENT_WINDOW
     sent = select(other_job.id).where(
         is_queued, other_job.queue == queue, other_job.on_behalf_of == owner_id, was_sent, is_recent
@@ -100,11 +103,11 @@ def send_after_commit(uow: UnitOfWork, job: Job) -> None:
 
 
 def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
-    """Send the longest-waiting job of the claimed job's owner to the queue of the claimed job.
+    """Send the next waiting job of an owner after a worker claimed one of the owner's jobs.
 
     An owner's jobs are sent in the order of creation, so the search for the next job starts at the
-    claimed job's creation time. The sweep sends the few waiting jobs that the search after a claim
-    misses.
+    claimed job's creation time. If ``send_next_job`` misses a waiting job, the sweep sends the job
+    later.
     """
     oldest = (
         select(Job.id)
@@ -135,6 +138,6 @@ def send_job(broker: "Broker", job: Job) -> bool:
 
     Duplicate messages about a job are harmless, because only one worker can claim the job.
     """
-    # The task id appears in Flower and in the worker's log.
+    # The Celery task id appears in the monitoring tool Flower and in the worker's log.
     task_id = f"job-{job.id}-{job.attempt}-{job.sends}"
     return broker.send(job.kind, Queue(job.queue), {"job_id": job.id}, task_id=task_id)

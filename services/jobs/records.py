@@ -54,7 +54,8 @@ def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False)
     if kind is not None:
         require_scope(caller, kind.scope)
     elif not caller.unrestricted:
-        # Only another release knows this job kind, so the required scope is unknown.
+        # The running release doesn't know this job kind, so the scope that the kind requires is
+        # unknown.
         raise JOB_NOT_FOUND()
     return job
 
@@ -69,8 +70,8 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
     is_visible: ColumnElement[bool] = Job.kind.not_in(hidden_names)
     if not caller.unrestricted:
         is_visible &= Job.kind.in_([kind.name for kind in known_kinds])
-    # If the caller may see jobs of all kinds, Postgres can find the ids of the jobs on a page in an
-    # index-only scan.
+    # If the caller may see jobs of all kinds, Postgres can find the job ids for a page of the list
+    # in an index-only scan.
     ids_on_page = paging.select_owner_page(
         select(Job.id).where(is_visible), Job.user_id, caller.user_id, page
     )
@@ -91,8 +92,8 @@ def is_working_on(
 ) -> ColumnElement[bool]:
     """Return the SQL condition that a job of these kinds with this subject is queued or running.
 
-    Postgres uses the indexes of queued and running jobs for this condition, so that ended jobs
-    don't slow the query down.
+    The condition lets Postgres use the indexes of queued and running jobs, so that ended jobs don't
+    slow the query down.
     """
     is_queued = and_(
         Job.status == JobStatus.QUEUED,
@@ -132,8 +133,8 @@ def list_all_jobs(
     """List the jobs of all users for the operator, newest first. Raises ``cursor.invalid``.
 
     For a page of ended jobs, the query scans at most ``max_scanned`` jobs, because the table can
-    contain millions of ended jobs. A page of ended jobs can contain fewer jobs than requested,
-    although more pages follow.
+    contain millions of ended jobs. A page of ended jobs can contain fewer jobs than requested, even
+    if it is not the last page.
     """
     query = select(Job)
     scan_end = 0
@@ -165,20 +166,23 @@ def get_any_job(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
 
 
 def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """Cancel the caller's job, or ask its worker to cancel it. Return 0 if the job has ended."""
+    """Cancel the caller's job, or ask the worker that runs the job to cancel it.
+
+    Returns 0 if the job has ended.
+    """
     return cancel_locked_job(uow, get_job(uow, caller, job_id, lock=True))
 
 
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
-    """Cancel a job whose row is locked, or ask its worker to cancel it.
+    """Cancel a job whose row is locked, or ask the worker that runs the job to cancel it.
 
-    Return 0 if the job has ended. If the running release doesn't know the job's kind, the release
-    can't clean up after the job. The job's worker must cancel the job instead.
+    Returns 0 if the job has ended. If the running release doesn't know the job's kind, only the
+    job's worker can cancel the job and clean up.
     """
     if job.status in FINISHED:
         return 0
     is_job = Job.id == job.id
-    # When a delegated job is cancelled, its helper jobs stop at their next write.
+    # When a job that delegated its work is cancelled, its helper jobs stop at their next write.
     has_no_worker = job.status == JobStatus.QUEUED or job.lease_expires_at == HELPERS_LEASE_END
     if has_no_worker and find_kind(job.kind) is not None:
         error = JOB_CANCELLED()
@@ -191,7 +195,7 @@ def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
 def cancel_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
     """Cancel a job because its subject, for example an import, is being deleted.
 
-    The worker of the cancelled job loses its lease.
+    The worker that runs the cancelled job loses its lease on the job.
     """
     is_job = Job.id == job.id
     change_job(uow, is_job, to=JobStatus.CANCELLED, error=reason, ends_subject=False)
@@ -200,8 +204,8 @@ def cancel_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
 def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     """Restart the caller's failed or cancelled job. Return 1.
 
-    Raises ``job.not_retryable`` and ``quota.exceeded``. Raises ``auth.login_again`` if jobs of this
-    kind need a recent login.
+    Raises ``job.not_retryable`` and ``quota.exceeded``. Raises ``auth.login_again`` if the job kind
+    requires a recent login and the user's login is too old.
     """
     job = get_job(uow, caller, job_id, lock=True)
     kind = find_kind(job.kind)
@@ -215,7 +219,7 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
         quotas.lock_quota(uow, caller.user_id, quota)
     retry_locked_job(uow, job)
     for quota in taken_quotas:
-        # The restarted job already counts towards the quota, so ``more`` is 0.
+        # ``more`` is 0, because the restarted job already counts towards the quota.
         quotas.require_quota(uow, caller.user_id, quota, more=0)
     return 1
 
@@ -233,7 +237,7 @@ def retry_locked_job(uow: UnitOfWork, job: Job) -> None:
 
 
 def is_retry_sensible(job: Job) -> bool:
-    """Return whether the job failed because of a temporary problem, rather than its input."""
+    """Return whether the job failed because of a temporary problem, not because of its input."""
     has_job_error = job.error is not None and job.error["code"].startswith("job.")
     return job.status == JobStatus.FAILED and has_job_error
 

@@ -1,8 +1,8 @@
 """Decides when failed and crashed jobs are retried.
 
 If a dependency such as the database fails, the job is retried for the time in ``patience``,
-regardless of the number of attempts. All times in the retry schedule come from the database's
-clock.
+regardless of the number of attempts. All times in the retry schedule of jobs come from the
+database's clock.
 """
 
 import random
@@ -36,8 +36,8 @@ def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: t
     Raises ``LeaseLost``.
 
     Args:
-        reason: the reason for the attempt's failure. The job's owner can read the reason, so the
-            reason must not contain secrets.
+        reason: why the attempt failed. The job's owner can read ``reason``, so it must not contain
+            secrets.
         patience: the time for which the job is retried, unless the job kind sets its own
             ``patience``.
     """
@@ -88,6 +88,6 @@ def _choose_pause(retries: int, failing_seconds: float) -> timedelta:
     doubled = _MIN_PAUSE_SECONDS * 2 ** min(retries, 10)
     bound = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_SECONDS_PER_PAUSE_SECOND)
     longest = min(doubled, bound, _MAX_PAUSE_SECONDS)
-    # Up to half of the pause between attempts is random, so that jobs that failed together are not
-    # retried together.
+    # Up to half of the pause between attempts is random, so that jobs that failed at the same time
+    # are retried at different times.
     return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret

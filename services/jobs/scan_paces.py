@@ -14,15 +14,15 @@ import time
 
 from core.queues import Queue
 
-# The pause after a full scan of a table, in seconds for each second that the scan took. Because of
-# the pauses, full scans run for at most a thousandth of the time, unless the pause reaches its
+# The pause after a full scan of a table, in seconds for each second that the scan took. Full scans
+# take at most a thousandth of a worker's time, unless the pause between two scans reaches its
 # maximum.
 _PAUSE_SECONDS_PER_SCAN_SECOND = 1000
 _MAX_PAUSE_SECONDS = 60.0
 
 
 class ScanPace:
-    """Decides when the next full scan of a table is due."""
+    """Decides when a worker's next full scan of a table is due."""
 
     def __init__(self) -> None:
         self._due_at = -math.inf
@@ -41,7 +41,7 @@ class ScanPace:
 
 
 class SweepPaces:
-    """Decides when one worker's next full scan of each queue is due.
+    """Decides for each queue when a worker's next full scan is due.
 
     Each queue has its own schedule of full scans, so a queue with slow scans doesn't delay the
     remaining queues.

@@ -1,9 +1,9 @@
-"""Searches for lost and unclaimed jobs each second, in every worker.
+"""Makes every worker search for lost and unclaimed jobs each second.
 
-Because of the sweep, a job runs even if the broker loses its message. The sweep sends a queued job
-again if no worker claimed it in time. The sweep requeues running jobs whose lease expired, and
-fails a job after three crashes. All workers can sweep at the same time, because the statements lock
-rows with ``SKIP LOCKED``.
+Because of the sweep, a job runs even if the broker loses the message about the job. The sweep sends
+a queued job again if no worker claimed it in time. The sweep requeues running jobs whose lease
+expired, and fails a job after three crashes. All workers can sweep at the same time, because the
+statements lock rows with ``SKIP LOCKED``.
 """
 
 import time
@@ -19,8 +19,9 @@ from storage.resources import Resources
 # Returns one row for each queue, which says whether the sweep must look for unclaimed jobs in the
 # queue. In the result of ``_CHECK_QUEUES``, the third column says whether a job in the queue became
 # due recently. In a full scan, the fourth column of ``_CHECK_QUEUES`` says whether any job in the
-# queue is queued. The last column of ``_CHECK_QUEUES`` contains the seconds since the start of the
-# statement. Lateral joins make Postgres scan the queues in the order of the array ``queues``.
+# queue is queued. The last column of ``_CHECK_QUEUES`` contains how many seconds have passed since
+# the statement started. Lateral joins make Postgres scan the queues in the order of the array
+# ``queues``.
 _CHECK_QUEUES = Statement("""
     SELECT queue, is_full_scan, coalesce(sent.is_due, unsent.is_due) IS NOT NULL,
         queued.is_queued IS NOT NULL,
@@ -50,7 +51,7 @@ _CHECK_QUEUES = Statement("""
 def sweep_jobs(
     resources: Resources, watch: DatabaseWatch | None = None, paces: SweepPaces | None = None
 ) -> int:
-    """Run the sweep once. Return how many jobs were changed or sent again."""
+    """Run the sweep once, and return how many jobs the sweep changed or sent again."""
     paces = paces or SweepPaces()
     swept = requeue_lost_jobs(resources, watch or DatabaseWatch(), paces.lost)
     due_queues = paces.due_queues()

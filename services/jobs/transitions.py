@@ -1,8 +1,9 @@
 """Changes the status of jobs.
 
 Each status change of a job is a single UPDATE whose WHERE condition is called the fence. The fence
-of a status change checks either the attempt of a lease or the id of a locked row. If two status
-changes of the same job race, the fence of only one of them still matches the row.
+of a status change checks either the attempt number of a worker's lease or the id of a locked row.
+If two status changes of the same job race, the fence of the second change doesn't match the row
+anymore.
 
 A job can delegate its remaining work to smaller jobs, which are called its helpers. A job that
 delegated its work stays running without a worker. Each write of a helper job checks the ``attempt``
@@ -26,10 +27,9 @@ from services.security_events import is_plan_error, record_plan_error
 from storage.redis.notifications import build_job_topic
 from storage.unit_of_work import UnitOfWork
 
-# A date in the far future, because the lease of a job that delegated its work to helpers never
-# expires.
+# The expiry time of a lease that never expires, for jobs that delegated their work to helper jobs.
 HELPERS_LEASE_END = datetime(9999, 1, 1, tzinfo=UTC)
-# The values of the failure columns of a job that is not being retried.
+# The column values of a job that is not being retried after a failure.
 _NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None}
 
 
@@ -74,7 +74,7 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
     changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}
     if total is not None:
         changes["progress_total"] = total
-    # Don't shorten the lease of a delegated job, which ends later than ``lease_end()``.
+    # Keep the lease of a job that delegated its work, because this lease never expires.
     changes["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
     # Renew the lease together with the progress, because the heartbeat can't renew the lease while
     # the transaction holds the row lock.
@@ -94,7 +94,7 @@ def complete_job(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
 def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
     """Mark the job as failed, and end its subject, for example an import. Raises ``LeaseLost``.
 
-    A client that waits for the job's end receives ``error``.
+    A client that waits for the result of the job receives ``error``.
     """
     change_held_job(uow, lease, JobStatus.FAILED, error=error)
     lease.failed_by = error.code
@@ -113,8 +113,9 @@ def cancel_job(uow: UnitOfWork, lease: Lease) -> None:
 def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
     """Requeue the worker's job behind the other jobs of the job's owner.
 
-    A worker requeues a long job after each turn, so that long jobs alternate. A worker that shuts
-    down requeues its jobs, so that other workers continue them. Raises ``LeaseLost``.
+    A worker requeues a long job after each turn, so that several long jobs take turns. A worker
+    that shuts down requeues its jobs, so that the remaining workers continue these jobs. Raises
+    ``LeaseLost``.
     """
     if requeue_job(uow, is_held_by(lease), **changes) is None:
         raise LeaseLost(lease.job_id)
@@ -125,7 +126,7 @@ def delegate_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
 
     The caller of ``delegate_to_helpers`` enqueues the first helper job in the same transaction. A
     job that delegated its work stays running until a helper job ends it. The last helper job must
-    end the job that delegated its work.
+    end the job that delegated the work.
     """
     changes: dict[str, Any] = {"attempt": Job.attempt + 1, "crashes": 0, **_NO_FAILURES}
     change_held_job(uow, lease, lease_expires_at=HELPERS_LEASE_END, **changes)
@@ -147,7 +148,7 @@ def lock_shared_lease(uow: UnitOfWork, job_id: int | None) -> Lease | None:
 def change_held_job(
     uow: UnitOfWork, lease: Lease, to: JobStatus | None = None, **changes: Any
 ) -> None:
-    """Change the database row of the leased job.
+    """Change the database row of the job that the lease belongs to.
 
     Raises ``LeaseLost`` if a later attempt has claimed the job or the job has ended.
     """
@@ -178,17 +179,17 @@ def change_job(
     ends_subject: bool = True,
     **changes: Any,
 ) -> Job | None:
-    """Change the job that meets all conditions in ``fence``, or return ``None`` if there is none.
+    """Change and return the job that meets all conditions in ``fence``, or return ``None``.
 
     After the commit, the process that enqueued the job is notified of the change. If the job fails
-    or is cancelled, its subject ends and its idempotency key can be used again.
+    or is cancelled, the job's subject ends, and the client can use the idempotency key again.
 
     Args:
         to: the new status of the job. If ``to`` is ``None``, the status, the lease, the error and
             the end time stay unchanged.
         error: the error to store in a failed or cancelled job.
         ends_subject: whether a failed or cancelled job ends its subject. ``ends_subject`` is false
-            if the caller ends the job's subject.
+            if the caller of ``change_job`` ends the job's subject.
         changes: the new values of the job's columns, by column name.
     """
     if to is not None:

@@ -1,4 +1,4 @@
-"""Sends queued jobs again if their message may be lost, and sends overlooked waiting jobs."""
+"""Sends queued jobs again if their messages may have been lost, and sends overlooked jobs."""
 
 from typing import Any
 
@@ -16,21 +16,21 @@ from services.jobs.outbox import (
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The sweep sends jobs again only while the queue has fewer messages than this, because a queue with
-# many messages keeps its workers busy.
+# If a queue has at least this many messages, the sweep doesn't send jobs again, because the workers
+# of the queue are busy anyway.
 RESEND_BELOW_MESSAGES = 100
-# The delay before a job is sent again doubles this many times, up to 16 seconds.
+# The delay before a job is sent again doubles at most this many times, to 16 seconds.
 _MAX_DELAY_DOUBLINGS = 3
 
 # Only one process at a time looks for unclaimed jobs in a queue, because several processes would
 # find the same jobs.
 _LOCK_QUEUE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:queue))")
 
-# Finds jobs that became due recently and must be sent to their queue. ``unclaimed`` contains jobs
-# that were sent but not claimed, for example because their message was lost. ``passed_over``
-# contains the longest-waiting job of each owner who has fewer than ``max_sent`` jobs in the queue.
-# Only the 1000 longest-waiting jobs are read, so one owner's many jobs can hide the jobs of other
-# owners until the next full scan.
+# Finds jobs that became due recently and must be sent to their queue. ``unclaimed`` contains the
+# sent jobs that no worker has claimed, perhaps because the messages about the jobs were lost.
+# ``passed_over`` contains the longest-waiting job of each owner who has fewer than ``max_sent``
+# jobs in the queue. Only the 1000 longest-waiting jobs are read, so one owner's many jobs can hide
+# the jobs of other owners until the next full scan.
 _FIND_RECENTLY_DUE = text("""
     WITH unclaimed AS (
         SELECT id FROM jobs
@@ -63,7 +63,7 @@ _FIND_RECENTLY_DUE = text("""
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
     """)
 
-# Updates ``send_after`` of sent jobs while the queue is full, so that these jobs are sent again
+# While a queue is full, postpones ``send_after`` of sent jobs, so that the jobs are sent again
 # later. A sent job's ``send_after`` must stay within ``RECENT_WINDOW``, because ``plan_turn`` looks
 # for an owner's sent jobs only in this window.
 _POSTPONE_RESENDS = text("""
@@ -76,11 +76,11 @@ _POSTPONE_RESENDS = text("""
     )
     """)
 
-# Finds jobs that became due long ago and were overlooked. ``unclaimed`` contains jobs that were
-# sent long ago but not claimed, for example because their message was lost. ``passed_over``
-# contains the longest-waiting job of each owner who has fewer than ``max_sent`` jobs in the queue.
-# The recursive query jumps from owner to owner in the index, so one owner's million jobs cost no
-# more than one job.
+# Finds jobs that became due long ago and were overlooked. ``unclaimed`` contains the jobs that were
+# sent long ago and that no worker has claimed, perhaps because the messages about the jobs were
+# lost. ``passed_over`` contains the longest-waiting job of each owner who has fewer than
+# ``max_sent`` jobs in the queue. The recursive query jumps from owner to owner in the index, so one
+# owner's million jobs cost no more than one job.
 _FIND_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue
@@ -115,7 +115,7 @@ _FIND_OVERLOOKED = text("""
 def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool = True) -> int:
     """Send unclaimed jobs again, and send waiting jobs that were overlooked.
 
-    Return the number of sent jobs. If ``full_scan`` is false, only jobs that became due recently
+    Returns the number of sent jobs. If ``full_scan`` is false, only jobs that became due recently
     are sent.
     """
     waiting = resources.broker.count_waiting(queue)
@@ -139,7 +139,7 @@ def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool
 
 
 def _mark_as_sent(uow: UnitOfWork, query: TextClause, values: dict[str, Any]) -> list[Job]:
-    """Run a query for job ids, increment ``sends`` of the found jobs, and return these jobs."""
+    """Run a query that finds job ids, increment ``sends`` of these jobs, and return the jobs."""
     job_ids = list(uow.session.scalars(query, values))
     if not job_ids:
         return []

@@ -1,1 +1,1 @@
-"""Sends an owner's events to the owner's webhook endpoints (Standard Webhooks 1.0)."""
+"""Sends an owner's events to the owner's webhook endpoints, as defined by Standard Webhooks 1.0."""

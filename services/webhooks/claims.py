@@ -1,12 +1,13 @@
 """Chooses and claims the deliveries that a worker sends next to a webhook endpoint.
 
-A worker claims a delivery before sending it. The claim increments the delivery's number of attempts
-and schedules the next attempt. If a worker dies, its claimed deliveries are retried at their
-scheduled time. Because each claim counts as an attempt, no delivery is retried forever.
+A worker claims a delivery before sending it. Claiming a delivery increments its number of attempts
+and schedules its next attempt. If a worker dies, the deliveries that the worker claimed are retried
+at the scheduled time. Each claim counts as an attempt, so no delivery is retried forever, even if
+workers crash.
 
 The pause between two attempts of a delivery grows from five seconds to three hours. An endpoint
 receives its events in order while its oldest pending delivery is less than a minute old. A delivery
-that has been pending for a minute no longer delays the endpoint's other deliveries.
+that has been pending for a minute doesn't delay newer deliveries to the endpoint anymore.
 """
 
 import random
@@ -28,18 +29,18 @@ from services.webhooks.deliveries import MAX_PENDING, REQUEUED_VALUES, TEST_EVEN
 from services.webhooks.signing import build_message_id
 from storage.unit_of_work import UnitOfWork
 
-# The pauses after the first attempts of a delivery, in the order of the attempts.
+# The pauses after the first six attempts of a webhook delivery, in the order of the attempts.
 FIRST_PAUSES = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600, 1800, 3600))
 LATER_PAUSE = timedelta(hours=3)
 ORDER_PERIOD = timedelta(minutes=1)
-# A random part of up to 10% is added to each pause between attempts. The random part of a pause
-# spreads the retries of deliveries that failed together.
+# Each pause between two attempts is extended at random by up to 10%, so that deliveries that failed
+# at the same time are retried at different times.
 _MAX_JITTER = 0.1
 _MAX_EVENTS_PER_BATCH = 100
 
 
 class Pending(NamedTuple):
-    """A delivery that has not succeeded yet, with the times that decide when it is sent."""
+    """A pending webhook delivery, with the times that decide when it is sent."""
 
     id: int
     queued_at: datetime
@@ -48,13 +49,13 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """The choice of the delivery that an endpoint gets next.
+    """The decision which delivery a worker sends to a webhook endpoint next.
 
     Attributes:
         delivery_id: the id of the delivery to send now, or ``None`` if no delivery is due.
-        due_at: the time at which the next delivery becomes due. ``due_at`` is ``None`` if a
-            delivery is due now or the endpoint has no pending deliveries.
-        takes_events: whether new events may be queued as deliveries to the endpoint.
+        due_at: the time at which the endpoint's next delivery becomes due. ``due_at`` is ``None``
+            if a delivery is due now or the endpoint has no pending deliveries.
+        takes_events: whether new events may be queued for the endpoint.
     """
 
     delivery_id: int | None = None
@@ -66,7 +67,7 @@ class Choice:
 class Message:
     """A delivery that a worker has claimed, with the request's URL, body and signing secrets.
 
-    ``delivery`` holds the column values from before the claim, so ``delivery.attempts`` doesn't
+    ``delivery`` contains the column values from before the claim, so ``delivery.attempts`` doesn't
     count the claimed attempt.
     """
 
@@ -93,8 +94,9 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
         event_ids = [row.event_id for row in deliveries if row.event_id is not None]
         events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(event_ids))).all()
         event_by_id = {event["id"]: event for event in reading.render_events(uow.session, events)}
-        # Maps the id of each claimed delivery to its event, in the format of API responses. Claimed
-        # deliveries whose event was deleted are missing from ``content_by_delivery``.
+        # Maps the id of each claimed delivery to the delivery's event, in the format of API
+        # responses. Claimed deliveries whose event was deleted are missing from
+        # ``content_by_delivery``.
         content_by_delivery = {
             row.id: _build_test_event(row) if row.event_id is None else event_by_id[row.event_id]
             for row in deliveries
@@ -118,7 +120,7 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
 
 
 def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
-    """Undo the claims of deliveries that were not sent.
+    """Release claimed deliveries that the worker did not send.
 
     The caller of ``release_claims`` must have locked the endpoint.
     """
@@ -127,8 +129,8 @@ def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
         before = message.delivery
         values = {
             "attempts": table.attempts - 1,
-            # If the owner asked to resend the delivery after it was claimed, the count of attempts
-            # is already 0.
+            # If the owner asked to resend the delivery after a worker claimed it,
+            # ``round_attempts`` is already 0.
             "round_attempts": func.greatest(table.round_attempts - 1, 0),
             "due_at": func.least(table.due_at, before.due_at),
             "last_attempt_at": before.last_attempt_at,
@@ -137,13 +139,13 @@ def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
 
 
 def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list[WebhookDelivery]:
-    """Return the deliveries to send now, and store when the endpoint is due again."""
+    """Return the deliveries to send now, and store the next due time of the endpoint."""
     pending, now = _load_pending(uow, endpoint)
     choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
     if choice.delivery_id is None and choice.takes_events and _queue_events(uow, endpoint):
         pending, now = _load_pending(uow, endpoint)
         choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
-    # An endpoint with claimed deliveries stays due, so that another worker takes over the endpoint
+    # An endpoint with claimed deliveries stays due, so that a live worker takes over the endpoint
     # if this process dies.
     endpoint.due_at = choice.due_at if choice.delivery_id is None else now
     endpoint.is_held = not choice.takes_events
@@ -175,7 +177,7 @@ def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: i
     oldest = pending[0]
     order_ends_at = oldest.queued_at + ORDER_PERIOD
     keeps_order = now < order_ends_at
-    # ``min`` returns the oldest delivery if several deliveries have the same due time.
+    # If several deliveries have the same due time, ``min`` returns the oldest of these deliveries.
     first = oldest if keeps_order else min(pending, key=lambda delivery: delivery.due_at)
     if first.due_at <= now:
         return Choice(first.id)
@@ -185,7 +187,7 @@ def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: i
 
 
 def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) -> list[int]:
-    """Return the ids of the deliveries for one batch, assuming that all of them will succeed."""
+    """Return the ids of the deliveries for one batch, assuming that all deliveries succeed."""
     remaining = list(pending)
     ids: list[int] = []
     while len(ids) < limit:
@@ -198,13 +200,13 @@ def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) 
 
 
 def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
-    """Write pending deliveries for the endpoint's next events in the feed.
+    """Create pending deliveries for the endpoint's next events in the feed.
 
-    Return whether the feed contained any new event.
+    Return whether the feed contained new events for the endpoint.
     """
     # Read the newest position in the feed before reading the events, so that events that are
-    # written between the two reads aren't skipped. If there are no new events, the endpoint moves
-    # to the newest position in the feed.
+    # written between the two reads aren't skipped. If the feed contains no new events for the
+    # endpoint, the endpoint moves to the newest position.
     newest = newest_position(uow.session)
     position = webhook_endpoints.get_position(endpoint)
     query = reading.next_events(
@@ -257,8 +259,8 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
     for row in deliveries:
         ids_by_attempts[row.round_attempts].append(row.id)
     table = WebhookDelivery
-    # Run one UPDATE for all deliveries with the same number of attempts, because the pause depends
-    # on this number.
+    # Run one UPDATE for all deliveries with the same number of attempts, because the pause before
+    # the next attempt depends on the number of attempts.
     for attempts, ids in ids_by_attempts.items():
         values = {
             "attempts": table.attempts + 1,
@@ -273,6 +275,6 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
 
 
 def choose_pause(attempts: int) -> timedelta:
-    """Return the pause after this number of attempts of a delivery, including a random part."""
+    """Return how long to wait before a delivery is retried after this number of attempts."""
     pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
     return pause * random.uniform(1, 1 + _MAX_JITTER)  # noqa: S311 - no secret

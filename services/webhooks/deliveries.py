@@ -18,16 +18,17 @@ from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 TEST_EVENT_TYPE = "webhook.test"
-# No further events are queued for an endpoint with this many pending deliveries, because each
-# attempt reads all pending deliveries of the endpoint.
+# No more events are queued for an endpoint with this many pending deliveries, because before each
+# attempt a worker reads all pending deliveries to the endpoint.
 MAX_PENDING = 1_000
 # An owner can't request a test event or resend an event if the endpoint has this many pending
 # deliveries. ``MAX_PENDING_REQUESTED`` exceeds ``MAX_PENDING``, so that an owner can resend events
 # to an endpoint with many pending deliveries.
 MAX_PENDING_REQUESTED = 2 * MAX_PENDING
-# Before a replay, at most this many events are counted, because counting more events would be slow.
+# The maximum number of events that are counted before a replay, because counting many events is
+# slow.
 MAX_COUNTED_EVENTS = 1_000
-# The column values that make a delivery pending again and restart its schedule of attempts.
+# The column values that make a delivery pending again and restart the delivery's retry schedule.
 REQUEUED_VALUES = {
     "status": DeliveryStatus.PENDING,
     "round_attempts": 0,
@@ -42,7 +43,7 @@ class EventCount:
     """The number of events that a replay would send to an endpoint.
 
     Attributes:
-        is_exact: false if a replay would send more than ``count`` events.
+        is_exact: whether a replay would send exactly ``count`` events rather than more.
     """
 
     count: int
@@ -82,7 +83,7 @@ def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDeliv
 def resend_delivery(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int
 ) -> WebhookDelivery:
-    """Send the event of a delivery again, even if the delivery has already succeeded or failed.
+    """Send the event of a delivery again, whether the delivery is pending, succeeded or failed.
 
     Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active``,
     ``webhook.too_many_pending`` and all errors that ``get_endpoint`` raises.
@@ -117,15 +118,15 @@ def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
 
 
 def replay_events(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
-    """Send all stored events that happened at or after ``since`` again, in their original order.
+    """Resend all stored events that happened at or after ``since``, in the original order.
 
-    Returns 1 if any event is sent again, and 0 if no event is found. Raises ``webhook.not_active``,
-    ``quota.exceeded`` and all errors that ``get_endpoint`` raises.
+    Returns 1 if the feed contains an event to send again, and 0 if not. Raises
+    ``webhook.not_active``, ``quota.exceeded`` and all errors that ``get_endpoint`` raises.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_storage(uow, caller)
-    # The search for the first events starts shortly before ``since``, so each query reads few
-    # events that are older than ``since``.
+    # Start the search at a place shortly before ``since``, so that the queries read few events that
+    # are older than ``since``.
     place = find_place_before(uow.session, since)
     first_by_type = [
         uow.session.scalar(build_first_event_query(_select_events(endpoint, kind), place, since))
@@ -147,7 +148,7 @@ def _require_storage(uow: UnitOfWork, caller: Caller) -> None:
 def build_first_event_query(
     events: Collection[ColumnElement[bool]], place: int, since: datetime
 ) -> Select[FeedEvent]:
-    """Build the query for the first event that happened at or after ``since``.
+    """Build the query for the first event in the feed that happened at or after ``since``.
 
     ``events``: the SQL conditions that select the events to search. ``place``: the place in the
     feed at which the search starts.

@@ -24,8 +24,8 @@ PROCESS_EXPIRED_KEYS = register_maintenance(
     run=lambda resources, _: process_expired_keys(resources),
 )
 _MAX_KEYS = 1_000
-# Finds API keys that own active endpoints and have expired, or that expire soon and whose owner was
-# not notified yet.
+# Finds API keys that expire soon or have expired, and that own active webhook endpoints. Keys that
+# expire soon are omitted if the owner was already notified.
 _FIND_EXPIRING_KEYS = Statement("""
 SELECT DISTINCT k.id, k.user_id
 FROM webhook_endpoints AS e JOIN api_keys AS k ON k.id = e.key_id
@@ -40,8 +40,8 @@ def revoke_key(
 ) -> int:
     """Revoke an API key and the keys that it created, and end their webhook endpoints.
 
-    ``keep_endpoints``: whether to keep the endpoints of the revoked keys as endpoints of the
-    account, instead of ending them.
+    ``keep_endpoints``: if true, the endpoints of the revoked keys don't end, but become endpoints
+    of the account.
     """
     revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:
@@ -57,7 +57,7 @@ def revoke_key(
 def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
     """Return the endpoints of an API key and of the keys that it created, newest first.
 
-    Endpoints that have ended are omitted.
+    Webhook endpoints that have ended are omitted.
     """
     return webhook_endpoints.find_live_endpoints(
         uow, WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))
@@ -67,7 +67,7 @@ def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndp
 def process_expired_keys(resources: Resources) -> int:
     """Pause the endpoints of expired API keys, and notify the keys' owners by mail.
 
-    Return the number of enqueued mails. The owner of an API key with active endpoints gets a mail
+    Returns the number of enqueued mails. The owner of an API key with active endpoints gets a mail
     two weeks before the key expires. A mail about an API key is enqueued in the transaction that
     changes the key or its endpoints, so the mail is sent only once. The transaction that enqueues a
     mail also locks the recipient's row, so that no mail is sent to an erased person.
@@ -83,7 +83,7 @@ def process_expired_keys(resources: Resources) -> int:
 def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
     """Pause the endpoints of an expired API key, or notify the owner that the key expires soon.
 
-    Return whether a mail was sent.
+    Returns whether a mail to the key's owner was enqueued.
     """
     person_query = select(User).where(User.id == user_id, User.erased_at.is_(None))
     person = uow.session.scalar(person_query.with_for_update(key_share=True))

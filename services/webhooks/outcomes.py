@@ -1,10 +1,10 @@
 """Records the outcomes of webhook delivery attempts.
 
 While a webhook receiver doesn't answer, the call to the receiver blocks a thread that the endpoints
-of other owners need. An endpoint rests after two consecutive calls without an answer, which means
-that no events are sent to it for a while. Each further call without an answer doubles the time for
-which the endpoint rests, up to five minutes. Because unresponsive endpoints rest, the threads of
-one process suffice for more than a hundred unresponsive endpoints.
+of other owners need. After two consecutive calls without an answer, an endpoint rests, which means
+that it receives no events for at least 30 seconds. From the third consecutive call without an
+answer, each call doubles the time for which the endpoint rests, up to five minutes. Because
+unresponsive endpoints rest, one process can handle more than a hundred unresponsive endpoints.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A delivery is given up after it has failed for this time. An endpoint at which all deliveries fail
-# for this time is paused.
+# A delivery that has been failing for this time is given up. An endpoint is paused if no delivery
+# to the endpoint has succeeded for ``RETRY_PERIOD``.
 RETRY_PERIOD = timedelta(days=3)
 # The longest pause that a receiver can request with the header ``Retry-After``. The pauses in the
 # normal retry schedule are shorter than ``MAX_RETRY_AFTER``.
 MAX_RETRY_AFTER = timedelta(hours=12)
-# A receiver counts as silent if a call lasted at least this long without an answer.
+# A call to a receiver counts as unanswered if the worker waited at least this long for an answer.
 MIN_SILENT_DURATION = timedelta(seconds=5)
 MIN_REST = timedelta(seconds=30)
 MAX_REST = timedelta(minutes=5)
@@ -74,8 +74,8 @@ def record_outcomes(
         endpoint.failing_since = None
     for delivery_id in outcomes.keys() - successes:
         delivery = uow.session.get(WebhookDelivery, delivery_id)
-        # The row of the delivery may have been deleted during the call, because its retention
-        # period ended.
+        # During the call to the receiver, the row of the delivery may have been deleted because its
+        # retention period ended.
         if delivery is not None:
             _record_failure(uow, endpoint, delivery, outcomes[delivery_id], url)
     # Delete the receivers' answers to events about erased persons, because an erasure job may have
@@ -90,7 +90,7 @@ def _count_silences(
 ) -> None:
     """Count the endpoint's consecutive calls without an answer.
 
-    After two consecutive calls without an answer, make the endpoint rest.
+    After two consecutive calls without an answer, the endpoint rests for a while.
     """
     for outcome in outcomes.values():
         duration = timedelta(milliseconds=outcome.milliseconds)
@@ -116,18 +116,18 @@ def _record_failure(
     delivery.milliseconds = outcome.milliseconds
     delivery.answer = outcome.body or None
     delivery.error = outcome.error
-    # An answer 410 from a former URL doesn't end the endpoint, because the owner has replaced that
-    # URL.
+    # An endpoint ends if its receiver answers 410, unless the owner has changed the endpoint's URL
+    # since the call.
     if outcome.status == HTTPStatus.GONE and url == endpoint.url:
         delivery.status = DeliveryStatus.FAILED
         _stop_endpoint(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
         return
     now = _get_transaction_time(uow)
-    # An endpoint has been failing since the first failed attempt after its last success. An
-    # endpoint's failure doesn't begin when the failed delivery was queued, because other deliveries
-    # may have succeeded before the failed attempt. If an event is sent as soon as it is queued, its
-    # last attempt is exactly three days after its first attempt. If an endpoint receives only one
-    # event, the endpoint is paused after the event's last attempt fails.
+    # ``failing_since`` is the time of the first failed attempt after the endpoint's last successful
+    # attempt. ``failing_since`` is not the time when the failed delivery was queued, because other
+    # deliveries may have succeeded since that time. If an event is sent as soon as it is queued,
+    # the event's last attempt takes place exactly three days after the first attempt. If all
+    # attempts to send an endpoint's only event fail, the endpoint is paused after the last attempt.
     failing_since = endpoint.failing_since or delivery.last_attempt_at or now
     fails_for_days = now >= failing_since + RETRY_PERIOD
     is_given_up = now >= delivery.queued_at + RETRY_PERIOD
@@ -146,8 +146,8 @@ def _record_failure(
 def _choose_retry_time(delivery: WebhookDelivery, outcome: Outcome, now: datetime) -> datetime:
     """Return the time of the next attempt of a failed delivery.
 
-    The receiver may have postponed the next attempt with the header ``Retry-After``. The last
-    attempt of a delivery is three days after the delivery was queued.
+    The receiver can postpone the next attempt with the header ``Retry-After``. The last attempt of
+    a delivery takes place three days after the delivery was queued.
     """
     seconds = parse_retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
     due_at = delivery.due_at

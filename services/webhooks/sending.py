@@ -1,8 +1,9 @@
-"""Sends the due deliveries of a webhook endpoint in the endpoint's job.
+"""Runs the job that sends the due deliveries to a webhook endpoint.
 
 The job of an endpoint alternates between database transactions and calls to the receiver. Each
-transaction of the job records the outcomes of the last calls and claims the next deliveries. Each
-transaction of the job checks the job's lease, so a worker that lost its lease writes nothing.
+transaction of an endpoint's job records the outcomes of the latest calls to the receiver and claims
+the next deliveries. Each transaction of an endpoint's job checks the job's lease, so a worker that
+lost its lease writes nothing.
 
 Deliveries are claimed in batches, because a transaction takes longer than a call to a fast
 receiver. After a successful call to the receiver, the worker claims up to ``MAX_BATCH_DELIVERIES``
@@ -33,17 +34,17 @@ from storage.unit_of_work import UnitOfWork
 # The maximum duration of a turn, which is a period in which a worker runs an endpoint's job. After
 # its turn, an endpoint's job goes to the end of the queue, so that the jobs of other endpoints run.
 MAX_TURN_SECONDS = 5.0
-# The maximum number of endpoints per owner to which workers send at the same time. Without a limit
-# per owner, one owner's hanging endpoints could block all threads.
+# The maximum number of an owner's webhook endpoints to which workers send events at the same time.
+# Without a limit per owner, one owner's unresponsive endpoints could block all threads of a worker.
 MAX_ACTIVE_ENDPOINTS_PER_OWNER = 2
 MAX_BATCH_DELIVERIES = 20
-# A worker may start to send a claimed delivery only within this time after the claim. The worker
-# releases claimed deliveries that were not sent within ``MAX_CLAIM_SECONDS``. The time from claim
-# to sending is limited because the endpoint's settings, and names and addresses in the events, may
-# change.
+# The maximum time between the claim of a delivery and the start of its sending. The worker releases
+# claimed deliveries that were not sent within ``MAX_CLAIM_SECONDS``. The time between claim and
+# sending is limited, because the endpoint's settings or the names and addresses in the events may
+# change in the meantime.
 MAX_CLAIM_SECONDS = 1.0
-# After this pause, an endpoint's job checks again whether the owner has reached the limit of active
-# endpoints.
+# If an owner has reached the limit of active endpoints, an endpoint's job checks the limit again
+# after this pause.
 _OWNER_LIMIT_PAUSE = timedelta(seconds=2)
 
 SEND_EVENTS = register_kind(
@@ -72,7 +73,8 @@ def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverC
     results: list[Outcome] = []
     while True:
         with resources.unit_of_work() as uow:
-            # To prevent deadlocks, every transaction locks the job before the endpoint.
+            # To prevent deadlocks, every transaction locks an endpoint's job before it locks the
+            # endpoint.
             record_progress(uow, lease, done=sent)
             query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
             endpoint = uow.session.scalar(query.with_for_update())
@@ -100,7 +102,7 @@ def _claim_batch(
 ) -> list[Message]:
     """Claim the next batch of the endpoint's deliveries.
 
-    Return an empty list if the worker should send nothing now.
+    Returns an empty list if the worker must not send anything to the endpoint now.
     """
     if endpoint is None or endpoint.state != EndpointState.ACTIVE:
         return []
@@ -117,7 +119,7 @@ def _claim_batch(
 
 
 def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -> int:
-    """Count the running webhook jobs of the endpoint's owner that have a lower id than this job."""
+    """Count the owner's running webhook jobs that have a lower id than the leased job."""
     query = select(func.count()).where(
         Job.status == JobStatus.RUNNING,
         Job.queue == Queue.WEBHOOKS,
@@ -128,9 +130,10 @@ def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint
 
 
 def _sign_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
-    """Sign and yield the messages one by one until ``MAX_CLAIM_SECONDS`` have passed.
+    """Yield signed webhook requests until ``MAX_CLAIM_SECONDS`` have passed.
 
-    A message is signed immediately before it is sent, because the signature includes the time.
+    A webhook request is signed immediately before it is sent, because the signature includes the
+    time.
     """
     ends_at = time.monotonic() + MAX_CLAIM_SECONDS
     for message in messages:

@@ -1,9 +1,9 @@
-"""Signs webhook requests with the secrets of their endpoint (Standard Webhooks 1.0).
+"""Signs webhook requests with the endpoint's secrets, as defined by Standard Webhooks 1.0.
 
 Webhook secrets are encrypted before they are stored in the database. For a day after an owner
-rotates an endpoint's secret, requests are signed with both the former and the new secret. The
-header ``webhook-signature`` contains one signature for each secret that has not expired. A receiver
-may verify any one of the signatures in the header.
+rotates an endpoint's secret, requests are signed with the old and the new secret. The header
+``webhook-signature`` contains one signature for each secret that has not expired. A receiver needs
+to verify only one of the signatures in the header ``webhook-signature``.
 """
 
 import base64
@@ -21,8 +21,8 @@ from storage.encryption import WrappedKey
 from storage.unit_of_work import UnitOfWork
 
 FORMER_SECRET_LIFETIME = timedelta(hours=24)
-# The maximum number of unexpired secrets per endpoint. The number of secrets is limited because
-# each unexpired secret adds a signature to the request's header.
+# The maximum number of unexpired secrets per endpoint. The number of secrets per endpoint is
+# limited, because each unexpired secret adds a signature to the header of each webhook request.
 MAX_LIVE_SECRETS = 10
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the beginning of every secret
 _SECRET_BYTES = 32
@@ -31,7 +31,7 @@ _SECRET_BYTES = 32
 def create_secret(uow: UnitOfWork, endpoint_id: int) -> str:
     """Create a new secret for signing the requests to the endpoint.
 
-    The endpoint's former secrets expire within a day.
+    The endpoint's existing secrets expire within a day.
     """
     ends_at = func.least(WebhookSecret.expires_at, func.now() + FORMER_SECRET_LIFETIME)
     former = update(WebhookSecret).where(WebhookSecret.endpoint_id == endpoint_id)
@@ -67,7 +67,7 @@ def load_live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
 
 
 def _are_live(endpoint_id: int) -> tuple[ColumnElement[bool], ...]:
-    """Return the SQL conditions that select the endpoint's secrets that have not expired."""
+    """Return the SQL conditions that select the endpoint's unexpired secrets."""
     is_live = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > func.now())
     return WebhookSecret.endpoint_id == endpoint_id, is_live
 
@@ -75,7 +75,7 @@ def _are_live(endpoint_id: int) -> tuple[ColumnElement[bool], ...]:
 def serialise_event(event: dict[str, Any]) -> bytes:
     """Return the body of a webhook request about an event.
 
-    ``event`` must be in the format of API responses.
+    ``event``: the event in the format of API responses.
     """
     content = {"type": event["type"], "timestamp": event["occurred_at"], "data": event}
     return orjson.dumps(content)
@@ -85,7 +85,7 @@ def build_message_id(event_id: int) -> str:
     """Return the ``webhook-id`` of an event.
 
     The ``webhook-id`` of an event is the same in all delivery attempts and for all endpoints. The
-    ``webhook-id`` helps a receiver to recognise an event that arrives twice.
+    ``webhook-id`` helps a receiver to recognise an event that the receiver has already processed.
     """
     return f"evt_{event_id}"
 
@@ -93,7 +93,7 @@ def build_message_id(event_id: int) -> str:
 def sign_message(
     keys: Sequence[bytes], message_id: str, sent_at: datetime, body: bytes
 ) -> dict[str, str]:
-    """Return the headers of a webhook request, with one signature for each key."""
+    """Return the headers of a webhook request, with one signature for each of ``keys``."""
     timestamp = sent_at.astimezone(UTC).replace(microsecond=0)
     signatures = [Webhook(key).sign(message_id, timestamp, body.decode()) for key in keys]
     return {

@@ -1,9 +1,10 @@
 """Starts the jobs that send events to webhook endpoints with due deliveries or new events.
 
-Workers of the webhook queue look for due endpoints each second, and all other workers look less
-often. Each endpoint has a single job, which ends when no delivery is due and is restarted when a
-delivery becomes due. Because each endpoint has only one job, a million events don't add a million
-rows to ``jobs``. A transaction that writes an event never waits for a webhook endpoint.
+Workers of the webhook queue look for due endpoints each second. Workers of other queues look for
+due endpoints less often. Each endpoint has a single job, which ends when no delivery is due and is
+restarted when a delivery becomes due. Because each endpoint has only one job, a million events
+don't add a million rows to ``jobs``. A transaction that writes an event never waits for a webhook
+endpoint.
 """
 
 import time
@@ -23,29 +24,28 @@ from storage.resources import Resources
 
 _JOB_LIFETIME = timedelta(days=1)
 _MAX_STARTED = 200
-# An event becomes visible when its transaction commits. If a transaction that writes events takes
-# longer than this time, only a full scan finds its events.
+# If a transaction that writes events takes longer than this time, only a full scan finds the
+# transaction's events.
 _RECENT_SECONDS = 60.0
 
 
 class EndpointWaker:
     """Starts the jobs of webhook endpoints that have due deliveries or new events.
 
-    Each worker process has one waker. A quick scan checks only the endpoints of owners with recent
-    events. A full scan, which runs less often than a quick scan, checks the endpoints of all
-    owners.
+    Each worker process has one ``EndpointWaker``. A quick scan checks only the endpoints of owners
+    with recent events. A full scan, which runs less often than a quick scan, checks the endpoints
+    of all owners.
     """
 
     def __init__(self) -> None:
-        # Pairs of the time of a recent scan and the id of the event that was newest at the time of
-        # the scan.
+        # Pairs of the time of a recent scan and the id of the newest event at that time.
         self._scans: deque[tuple[float, int]] = deque()
         self._full_pace = ScanPace()
 
     def wake_due(self, resources: Resources) -> int:
         """Start the jobs of endpoints with due deliveries or new events.
 
-        Return the number of started jobs.
+        Returns the number of started jobs.
         """
         [(newest,)] = resources.database.rows(_FIND_NEWEST_EVENT)
         now = time.monotonic()
@@ -65,8 +65,9 @@ class EndpointWaker:
 
 _FIND_NEWEST_EVENT = Statement("SELECT coalesce(max(id), 0) FROM feed_events")
 
-# Finds endpoints that have due deliveries or new events, but no running job. A failed job of an
-# endpoint is restarted after a minute, because only an internal error can make such a job fail.
+# Finds endpoints that have due deliveries or new events, but no running job. If the job of an
+# endpoint fails, the job is restarted after a minute, because only an internal error can make the
+# job fail.
 FIND_DUE_ENDPOINTS = Statement("""
     WITH owners AS MATERIALIZED (
         SELECT DISTINCT user_id FROM feed_events WHERE id > :since
@@ -99,12 +100,12 @@ FIND_DUE_ENDPOINTS = Statement("""
 def _start_job(resources: Resources, endpoint_id: int) -> bool:
     """Start the job that sends events to the endpoint.
 
-    Return false if the job is already queued or running.
+    Returns false if the endpoint's job is already queued or running.
     """
     with resources.unit_of_work() as uow:
         is_active = WebhookEndpoint.state == EndpointState.ACTIVE
         query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, is_active)
-        # Skip the endpoint if another worker has locked it to start its job.
+        # Skip a webhook endpoint that another worker has locked to start the endpoint's job.
         endpoint = uow.session.scalar(query.with_for_update(skip_locked=True))
         if endpoint is None:
             return False

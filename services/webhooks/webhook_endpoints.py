@@ -1,9 +1,10 @@
 """Creates, changes and ends the webhook endpoints of owners.
 
-Each endpoint has a position in the feed, and receives the events after this position. When an owner
-adds an event type to an endpoint, the type gets its own start position in the feed. When a paused
-or slow endpoint catches up, it receives all missed events of its original types. An endpoint
-receives only those events of an added type that happen after the type was added.
+Each endpoint has a position in the feed, and receives the events after this position. An event type
+that an owner adds to an existing endpoint has a separate start position in the feed. When a paused
+or slow endpoint catches up, it receives all missed events of the event types that it was created
+with. If an owner adds an event type to an endpoint, the endpoint receives only events of this type
+that happen afterwards.
 """
 
 from collections.abc import Collection
@@ -30,9 +31,9 @@ ENDED_WITH_LOGIN = "It ended when the account got another password."
 
 @dataclass(frozen=True)
 class EndpointChange:
-    """The changes that an owner makes to an endpoint.
+    """The changes that an owner makes to a webhook endpoint.
 
-    If a field is ``None``, the endpoint keeps its current value of this field.
+    If a field is ``None``, the corresponding setting of the endpoint doesn't change.
     """
 
     url: str | None = None
@@ -51,9 +52,9 @@ def create_endpoint(
     """Create a webhook endpoint for future events, and notify the owner by mail.
 
     Returns the endpoint and its secret, which the API shows only once. The caller of
-    ``create_endpoint`` must check whether the URL is allowed. Raises ``auth.login_again``,
-    ``auth.insufficient_scope``, ``auth.restricted_credential``, ``list.not_found`` and
-    ``webhook.too_many_endpoints``.
+    ``create_endpoint`` must check whether the endpoint's URL is allowed. Raises
+    ``auth.login_again``, ``auth.insufficient_scope``, ``auth.restricted_credential``,
+    ``list.not_found`` and ``webhook.too_many_endpoints``.
     """
     _require_types(caller, types)
     sessions.lock_caller(uow, caller)
@@ -82,7 +83,7 @@ def create_endpoint(
 def list_endpoints(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
     """Return the caller's endpoints, newest first.
 
-    Endpoints with event types that the credential may not see are omitted.
+    Endpoints with event types that the caller's credential may not see are omitted.
     """
     visible = list_visible_types(caller.scopes, unrestricted=caller.unrestricted)
     query = select(WebhookEndpoint).where(
@@ -130,8 +131,8 @@ def change_endpoint(
     if to.url is not None and to.url != endpoint.url:
         endpoint.url = to.url
         endpoint.key_id = caller.key_id
-        # Reset the count of calls without an answer, because the receiver at the new URL may
-        # answer.
+        # After a change of the URL, reset the count of calls without an answer, because the
+        # receiver at the new URL may answer.
         endpoint.silences = 0
         endpoint.rests_until = None
         if endpoint.state == EndpointState.ACTIVE:
@@ -173,12 +174,12 @@ def _set_state(
     endpoint.reason = None
     endpoint.failing_since = None
     if endpoint.key_id is not None and not api_keys.is_active_key(uow, endpoint.key_id):
-        # Replace an expired or revoked API key with the caller's key, because the old key would
-        # pause the endpoint again.
+        # Replace an expired or revoked API key of the endpoint with the caller's key, because the
+        # endpoint would soon be paused again with the old key.
         endpoint.key_id = caller.key_id
     endpoint.is_held = False
     wake_endpoint(endpoint)
-    # Restart the retry schedule of all pending deliveries, so that none of them is given up soon
+    # Restart the retry schedule of all pending deliveries, so that no delivery is given up soon
     # after the endpoint becomes active.
     table = WebhookDelivery
     statement = update(table).where(
@@ -191,7 +192,7 @@ def _set_state(
 def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
     """Create a new secret for the endpoint.
 
-    For a day, events are signed with both the former and the new secret. Raises
+    For a day, events are signed with both the old and the new secret of the endpoint. Raises
     ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and all errors that
     ``get_endpoint`` raises.
     """
@@ -213,7 +214,7 @@ def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
 
 
 def lock_active_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
-    """Lock the caller's endpoint and return it, if it is active.
+    """Lock and return the caller's webhook endpoint if the endpoint is active.
 
     Raises ``webhook.not_active`` and all errors that ``get_endpoint`` raises.
     """
@@ -230,7 +231,7 @@ def wake_endpoint(endpoint: WebhookEndpoint) -> None:
 
 
 def list_live_endpoints(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
-    """Return the endpoints of a person that have not ended, newest first."""
+    """Return a person's webhook endpoints that have not ended, newest first."""
     return find_live_endpoints(uow, WebhookEndpoint.user_id == user_id)
 
 
@@ -241,14 +242,14 @@ def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list
 
 
 def end_all_endpoints(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
-    """End all endpoints of a person except ``but``, because an intruder may have created them."""
+    """End a person's webhook endpoints that an intruder may have created, except ``but``."""
     end_endpoints(uow, user_id, {row.id for row in list_live_endpoints(uow, user_id)} - set(but))
 
 
 def end_endpoints(
     uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
 ) -> None:
-    """End the given endpoints of a person, for example because their API key was revoked."""
+    """End these webhook endpoints of a person, for example after an API key was revoked."""
     table = WebhookEndpoint
     statement = update(table).where(
         table.user_id == user_id,
@@ -266,10 +267,10 @@ def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
 
 
 def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
-    """Return the start positions of the event types that were added to an existing endpoint.
+    """Return the start positions in the feed of event types that were added to an endpoint.
 
-    A start position has no effect if the endpoint's own position in the feed is after the start
-    position.
+    The start position of an event type has no effect after the endpoint has passed this position in
+    the feed.
     """
     return {kind: FeedPosition.of_cursor(cursor) for kind, cursor in endpoint.starts.items()}
 

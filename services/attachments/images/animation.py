@@ -18,7 +18,7 @@ _MAX_DURATION_MILLISECONDS = 2**24 - 1
 
 
 class Disposal(Enum):
-    """Tells how a frame's rectangle is treated before the next frame is drawn."""
+    """Says whether a frame's rectangle is kept, cleared or restored before the next frame."""
 
     KEEP = auto()
     CLEAR = auto()
@@ -30,8 +30,8 @@ class Frame:
     """A frame of an animation, which covers a rectangle of the canvas.
 
     Attributes:
-        over: whether the frame is blended with the canvas. If ``over`` is false, the frame's pixels
-            replace the pixels of the canvas.
+        over: whether the frame is alpha-blended with the canvas. If ``over`` is false, the frame's
+            pixels replace the pixels of the canvas.
         decode: a function that returns the pixels of the frame as an RGB or RGBA image. To save
             memory, the decoded pixels are discarded after the frame is drawn.
     """
@@ -63,7 +63,7 @@ class Animation:
 def render_first_view(animation: Animation) -> Image.Image:
     """Return the canvas of an animation after its first frame is drawn.
 
-    If the first frame has the size of the canvas, the frame itself is returned.
+    If the first frame of the animation has the size of the canvas, the function returns the frame.
     """
     image = animation.frames[0].decode()
     return image if image.size == (animation.width, animation.height) else Playback(animation)
@@ -72,15 +72,16 @@ def render_first_view(animation: Animation) -> Image.Image:
 class Playback(Image.Image):
     """An animation as a Pillow image with several frames, which Pillow's encoders can read.
 
-    A frame is drawn only when the encoder seeks the frame, so that at most one frame at a time is
-    in memory. If ``width`` is set, all frames are scaled to this width.
+    Each frame is drawn only when Pillow's encoder reads the frame, so that memory holds at most one
+    frame at a time. If ``width`` is set, all frames of the animation are scaled to ``width``
+    pixels.
     """
 
     def __init__(self, animation: Animation, width: int | None = None) -> None:
         super().__init__()
-        # Build a list of steps, which are pairs of a frame's number and the frame's duration in
-        # whole milliseconds. Round the end time of each frame rather than the frame's duration, so
-        # that rounding errors don't add up. Store a frame several times if the frame exceeds the
+        # ``steps`` contains pairs of a frame's number and the frame's duration in whole
+        # milliseconds. Round the end time of each frame rather than the frame's duration, so that
+        # rounding errors don't add up. Store a frame several times if its duration exceeds the
         # maximum duration of a WebP frame.
         steps: list[tuple[int, int]] = []
         exact_end_ms = Fraction(0)
@@ -142,7 +143,7 @@ def _draw_canvases(animation: Animation) -> Iterator[Image.Image]:
             canvas.alpha_composite(patch, box[:2], (0, 0, width, height))
         else:
             canvas.paste(patch, box)
-        # Free the memory of the frame before the encoder runs.
+        # Free the memory of the drawn frame before Pillow encodes the canvas.
         del patch
         yield canvas
         if before is not None:

@@ -1,8 +1,9 @@
-"""Encodes and decodes BlurHashes. A client displays a BlurHash's colours until the image is loaded.
+"""Encodes and decodes BlurHashes.
 
-A BlurHash is a text of 28 characters that describes a blurred version of an image. The BlurHash
-algorithm comes from https://github.com/woltapp/blurhash. Pressroom implements BlurHash itself,
-because the packages with compiled encoders are slow to support new Python releases.
+Clients display the BlurHash of an image until the image is loaded. A BlurHash is a string of 28
+characters that describes a blurred version of an image. The BlurHash algorithm comes from
+https://github.com/woltapp/blurhash. Pressroom implements BlurHash itself, because the packages with
+compiled encoders are slow to support new Python releases.
 """
 
 import math
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz#$%*+,-.:;=?@[]^_{|}~"
 _WAVES_ACROSS = 4
 _WAVES_DOWN = 3
-# The values below which the sRGB transfer function is linear (IEC 61966-2-1).
+# The sRGB level and the linear light below which the sRGB transfer function is linear (IEC
+# 61966-2-1).
 _ENCODED_KNEE = 0.04045
 _LINEAR_KNEE = 0.0031308
 # The linear light for each of the 256 levels of an sRGB colour channel.
@@ -36,15 +38,15 @@ def compute_blurhash(image: "Image.Image") -> str:
     width, height = image.size
     across = [_cosines(wave, width) for wave in range(_WAVES_ACROSS)]
     down = [_cosines(wave, height) for wave in range(_WAVES_DOWN)]
-    # For each colour channel, the amplitudes of the BlurHash components in linear light. The
-    # amplitude of the first BlurHash component is the mean of the colour channel.
+    # For each colour channel, ``channels`` contains the amplitudes of the BlurHash components in
+    # linear light. The amplitude of the first BlurHash component is the mean of the colour channel.
     channels = []
     for band in image.split():
         plane = [_LINEAR[value] for value in band.tobytes()]
         rows = [plane[start : start + width] for start in range(0, len(plane), width)]
-        # Compute a weighted sum of each row first, and then combine the sums of all rows. Separate
-        # sums for rows and columns need far fewer multiplications than one sum over all pixels for
-        # each BlurHash component.
+        # Compute a weighted sum of each pixel row first, and then combine the sums of all rows.
+        # Separate sums for rows and columns need far fewer multiplications than one sum over all
+        # pixels for each BlurHash component.
         sums = [[_dot(row, cosines) for row in rows] for cosines in across]
         amplitudes = [
             _dot(column, cosines) * (1 if x == y == 0 else 2) / len(plane)
@@ -83,7 +85,7 @@ def _encode_base83(number: int, length: int) -> str:
 
 
 def compute_tiles(blurhash: str, across: int, down: int) -> list[list[str]]:
-    """Return the colours of a BlurHash as a grid of ``across`` by ``down`` tiles.
+    """Return the colours of a BlurHash as a grid of ``across`` columns and ``down`` rows.
 
     Each colour is returned in hexadecimal, such as "#9f2d16".
     """

@@ -1,9 +1,9 @@
-"""Builds the ICC profile of a PNG from the chunks that describe its colours.
+"""Builds an ICC profile from the PNG chunks that describe the colours of an image.
 
 Pillow uses the ICC profile to convert the pixels of the PNG to sRGB. A PNG can describe its colour
 space in four ways. The PNG specification gives precedence to colour chunks in the order `cICP`,
-`iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a colour chunk is invalid, the next colour chunk in the
-order of the specification is used.
+`iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a colour chunk of a PNG is invalid, the colour chunk
+with the next lower precedence is used.
 """
 
 import math
@@ -29,20 +29,21 @@ _MAX_PROFILE_BYTES = 4 * 1024 * 1024
 _MAX_RENDERING_INTENT = 3
 _LEVELS = 256
 # The PNG chunks `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma value outside of
-# the range from ``_MIN_GAMMA_UNITS`` to ``_MAX_GAMMA_UNITS`` must be a mistake and is ignored.
+# the range from ``_MIN_GAMMA_UNITS`` to ``_MAX_GAMMA_UNITS`` must be a mistake of the encoder and
+# is ignored.
 _UNIT = 100_000
 _MIN_GAMMA_UNITS = 1_000
 _MAX_GAMMA_UNITS = 10_000_000
 # An encoder can describe sRGB by the primary colours of sRGB and a gamma value of about 0.45455.
-# Because some encoders round the gamma value, every value within 5% of 0.45455 means the exact
-# transfer function of sRGB. libpng uses the same tolerance.
+# Because some encoders round the gamma value, every gamma value within 5% of 0.45455 is treated as
+# sRGB. The tolerance of 5% comes from libpng.
 _SRGB_GAMMA = 1 / 2.2
 _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
 # PQ and HLG are transfer functions of HDR images, which can be brighter than white paper. In HDR
 # images, white paper has a luminance of 203 cd/m² (ITU-R BT.2408). An sRGB image can't be brighter
-# than white paper. To convert an HDR image to sRGB, light above 80% of white paper's luminance is
-# compressed into the upper 20% of the sRGB range.
+# than white paper. When an HDR image is converted to sRGB, light above 80% of white paper's
+# luminance is compressed into the upper 20% of the sRGB range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
@@ -108,7 +109,7 @@ def _power_curve(exponent: float) -> _Curve:
 
 
 def _curve_with_toe(slope: float, start: float, offset: float, exponent: float) -> _Curve:
-    """Return a transfer function that is linear below ``start`` and a power function above it."""
+    """Return a transfer function that is linear below ``start`` and a power function above."""
     return lambda level: (
         level / slope if level < start else math.pow((level + offset) / (1 + offset), exponent)
     )
@@ -178,7 +179,10 @@ _CODED_CURVES: Mapping[int, _Curve] = {
 
 
 def _read_coded(body: bytes) -> _Colours | None:
-    """Return the colour space in a `cICP` chunk, or ``None`` if it is invalid or unspecified."""
+    """Return the colour space in a `cICP` chunk.
+
+    Returns ``None`` if the `cICP` chunk doesn't describe a valid colour space.
+    """
     if len(body) != _CODES.size:
         return None
     primaries_code, curve_code, matrix, is_full_range = _CODES.unpack(body)
@@ -198,7 +202,7 @@ def _read_embedded_profile(body: bytes, *, is_grey: bool) -> bytes | None:
     """Return the ICC profile in an `iCCP` chunk, or ``None`` if the profile can't be applied."""
     _, _, rest = body.partition(b"\0")
     if rest[:1] != b"\0":
-        return None  # The ICC profile has an unknown compression method.
+        return None  # Ignore an ICC profile that is compressed with an unknown method.
     try:
         profile = zlib.decompressobj().decompress(rest[1:], _MAX_PROFILE_BYTES + 1)
     except zlib.error:
@@ -289,7 +293,7 @@ def _multiply(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
 def _build_colour_profile(colours: _Colours, *, is_grey: bool) -> bytes | None:
     """Build the ICC profile for a colour space.
 
-    Return ``None`` for sRGB, which needs no ICC profile. The ICC profile for a grey image contains
+    Returns ``None`` for sRGB, which needs no ICC profile. The ICC profile for a grey image contains
     only the transfer function.
     """
     is_srgb = colours.curve is _SRGB and (is_grey or colours.primaries == _SRGB_PRIMARIES)

@@ -38,8 +38,8 @@ _OBJECT_PATTERN = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
 def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
     """Convert an uploaded image into the format in which Pressroom stores images.
 
-    The result of a conversion depends only on the uploaded bytes, so equal uploads have equal
-    images and renditions. Raises ``UnreadableImage``.
+    The result of a conversion depends only on the uploaded bytes, so equal uploads give equal
+    converted images and renditions. Raises ``UnreadableImage``.
     """
     if not data:
         raise outcome.create_refusal(IMAGE_EMPTY)
@@ -154,9 +154,9 @@ def _read_webp_source(data: bytes) -> _StillSource | _AnimationSource:
     def decode_frame(number: int) -> Image.Image:
         image.seek(number)
         image.load()
-        # Copy the frame, because the decoder draws the next frame into the same image. The
-        # conversion to sRGB may change a frame in place, so the conversion gets a copy of the
-        # frame.
+        # Copy the decoded frame, because Pillow's decoder draws the next frame into the same
+        # ``Image`` object. The conversion to sRGB may change a frame in place, so the conversion
+        # gets a copy of the frame.
         return still.convert_to_srgb(image.copy())
 
     frames = [

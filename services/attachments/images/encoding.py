@@ -9,8 +9,7 @@ from services.attachments.images.animation import Animation, Playback
 from services.attachments.images.blurhash import compute_blurhash
 from services.attachments.images.outcome import ConvertedImage
 
-# The settings of the WebP encoder. docs/decisions/0003-image-encoding.md contains the measurements
-# behind the WebP settings.
+# The settings of the WebP encoder, which are explained in docs/decisions/0003-image-encoding.md.
 _LOSSY_SETTINGS = {"quality": 80, "method": 4}
 _LOSSLESS_SETTINGS = {"lossless": True, "quality": 50, "method": 4}
 _LOSSY_ANIMATION_SETTINGS = {"quality": 80, "method": 2}
@@ -40,7 +39,8 @@ def encode_animation(animation: Animation, *, lossless: bool) -> ConvertedImage:
     playback = Playback(animation)
     placeholder = _compute_sampled_blurhash(playback)
     data = encode_animated_webp(playback, animation.plays, lossless=lossless)
-    # Count the frames in the encoded file, because the encoder merges equal consecutive frames.
+    # Count the frames in the encoded WebP file, because the encoder merges equal consecutive
+    # frames.
     frames = max(1, len(webp.read_webp(data).durations))
     return ConvertedImage(data, "image/webp", *playback.size, frames, placeholder)
 
@@ -69,8 +69,8 @@ def _encode_webp(image: Image.Image, **settings: object) -> bytes:
 def _compute_sampled_blurhash(image: Image.Image) -> str:
     """Return the BlurHash of a small sample of the image's pixels.
 
-    Transparent pixels count as white. A sample of the pixels suffices, because a BlurHash contains
-    hardly any detail.
+    The BlurHash shows transparent pixels in white. A sample of the pixels suffices, because a
+    BlurHash contains hardly any detail.
     """
     side = _BLURHASH_SIDE * _BLURHASH_SAMPLES
     sample = image.resize((side, side), Image.Resampling.NEAREST)

@@ -34,7 +34,7 @@ class _Reader:
         return block
 
     def skip_blocks(self) -> bytes:
-        """Skip a sequence of data blocks in a GIF, and return the first block."""
+        """Skip a sequence of data blocks in a GIF, and return the first skipped block."""
         first = b""
         while size := self.take(1)[0]:
             block = self.take(size)
@@ -63,9 +63,8 @@ def read_gif(data: bytes) -> Animation:
                 size = reader.take(1)[0]
                 name = reader.take(size)
                 body = reader.skip_blocks() if size else b""
-                # A GIF stores how often the animation is repeated, which is one less than how often
-                # it is played. In a GIF, 0 repetitions mean endless repetition, like 0 plays in an
-                # ``Animation``.
+                # A GIF file that stores n repetitions is played n + 1 times. If a GIF file stores 0
+                # repetitions, the animation is repeated endlessly.
                 if name in _LOOP_BLOCKS and body[:1] == b"\x01":
                     repetitions = _u16(body, 1)
                     plays = min(repetitions + 1, outcome.MAX_PLAYS) if repetitions else 0
@@ -78,12 +77,12 @@ def read_gif(data: bytes) -> Animation:
             outcome.check_frame_count(len(frames), "GIF")
             control = b""
         elif introducer != b"\0" and frames:
-            break  # Keep the frames before an invalid block, as browsers do.
+            break  # Keep the GIF frames before an invalid block, as browsers do.
         elif introducer != b"\0":
             raise create_unreadable_error(f"The GIF has no block at byte {reader.at - 1:,}.")
     if not frames:
         raise create_unreadable_error("The GIF has no image.")
-    # If the first frame is larger than the screen size in the header, enlarge the canvas to the
+    # If a GIF's first frame exceeds the canvas size in the header, enlarge the canvas to fit the
     # frame, as browsers do.
     width = max(_u16(header, 6), frames[0].left + sizes[0][0])
     height = max(_u16(header, 8), frames[0].top + sizes[0][1])

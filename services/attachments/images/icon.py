@@ -24,7 +24,7 @@ _COUNT = struct.Struct("<4xH")
 _SIZE_AND_OFFSET = struct.Struct("<8xII")
 _PNG_HEADER = struct.Struct(">16xIIBB7x")
 _BITMAP_HEADER = struct.Struct("<IiiHH24x")
-# Maps the colour type of a PNG to its number of channels.
+# Maps the colour type of a PNG to the number of colour and alpha channels.
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
@@ -42,9 +42,10 @@ class _Entry:
 def decode_best_image(data: bytes) -> Image.Image:
     """Decode the image with the most pixels in an icon file.
 
-    If several images have the same number of pixels, the image with the most bits per pixel is
-    chosen. If the chosen image is broken, the next best image in the icon file is decoded. If all
-    images in the icon file are broken, the error of the best image is raised.
+    If several images in an icon file share the highest number of pixels, the image with the most
+    bits per pixel is decoded. If an image in the icon file is broken, the remaining images are
+    tried, from the largest to the smallest. If all images in the icon file are broken, the first
+    error is raised.
     """
     entries = list[_Entry]()
     failures = list[Exception]()
@@ -86,9 +87,9 @@ def _list_positions(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _read_entry(data: bytes, offset: int, size: int) -> _Entry:
-    # Read the width and height from the header of the image rather than from the directory of the
-    # icon file. The directory of an icon file has only one byte for each width and height, and the
-    # values in the directory are often wrong.
+    # Read the width and height of an icon from the image's own header rather than from the
+    # directory of the icon file. The directory of an icon file has only one byte for each width and
+    # height, and the values in the directory are often wrong.
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
     if head.startswith(png.SIGNATURE):
         if len(head) < _PNG_HEADER.size:
@@ -116,6 +117,6 @@ def _decode_entry(entry: _Entry, body: bytes) -> Image.Image:
     image = decode_image(directory + body, "ICO")
     is_blank = image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0)
     if entry.bits == _BITS_WITH_ALPHA and is_blank:
-        # In old icons, the alpha byte of each pixel is 0, although the pixels are visible.
+        # In old icon files, the alpha byte of each pixel is 0, although the pixels are visible.
         image.putalpha(255)
     return image

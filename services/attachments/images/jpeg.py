@@ -17,9 +17,9 @@ _APP2 = 0xE2
 _APP14 = 0xEE
 _APP15 = 0xEF
 _COMMENT = 0xFE
-# The segments that a JPEG decoder needs to interpret the colours of the pixels. Maps the marker of
-# each segment that the decoder needs to the segment's prefix and minimum length. A JPEG segment
-# that is shorter than its minimum length is broken and therefore dropped.
+# Lists the JPEG segments without which a decoder can't interpret the colours of the pixels. Maps
+# the marker of a JPEG segment to the segment's prefix and minimum length. A JPEG segment that is
+# shorter than its minimum length is broken and therefore dropped.
 _NEEDED_SEGMENTS = {_APP0: (b"JFIF\0", 14), _APP14: (b"Adobe", 12)}
 _EXIF_PREFIX = b"Exif\0\0"
 _XMP_PREFIX = b"http://ns.adobe.com/xap/1.0/\0"
@@ -75,7 +75,7 @@ def _is_droppable(marker: int, body: bytes) -> bool:
 def _join_profile(pieces: list[bytes]) -> bytes | None:
     """Join the pieces of an ICC profile in a JPEG.
 
-    Return ``None`` if a piece of the ICC profile is missing. Each piece of an ICC profile begins
+    Returns ``None`` if a piece of the ICC profile is missing. Each piece of an ICC profile begins
     with the number of the piece and the total number of pieces, in one byte each.
     """
     ordered = sorted(pieces, key=lambda piece: piece[:1])

@@ -20,7 +20,10 @@ MAX_LOSSLESS_PIXELS = 12_000_000
 
 
 class RenditionName(StrEnum):
-    """The name of a rendition. Renditions for web pages are named after their width in pixels."""
+    """The names of the renditions of an image.
+
+    Renditions for web pages are named after their width in pixels.
+    """
 
     NARROW = "320"
     MEDIUM = "640"
@@ -126,7 +129,7 @@ def check_animation(frames: int, area: int, place: str) -> None:
 
 
 class ImageType(StrEnum):
-    """The image formats that can be uploaded. APNG counts as PNG, and MPO counts as JPEG."""
+    """The image formats that users can upload. APNG counts as PNG, and MPO counts as JPEG."""
 
     PNG = "png"
     JPEG = "jpeg"
@@ -152,9 +155,9 @@ _SIGNATURES = (
 
 
 def sniff_image_type(data: bytes) -> ImageType | None:
-    """Detect the type of an image from its first 16 bytes.
+    """Detect the format of an image from the first 16 bytes of the image file.
 
-    Return ``None`` if the image type is not supported.
+    Returns ``None`` if Pressroom doesn't support the image's format.
     """
     if data[:4] == b"RIFF" and data[8:15] == b"WEBPVP8":
         return ImageType.WEBP

@@ -25,7 +25,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"PLTE"
 _TRANSPARENCY = b"tRNS"
 # The names of the essential chunks of a PNG. If the checksum of an essential chunk is wrong, the
-# PNG is unreadable. Chunks that are not essential are ignored if their checksum is wrong.
+# PNG is unreadable. A PNG chunk that is not essential is ignored if its checksum is wrong.
 _ESSENTIAL_CHUNKS = (b"IHDR", _PALETTE, b"IDAT")
 _FRAME_CHUNKS = (b"fcTL", b"fdAT")
 _CHUNKS_BEFORE_PIXELS = {_PALETTE, _TRANSPARENCY, *COLOUR_CHUNKS}
@@ -61,7 +61,7 @@ class _FrameChunks:
 
 @dataclass(slots=True)
 class _PngFile:
-    """The parts of a PNG file that the reader has collected so far.
+    """The parts of a PNG file that ``read_png`` collects while it reads the file.
 
     Attributes:
         shared: maps the names of the palette chunk and the transparency chunk to their contents.
@@ -69,11 +69,12 @@ class _PngFile:
         colours: maps the names of the chunks that describe the colour space to their contents.
         profile: the ICC profile that is built from the chunks in ``colours``.
         metadata: maps names in Pillow's `Image.info` to EXIF and XMP data. EXIF and XMP data can
-            contain the image's orientation.
+            contain the image's orientation, which says how to rotate the image.
         plays: how often the animation is played. 0 means endless repetition.
-        frames: the frames that have been read. The last frame in ``frames`` may have no pixels yet.
+        frames: the frames that have been read. The last frame in ``frames`` may lack its pixels,
+            because they follow later in the file.
         is_faulty: whether a fault in the animation was found. After a fault in the animation, the
-            chunks of all further frames are ignored.
+            chunks of all later frames in the file are ignored.
     """
 
     header: bytes = b""
@@ -101,10 +102,10 @@ class _PngFile:
 def read_png(data: bytes) -> Animation:
     """Split a PNG into frames, and check the limits for animations.
 
-    For a PNG that is not animated, ``read_png`` returns a single frame. The frames are decoded only
-    when they are drawn. The decoder gets only the chunks that describe pixels, so broken text
-    chunks can't make the decoder fail. If the animation is faulty, ``read_png`` decodes its last
-    frame to find out whether the frame's pixels are complete.
+    For a PNG that is not animated, ``read_png`` returns a single frame. The frames of a PNG
+    animation are decoded only when they are drawn. Pillow's decoder gets only the PNG chunks that
+    describe pixels, so broken text chunks can't make the decoder fail. If the animation is faulty,
+    ``read_png`` decodes its last frame to find out whether the frame's pixels are complete.
     """
     file = _PngFile()
     for name, body in _iterate_chunks(data):
@@ -137,7 +138,7 @@ def read_png(data: bytes) -> Animation:
 def _iterate_chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the name and the body of each chunk of a PNG.
 
-    If the checksum of a chunk is wrong, the yielded body of the chunk is ``None``.
+    If the checksum of a PNG chunk is wrong, ``None`` is yielded as the body of the chunk.
     """
     at = len(SIGNATURE)
     while at + 12 <= len(data):
@@ -175,7 +176,8 @@ def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
         if file.is_animated and not file.is_faulty:
             file.is_faulty = not _record_frame_chunk(file, name, body)
     elif name in _CHUNKS_BEFORE_PIXELS:
-        # Ignore chunks about colours and transparency that follow the pixels, as browsers do.
+        # Ignore PNG chunks about colours and transparency if they follow the pixel data, as
+        # browsers do.
         if not file.data:
             _record_colour_chunk(file, name, body)
     else:
@@ -183,9 +185,9 @@ def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
 
 
 def _record_colour_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
-    """Store a chunk that describes transparency or colours.
+    """Store a PNG chunk that describes transparency or colours.
 
-    If a PNG has several chunks with the same name, only the first of them is used.
+    If a PNG has several chunks with the same name, only the first of these chunks is used.
     """
     if name == _TRANSPARENCY:
         _record_transparency(file, body)
@@ -198,7 +200,7 @@ def _record_colour_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
 def _record_transparency(file: _PngFile, body: bytes) -> None:
     """Store a `tRNS` chunk, which contains a transparent colour or the palette's alpha values.
 
-    Invalid `tRNS` chunks are ignored, as browsers do.
+    Like browsers, the parser ignores an invalid `tRNS` chunk.
     """
     if _TRANSPARENCY in file.shared:
         return
@@ -206,8 +208,8 @@ def _record_transparency(file: _PngFile, body: bytes) -> None:
         is_valid = 0 < len(body) <= len(file.shared.get(_PALETTE, b"")) // 3
     else:
         is_valid = len(body) == _TRANSPARENCY_BYTES.get(file.colour_type)
-        # Clear the bits that exceed the bit depth of the image, because some encoders fill these
-        # bits with garbage.
+        # In the transparent colour of a PNG, clear the bits that exceed the bit depth, because some
+        # encoders fill these bits with garbage.
         levels = struct.unpack(f">{len(body) // 2}H", body) if is_valid else ()
         depth = file.header[8] if file.header else _MAX_DEPTH
         body = struct.pack(f">{len(levels)}H", *(level & 2**depth - 1 for level in levels))
@@ -225,9 +227,9 @@ def _record_animation_header(file: _PngFile, body: bytes) -> None:
 
 
 def _record_frame_chunk(file: _PngFile, name: bytes, body: bytes) -> bool:
-    """Store a control chunk or a pixel chunk of a frame.
+    """Store a control chunk or a pixel chunk of an animation's frame.
 
-    Returns false if the chunk is out of order, or if the frame extends outside of the canvas.
+    Returns false if a frame's chunk is out of order, or if the frame extends outside of the canvas.
     """
     number = file.next_number
     file.next_number += 1
@@ -286,7 +288,8 @@ def _decode_frame(file: _PngFile, header: bytes, pieces: Sequence[bytes]) -> Ima
         parts += [len(body).to_bytes(4, "big"), name, body, checksum.to_bytes(4, "big")]
     with open_image(b"".join(parts), "PNG") as image:
         image.load()
-        # Scale the transparent colour to 8 bits, because Pillow scales only the pixels to 8 bits.
+        # Scale the transparent colour of the PNG to 8 bits, because Pillow scales only the pixels
+        # to 8 bits.
         depth = header[8]
         colour_type = header[9]
         key = image.info.get("transparency")

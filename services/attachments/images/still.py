@@ -12,7 +12,7 @@ from PIL import ExifTags, Image, ImageChops, ImageCms
 
 from services.attachments.images.outcome import check_canvas
 
-# The errors that Pillow's decoders raise for invalid data.
+# The errors that Pillow's decoders raise for invalid image files.
 DECODER_ERRORS = (
     OSError,
     SyntaxError,
@@ -41,8 +41,8 @@ _TRANSPOSITIONS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# To save time, Pillow first averages whole pixels to shrink an image to this multiple of the target
-# size before it applies the slower filter.
+# To save time, Pillow shrinks an image in two steps. A fast filter shrinks the image to this
+# multiple of the target size, and a slow but precise filter shrinks the image to the target size.
 _REDUCING_GAP = 3.0
 
 
@@ -65,7 +65,7 @@ class Picture:
 def decode_image(data: bytes, format_name: str) -> Image.Image:
     """Decode the first image in a file to RGB or RGBA with sRGB colours.
 
-    The decoded image is not rotated.
+    ``decode_image`` doesn't rotate the image, even if its EXIF orientation asks for a rotation.
     """
     return _decode_picture(Picture(data), format_name)
 
@@ -82,7 +82,7 @@ def _decode_picture(picture: Picture, format_name: str) -> Image.Image:
 
 
 def open_image(data: bytes, format_name: str) -> Image.Image:
-    """Open an image with the decoder for ``format_name``, whatever format its bytes suggest."""
+    """Open an image with the decoder for ``format_name``, without detecting the image's format."""
     image = Image.open(BytesIO(data), formats=[format_name])
     check_canvas(*image.size, f"{format_name} header")
     return image
@@ -134,7 +134,7 @@ def _build_srgb_transform(
 ) -> ImageCms.ImageCmsTransform | None:
     """Return Pillow's transform from the colours of an ICC profile to sRGB.
 
-    Returns ``None`` if the ICC profile is sRGB itself or can't be used for pixels of this mode.
+    Returns ``None`` if the ICC profile is sRGB itself or doesn't fit the image's pixel format.
     """
     transform = _build_transform(profile, source, target)
     if transform is None:
@@ -150,7 +150,7 @@ def _build_srgb_transform(
 
 
 def is_usable_profile(profile: bytes, mode: str) -> bool:
-    """Return whether the ICC profile can convert pixels of this mode to sRGB."""
+    """Return whether the ICC profile can convert pixels of this Pillow mode to sRGB."""
     return _build_transform(profile, mode, "RGB") is not None
 
 
@@ -160,7 +160,7 @@ def _build_transform(profile: bytes, source: str, target: str) -> ImageCms.Image
         srgb = ImageCms.createProfile("sRGB")
         return ImageCms.buildTransform(embedded, srgb, source, target)
     except (ImageCms.PyCMSError, OSError, ValueError):
-        # Ignore a broken colour profile, as browsers do, and don't refuse the upload.
+        # Ignore a broken colour profile, as browsers do, rather than reject the upload.
         return None
 
 
@@ -171,7 +171,8 @@ def read_orientation(info: Mapping[str, bytes]) -> int:
     try:
         value = holder.getexif().get(ExifTags.Base.Orientation, _UPRIGHT_ORIENTATION)
     except DECODER_ERRORS:
-        # Ignore broken metadata, because it doesn't affect the pixels and is not stored.
+        # Ignore broken image metadata, because metadata doesn't affect the pixels and is not
+        # stored.
         return _UPRIGHT_ORIENTATION
     return value if isinstance(value, int) else _UPRIGHT_ORIENTATION
 
@@ -183,7 +184,7 @@ def rotate_upright(image: Image.Image, orientation: int) -> Image.Image:
 
 
 def scale_size(size: tuple[int, int], width: int) -> tuple[int, int]:
-    """Return the size of an image after scaling it from ``size`` to ``width``."""
+    """Return the width and height that an image of this ``size`` has after scaling to ``width``."""
     return width, max(1, round(size[1] * width / size[0]))
 
 

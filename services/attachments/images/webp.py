@@ -9,8 +9,7 @@ from services.attachments.images.still import Picture
 
 _FRAME_HEADER_BYTES = 16
 _DISPOSAL_FLAG = 1
-# The byte offset of the flags in the extended header of a WebP file, which is always the first
-# chunk.
+# The byte offset of the flags in a WebP file whose first chunk is an extended header.
 _FLAGS_OFFSET = 20
 _ALPHA_FLAG = 0x10
 _MOTION_FLAG = 0x02
@@ -21,12 +20,12 @@ _METADATA_NAMES = {b"EXIF": "exif", b"XMP ": "xmp", b"ICCP": "icc_profile"}
 
 @dataclass(slots=True)
 class WebpFile(Picture):
-    """The parts of a WebP file that the reader has collected so far.
+    """The parts of a WebP file that ``read_webp`` collects while it reads the file.
 
     Attributes:
         durations: the durations of the frames in milliseconds. For a still image, ``durations`` is
             empty.
-        pictures: the number of pictures in the file.
+        pictures: the number of pictures in the WebP file.
         lossless: whether all pictures in the file are lossless.
     """
 
@@ -76,7 +75,7 @@ def read_webp(data: bytes) -> WebpFile:
 
 def _build_chunk(name: bytes, body: bytes) -> bytes:
     if name == b"VP8X":
-        # Clear the flags for metadata in the extended header, because the metadata chunks are
+        # Clear the metadata flags in the extended WebP header, because the metadata chunks are
         # removed.
         body = bytes([body[0] & (_ALPHA_FLAG | _MOTION_FLAG)]) + body[1:] if body else body
     return name + len(body).to_bytes(4, "little") + body + bytes(len(body) % 2)
@@ -101,9 +100,9 @@ def _record_picture(file: WebpFile, name: bytes, body: bytes) -> None:
 def declare_alpha(data: bytes) -> bytes:
     """Set the alpha flag of an encoded animation if parts of its canvas are transparent.
 
-    libwebp crops each frame to its visible part. If the visible parts of all frames are opaque,
-    libwebp doesn't set the alpha flag. Without the alpha flag, some viewers paint the rest of the
-    canvas black.
+    When libwebp encodes an animation, it crops each frame to the frame's visible part. If the
+    visible parts of all frames are opaque, libwebp doesn't set the alpha flag. Without the alpha
+    flag, some viewers paint the canvas black outside of the frames' visible parts.
     """
     chunks = _iterate_chunks(data, 12, len(data))
     frame_headers = [body[:_FRAME_HEADER_BYTES] for name, body in chunks if name == b"ANMF"]

@@ -16,8 +16,7 @@ from services.attachments.images.outcome import (
 )
 
 # Import Pillow's plugins in advance, because Pillow can't import plugins after the process is
-# confined. Only Pillow's plugins for supported image formats are imported. For an unknown format,
-# Pillow itself would import all of its sixty plugins.
+# confined. Import only the plugins for supported image formats, although Pillow has sixty plugins.
 _PLUGINS = ("Bmp", "Gif", "Ico", "Jpeg", "Mpo", "Png", "Ppm", "Tiff", "WebP")
 for _plugin in _PLUGINS:
     import_module(f"PIL.{_plugin}ImagePlugin")
@@ -26,7 +25,10 @@ _MAX_RESIDENT_BYTES = 192 * 1024 * 1024
 
 
 def split_result(result: ConvertedImage | UnreadableImage) -> tuple[Any, Sequence[bytes]]:
-    """Split a conversion result into JSON fields and image files, without copying the files."""
+    """Split the result of an image conversion into JSON fields and image files.
+
+    To save memory, the image files are not copied.
+    """
     fields = asdict(result)
     images = [image for image in (fields, *fields.get("renditions", ())) if "data" in image]
     files: list[bytes] = [image.pop("data") for image in images]

@@ -9,11 +9,12 @@ from core.process.child_process import ChildCrashed, ChildProcess, ChildTooSlow
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage, create_refusal
 from services.attachments.isolation.child import parse_answer
 
-# The maximum address space of the child process that converts images. The conversion of a WebP with
-# two frames and 49 megapixels needed 2.24 GB, which was the maximum of all measurements.
+# The maximum address space of the child process that converts images. In tests, the conversion of a
+# WebP with two frames and 49 megapixels needed the most memory, 2.24 GB.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
-# The child process is replaced after this number of images, because hostile code in the child could
-# read and change all images that follow.
+# The child process is replaced after it has converted this many images. If a hostile image takes
+# control of the child process, the image can read and change all images that the process converts
+# afterwards.
 _IMAGES_PER_CHILD = 500
 _MODULE = "services.attachments.isolation.child"
 _log = get_logger(__name__)
@@ -63,5 +64,5 @@ class ConverterProcess:
         return result
 
     def close(self) -> None:
-        """Stop the child. Call ``close`` only while the child process is idle."""
+        """Stop the child. ``close`` must not be called during the conversion of an image."""
         self._child.close()

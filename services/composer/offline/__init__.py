@@ -1,9 +1,9 @@
 """Writes metadata and tweets about a post without a language model.
 
-The offline writer composes texts from sentences and words of the post. A sentence that begins with
-a pronoun or a connective, such as `However`, refers back to the sentence before. In a summary, a
-sentence that refers back always follows the sentence that it refers to. A sentence that refers back
-to the sentence before is never used in a tweet.
+The offline writer composes metadata and tweets from sentences and words of the post. A sentence
+that begins with a pronoun or a connective, such as `However`, refers back to the preceding
+sentence. In a summary, a sentence that refers back to the preceding sentence always follows that
+sentence. A tweet never contains a sentence that refers back to the preceding sentence.
 """
 
 import re
@@ -18,7 +18,7 @@ from services.composer.text.characters import ELLIPSIS
 from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 
 _MAX_TITLE_CHARACTERS = 400
-# The maximum length of a slug that is built from tags because the post has no title.
+# The maximum numbers of words and characters in a slug that is built from a post's tags.
 _MAX_KEY_WORDS = 8
 _MAX_KEY_WORDS_CHARACTERS = 60
 _MAX_PHRASE_WORDS = 3
@@ -26,7 +26,7 @@ _SENTENCES_PER_TWEET = 3
 # Two sentences count as similar if they share more than this fraction of the words of the shorter
 # sentence.
 _SIMILAR_SHARE = 0.6
-# The letters that people write in place of special letters such as `ä`, for each language.
+# For each language, maps special letters to their common replacements, for example `ä` to `ae`.
 _SPELLINGS = {
     "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
     "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
@@ -34,10 +34,11 @@ _SPELLINGS = {
 # Matches two kana in a row, which occur only in Japanese. A single kana may be an ornament in a
 # text that is not Japanese.
 _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
-# Matches the end of a Chinese or Japanese sentence and the space after the sentence. The space is
-# removed, because Chinese and Japanese don't separate sentences by spaces.
+# Matches the end of a Chinese or Japanese sentence and the space after the sentence. The space
+# after a Chinese or Japanese sentence is removed, because these languages don't separate sentences
+# by spaces.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
-# Matches the end of a sentence that greets readers or announces something.
+# Matches the end of a sentence that greets readers or announces something, for example a colon.
 _OPEN_END = re.compile(r"[,:，、：！!][\"'”’»]*$")
 _QUESTION = re.compile("[?？؟]")
 _QUOTES = re.compile('["“”«»„‟「」『』]')
@@ -48,7 +49,7 @@ def write_metadata(
 ) -> PostMetadata:
     """Write the requested metadata fields of a post without a language model.
 
-    The result depends only on the post, so equal posts get equal metadata.
+    The metadata depends only on the post, so equal posts get equal metadata.
 
     ``content_hash``: the hash of the post's content in hexadecimal.
     """
@@ -61,7 +62,7 @@ def write_metadata(
 
 
 def write_tweets(plain: PlainPost) -> tuple[str, ...]:
-    """Write tweets from sentences of the post that don't refer back to the sentence before.
+    """Write tweets from sentences of the post that don't refer back to the preceding sentence.
 
     The first tweet begins with the post's title, unless the tweet's sentence repeats the title.
     """
@@ -77,7 +78,7 @@ def write_tweets(plain: PlainPost) -> tuple[str, ...]:
         and not _is_personal(sentence, language)
         and rules.measure_tweet_weight(sentence.text[:600]) <= rules.MAX_TWEET_WEIGHT
     ]
-    # Prefer the first sentences of paragraphs, because they are the most informative.
+    # Prefer the first sentence of each paragraph, because first sentences are the most informative.
     openings = [sentence for sentence in suitable if sentence.opens_paragraph]
     chosen: list[Sentence] = []
     for sentence in dict.fromkeys(chain(openings, suitable, document.sentences)):
@@ -103,10 +104,10 @@ def write_tweets(plain: PlainPost) -> tuple[str, ...]:
 
 
 def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
-    """Return a slug from the post's title.
+    """Build a slug from the title of a post.
 
-    If there is no title, the slug is built from the post's tags. If the post contains no words, the
-    slug is built from the hash of its content, as in `post-1a2b3c4d`.
+    If the post has no title, the slug is built from the post's tags. If the post contains no words,
+    the slug is built from the content's hash, as in `post-1a2b3c4d`.
     """
     fallback_slug = rules.fit_slug("", content_hash)
     title = _spell_in_latin(plain.title[:_MAX_TITLE_CHARACTERS], document.language)
@@ -116,8 +117,8 @@ def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
     latin_tags = (_spell_in_latin(tag, document.language) for tag in extract_tags(plain, document))
     tag_slugs = (rules.fit_slug(text, content_hash) for text in latin_tags)
     slugs = [tag_slug for tag_slug in tag_slugs if tag_slug != fallback_slug]
-    # Join as many different words from the tags as fit into a slug. If no tag fits into a slug,
-    # shorten the first tag.
+    # Join as many distinct words from the tags as fit into a slug. If no tag fits into a slug, the
+    # first tag is shortened.
     words: list[str] = []
     for slug in slugs:
         longer = words + [word for word in slug.split("-") if word not in words]
@@ -130,9 +131,9 @@ def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
 
 
 def _spell_in_latin(text: str, language: str) -> str:
-    """Spell a text in Latin letters by the rules of the text's language.
+    """Romanise a text by the rules of the text's language. For example, a German `ä` becomes `ae`.
 
-    Letters without a spelling rule are kept, because ``fit_slug`` transliterates these letters
+    Letters without a romanisation rule are kept, because ``fit_slug`` transliterates these letters
     later.
     """
     if language == "ja" or _KANA_WORD.search(text):
@@ -147,7 +148,7 @@ def _spell_in_latin(text: str, language: str) -> str:
 
 @cache
 def _load_words(file_name: str) -> dict[str, frozenset[str]]:
-    """Return the words in a file, grouped by language code.
+    """Return a mapping from language codes to the words in a file.
 
     Each line of the word file begins with a language code.
     """
@@ -157,10 +158,10 @@ def _load_words(file_name: str) -> dict[str, frozenset[str]]:
 
 
 def has_back_reference(sentence: Sentence, language: str) -> bool:
-    """Return whether the beginning of a sentence refers back to the sentence before.
+    """Return whether the beginning of a sentence refers back to the preceding sentence.
 
-    For example, a sentence that begins with `this` refers back, but a sentence that begins with
-    `this week` doesn't.
+    For example, a sentence that begins with `this` refers back to the preceding sentence, but a
+    sentence that begins with `this week` doesn't.
     """
     known_phrases = _load_words("points_back.txt").get(language, frozenset())
     for count in range(_MAX_PHRASE_WORDS, 0, -1):
@@ -174,7 +175,8 @@ def _is_personal(sentence: Sentence, language: str) -> bool:
     """Return whether a sentence greets readers, asks a question, or is about its author."""
     if _OPEN_END.search(sentence.text[-4:]) or _QUESTION.search(sentence.text):
         return True
-    # Ignore sentences with quotations, because quoted people also speak in the first person.
+    # Ignore sentences with quotations, because words such as `I` in a quotation don't refer to the
+    # author.
     pronouns = _load_words("first_person.txt").get(language, frozenset())
     return not _QUOTES.search(sentence.text) and not pronouns.isdisjoint(
         word.plain for word in sentence.words
@@ -197,9 +199,10 @@ def write_summary(plain: PlainPost, document: Document) -> str:
 
 
 def _choose_first(document: Document, *, impersonal: bool) -> list[Sentence]:
-    """Return as many of the post's first sentences as fit into a summary, up to the first list.
+    """Return as many sentences from the beginning of the post as fit into a summary.
 
-    Incomplete sentences, such as captions, are left out of a summary.
+    The summary ends before the post's first list, and contains no incomplete sentences, such as
+    captions.
     """
     chosen: list[Sentence] = []
     room = rules.MAX_SUMMARY_CHARACTERS
@@ -227,6 +230,6 @@ def _choose_first(document: Document, *, impersonal: bool) -> list[Sentence]:
 
 
 def _are_similar(keys: set[str], earlier_keys: set[str]) -> bool:
-    """Return whether the longer of two texts contains most words of the shorter text."""
+    """Return whether the longer of two sentences contains most words of the shorter sentence."""
     min_count = max(1, min(len(keys), len(earlier_keys)))
     return len(keys & earlier_keys) > _SIMILAR_SHARE * min_count

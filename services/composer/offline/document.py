@@ -1,7 +1,6 @@
 """Detects the language of a post, and splits the post into sentences and words.
 
-For Japanese, SudachiPy's small dictionary provides the words with their parts of speech and
-readings.
+SudachiPy's small dictionary provides the parts of speech and the readings of Japanese words.
 """
 
 import re
@@ -25,39 +24,37 @@ from services.composer.text.words import (
 
 Item = TypeVar("Item")
 
-# The names of the parts of speech in SudachiPy.
+# The names that SudachiPy uses for parts of speech.
 _NOUN = "名詞"
 _VERB = "動詞"
 _AUXILIARY = "助動詞"
 _PARTICLE = "助詞"
 _CONJUNCTIVE_PARTICLE = "接続助詞"
-# The kinds of Japanese nouns that can be tags of a post. Japanese numbers and auxiliary nouns can't
-# be tags of a post.
+# The kinds of Japanese nouns that can be tags of a post, which exclude numbers and auxiliary nouns.
 _JAPANESE_NOUN_KINDS = frozenset({"普通名詞", "固有名詞"})
-# The part-of-speech tags of Chinese words that can be tags of a post.
+# Only Chinese words with one of these parts of speech can be tags of a post.
 _CHINESE_NOUN_TAGS = ("n", "vn", "eng", "an", "j", "l", "i")
-# Maps Japanese particles whose pronunciation differs from their spelling to their pronunciation.
+# The pronunciation of Japanese particles that aren't pronounced as they are written.
 _PARTICLE_SOUNDS = {"は": "わ", "へ": "え", "を": "お"}
-# Small kana that abbreviate words in Japanese names. The pronunciation of small kana in a name
-# depends on the name.
+# Small kana that abbreviate words in Japanese names. In Japanese names, the pronunciation of small
+# kana depends on the name.
 _READ_BY_NAME = frozenset("ヶヵ")
-# The Japanese tokenizer rejects texts of more than 49,149 bytes, and texts of more than 65,535
-# bytes after a conversion to NFKC. A conversion to NFKC turns a character into at most 33 bytes.
+# The Japanese tokenizer rejects texts that have more than 49,149 bytes, or more than 65,535 bytes
+# after a conversion to Unicode NFKC. A conversion to NFKC turns a character into at most 33 bytes.
 _MAX_PIECE_CHARACTERS = 1_000
-# Maps English plurals to their singulars, for plurals that a stemmer handles wrongly.
+# Maps English plurals that a stemmer handles wrongly to their singulars.
 _SINGULARS = dict(
     pair.split("=")
     for pair in Path(__file__).with_name("english_plurals.txt").read_text("ascii").split()
 )
-# The maximum number of characters of a post from which the post's language is detected. A post of
-# 3,000 words fits into ``_MAX_SAMPLE_CHARACTERS``.
+# The maximum number of a post's characters from which the language of the post is detected. A post
+# of 3,000 words fits into ``_MAX_SAMPLE_CHARACTERS``.
 _MAX_SAMPLE_CHARACTERS = 20_000
 _MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
-# A text needs at least this many letters for a reliable result of the statistical language
-# detector.
+# The statistical language detector is reliable only for texts with at least this many letters.
 _MIN_LETTERS = 24
-# The languages that are identified by their script. A language is detected if at least the given
-# share of the letters in a post belong to the language's script.
+# The languages that Pressroom identifies by their script. For each language, ``_SCRIPTS`` contains
+# the minimum share of a post's letters that must belong to the script.
 _SCRIPTS = (
     ("ja", re.compile("[\u3040-\u30ff]"), 0.05),
     ("ko", re.compile("[\uac00-\ud7af]"), 0.3),
@@ -79,22 +76,22 @@ _MAX_FIRST_SENTENCES = 60
 _BULLET = re.compile(r"[•‣◦▪●■►–—-]\s")
 _ANNOUNCING_END = re.compile(r"[:：]$")
 _COMPLETE_END = re.compile(r"[.!?…。！？।؟۔։።]['\"”’»)\]）」』]*$")
-# This lock protects the Japanese tokenizer, which threads can't use at the same time.
+# This lock ensures that only one thread at a time uses the Japanese tokenizer.
 _JAPANESE_LOCK = Lock()
-# This lock prevents two threads from loading the model of the language detector twice.
+# This lock ensures that only one thread loads the model of the language detector.
 _DETECTOR_LOCK = Lock()
 
 
 class Morpheme(NamedTuple):
-    """A word in a Japanese text, with its part of speech.
+    """A word in a Japanese text, with the word's part of speech and reading.
 
     Attributes:
         surface: the word as it is written in the text.
-        lemma: the form of the word that is listed in the dictionary.
+        lemma: the word's base form, which is listed in the dictionary.
         kind: the part of speech, such as noun or verb.
-        sort: the subdivision of the part of speech, such as proper noun.
-        reading: the pronunciation of the word in Katakana, or ``surface`` if the dictionary lacks
-            the word.
+        sort: the subcategory of the part of speech, such as proper noun.
+        reading: the pronunciation of the word in Katakana, or ``surface`` if the word isn't in the
+            dictionary.
     """
 
     surface: str
@@ -148,11 +145,12 @@ class Word(NamedTuple):
     """A word in a sentence of a post.
 
     Attributes:
-        surface: the word as it is written.
+        surface: the word as it is written in the sentence.
         plain: the word in a normalised form, which is used for comparisons.
         key: the stem that all forms of the word share. ``key`` is empty for words that aren't
             content words, such as stop words.
-        is_noun: whether the word can be a tag. In Chinese and Japanese, only nouns can be tags.
+        is_noun: whether the word can be a tag of the post. In Chinese and Japanese, only nouns can
+            be tags.
     """
 
     surface: str
@@ -167,7 +165,7 @@ Tokenizer = Callable[[str], list[Word]]
 def get_tokenizer(language: str) -> Tokenizer:
     """Return a function that splits a text in this language into words.
 
-    Each thread needs its own tokenizer function, because threads can't share a stemmer.
+    Each thread must call ``get_tokenizer`` itself, because threads can't share a stemmer.
     """
     if language == "zh":
         return _tokenize_chinese
@@ -176,7 +174,7 @@ def get_tokenizer(language: str) -> Tokenizer:
     stop_words = load_stop_words(language)
     from Stemmer import Stemmer
 
-    # Words in a language without a stemmer are not changed.
+    # If the language has no stemmer, ``stem`` returns each word unchanged.
     stem: Callable[[str], str] = str
     with suppress(KeyError):
         stem = Stemmer(language).stemWord
@@ -224,8 +222,8 @@ def detect_language(plain: PlainPost) -> str:
     """Detect the language of a post, and return its ISO 639-1 code.
 
     If the script of a post doesn't identify the language, a statistical language detector decides.
-    A post that is too short for the language detector counts as English, or as Russian if it
-    contains Cyrillic letters.
+    A post that is too short for the language detector counts as Russian if the post contains
+    Cyrillic letters, and as English if not.
     """
     text = "\n".join((*plain.paragraphs, *plain.headings, plain.title))[:_MAX_SAMPLE_CHARACTERS]
     sample = text[:_MAX_SCRIPT_SAMPLE_CHARACTERS]
@@ -236,7 +234,8 @@ def detect_language(plain: PlainPost) -> str:
     if letters < _MIN_LETTERS:
         return "ru" if _CYRILLIC.search(sample) else "en"
     with _DETECTOR_LOCK:
-        # Import the language detector only when it is needed, because its model takes 100 MB.
+        # Import the language detector only when it is needed, because its model takes 100 MB of
+        # memory.
         from py3langid import classify
 
         return str(classify(text)[0])
@@ -249,8 +248,8 @@ class Sentence:
     Attributes:
         opens_paragraph: whether the sentence is the first sentence of its paragraph.
         is_complete: whether the sentence ends with punctuation and contains no URL.
-        is_listed: whether the sentence belongs to a list item or introduces a list. A list item is
-            hard to understand without its list.
+        is_listed: whether the sentence belongs to a list item or introduces a list. A sentence from
+            a list is hard to understand without the list.
     """
 
     text: str
@@ -265,7 +264,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A post whose title, headings and sentences are split into words."""
+    """The language of a post, and the words of the post's title, headings and sentences."""
 
     language: str
     title: tuple[Word, ...]

@@ -2,7 +2,7 @@
 
 A good tag is frequent, occurs early or in the title or headings, is spread over the post, or is a
 name. The criteria for good tags come from methods for key phrase extraction (KP-Miner and YAKE).
-Words with the same stem are counted together.
+Words with the same stem, such as a singular and its plural, are counted together.
 """
 
 from collections import Counter
@@ -19,22 +19,22 @@ from services.composer.text.post import PlainPost
 from services.composer.text.words import find_content_words, split_words
 
 _MAX_TAGS = 6
-# The maximum number of phrases that are considered as tags. The number of considered phrases
-# exceeds the number of tags, because several phrases may turn into the same tag.
+# The maximum number of phrases that are considered as tags. More phrases than tags are considered,
+# because several phrases may turn into the same tag.
 _MAX_CANDIDATES = 20
-# The maximum number of different words that are considered as tags for a short post.
+# The maximum number of distinct words that are considered as tags for a short post.
 _MAX_WORDS = 100
 _TITLE_WEIGHT = 1.5
 _HEADING_WEIGHT = 1.2
 _NAME_WEIGHT = 1.3
-# The weight of a phrase that follows an article such as `the`, because an article shows that the
-# phrase is a noun.
+# The factor for the score of a phrase that follows an article such as `the`. An article before a
+# phrase shows that the phrase is a noun, and nouns are good tags.
 _ARTICLE_WEIGHT = 1.4
 _LANGUAGES_WITH_ARTICLES = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
 _MAX_SCORED_LETTERS = 12
 _MIN_PHRASE_COUNT = 2
-# A pair of words can be a tag if at least this share of the occurrences of the pair's rarer word
-# are inside the pair.
+# A pair of words can be a tag only if at least this share of the rarer word's occurrences are part
+# of the pair.
 _MIN_COHESION = 0.45
 
 
@@ -46,7 +46,7 @@ _ARTICLES = _load_words("articles.txt")
 # Words for quantities and times, which are frequent but never the topic of a post.
 _MEASURES = _load_words("measures.txt")
 
-# The keys of the words in a phrase, which is either a single word or a pair of words.
+# The keys of a phrase's words. A phrase is a single word or a pair of words.
 PhraseKey = tuple[str, ...]
 
 
@@ -70,14 +70,14 @@ class _PhraseCounts:
 
     Attributes:
         first_text: the index of the first title, heading or sentence that contains the phrase.
-        last_text: the index of the last counted title, heading or sentence that contains the
+        last_text: the index of the last title, heading or sentence that was found to contain the
             phrase.
         texts: the number of titles, headings and sentences that contain the phrase.
         names: how often the phrase is written like a name, with a capital letter.
         articles: how often the phrase follows an article, such as `the`.
         surfaces: how often each spelling of the phrase occurs.
-        inner_surfaces: how often each spelling occurs inside sentences, where only names have
-            capitals.
+        inner_surfaces: how often each spelling of the phrase occurs inside sentences, where only
+            names begin with capital letters.
     """
 
     first_text: int
@@ -92,7 +92,7 @@ class _PhraseCounts:
 
 
 def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
-    """Return the tags of a post, the best tag first."""
+    """Return the tags of a post, with the best tag first."""
     phrases = _count_phrases(document)
     scores = _score_phrases(phrases, document)
     ranked = sorted(scores, key=lambda key: (-scores[key], phrases[key].first_text, key))
@@ -100,13 +100,13 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     tags = fit_tags(islice(spellings, _MAX_CANDIDATES))[:_MAX_TAGS]
     if len(tags) >= MIN_TAGS:
         return tags
-    # If a short post has too few good tags, its longest words become tags as well.
+    # If a post has too few good tags, the longest words of the post become tags too.
     texts = (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
     words = {word for text in texts for word in split_words(text[:2000])}
     longest = sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))
     candidates = (word for word in (*tags, *longest) if len(word) <= MAX_TAG_CHARACTERS)
     tokenize = get_tokenizer(document.language)
-    # Keep only the first form of each word, such as the singular or the plural.
+    # If several forms of a word occur, such as singular and plural, keep only the first form.
     word_by_key: dict[PhraseKey, str] = {}
     for candidate in islice(candidates, _MAX_WORDS):
         key = tuple(word.key or word.plain for word in tokenize(candidate))
@@ -115,8 +115,8 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     content_words = find_content_words(plain, MIN_TAGS)
     if len(tags) >= min(MIN_TAGS, len(content_words)):
         return tags
-    # If a post has too few different words, add several forms of the same word, and words from
-    # later parts of the post.
+    # If a post has too few distinct words, also use several forms of the same word, and words from
+    # the rest of the post.
     return fit_tags((*tags, *longest, *sorted(content_words)))[:MIN_TAGS]
 
 
@@ -155,9 +155,9 @@ def _count_occurrence(
     if occurrence.previous_word:
         if occurrence.is_in_sentence:
             counts.inner_surfaces[surface] += 1
-        # A capital letter indicates a name if it is inside a sentence or inside a word such as
-        # `iPhone`. Ignore the title of the post, because all words of a title may begin with
-        # capitals.
+        # A capital letter inside a word, as in `iPhone`, indicates a name. A capital letter at the
+        # beginning of a word indicates a name if the word is inside a sentence. Ignore the title of
+        # the post, because all words of a title may begin with capitals.
         is_name = surface[0].isupper() or (len(key) == 1 and surface != surface.lower())
         counts.names += occurrence.text_number > 0 and is_name
         counts.articles += occurrence.previous_word.plain in _ARTICLES
@@ -190,7 +190,7 @@ def _score_phrases(
 
 
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
-    """Return a factor for a phrase's score, which is higher for names and for nouns with articles.
+    """Return a factor for a phrase's score, which favours names and nouns after articles.
 
     In a German post, only phrases with a capital letter can be tags, because all German nouns begin
     with a capital letter.
@@ -211,10 +211,10 @@ def _list_keys(words: Sequence[Word]) -> set[PhraseKey]:
 def _drop_overlapping(
     ranked: list[PhraseKey], phrases: dict[PhraseKey, _PhraseCounts]
 ) -> Iterator[PhraseKey]:
-    """Yield the phrases from the best to the worst.
+    """Yield the phrases from the best to the worst, and leave out overlapping phrases.
 
     A phrase is left out if a better phrase contains one of its words. A single word is left out if
-    it mostly occurs as part of a pair of words.
+    the word mostly occurs as part of a pair of words.
     """
     max_pair_counts: dict[str, int] = {}
     for key in ranked:
@@ -236,8 +236,8 @@ def _drop_overlapping(
 def _spell_phrase(key: PhraseKey, phrases: dict[PhraseKey, _PhraseCounts]) -> str:
     """Return the most frequent spelling of a phrase inside sentences.
 
-    If a phrase occurs only in headings or at the start of sentences, its first word gets the same
-    case as inside sentences.
+    If a phrase never occurs inside a sentence, but its first word occurs there in lower case, the
+    first letter of the phrase becomes lower-case.
     """
     counts = phrases[key]
     if counts.inner_surfaces or len(key) == 1:

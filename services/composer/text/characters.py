@@ -7,14 +7,14 @@ from functools import cache
 from pathlib import Path
 
 _KANA = re.compile("[\u30a1-\u30ff]+|[\u3041-\u309f\u30fc]+")
-# The distance between the code point of a Katakana character and the Hiragana character with the
+# The distance between the code points of a Katakana character and the Hiragana character with the
 # same sound.
 _KATAKANA_OFFSET = 0x60
 _KATAKANA = re.compile("[\u30a1-\u30f6]")
-# The kana that doubles the consonant after it, and the mark that lengthens the vowel before it.
+# The kana that doubles the next consonant, and the mark that lengthens the preceding vowel.
 _DOUBLING_KANA = "っ"
 _LENGTH_MARK = "ー"
-# Maps a vowel to the kana that lengthen this vowel when they follow it.
+# Maps each vowel to the kana that lengthen the vowel when placed after it.
 _LENGTHENING_KANA = {"o": "うお", "u": "う"}
 # Zero-width joiners are the only invisible characters that are kept. Zero-width joiners are
 # necessary in the words of several scripts and in emoji. Invisible characters such as bidirectional
@@ -24,26 +24,26 @@ _JOINERS = "\u200c\u200d"
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co"})
 _MAX_MARKS_IN_A_ROW = 30
 ELLIPSIS = "…"
-# The punctuation that is removed before an ellipsis is appended.
+# The punctuation that is removed from the end of a shortened text before an ellipsis is appended.
 _BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
-# Characters that modify the character before them, such as joiners, variation selectors and skin
+# Characters that modify the preceding character, such as joiners, variation selectors and skin
 # tones.
 _MODIFIERS = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _SPACES = re.compile(r"\s+")
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
-# Matches the iteration mark or a Chinese character, which can also occur in Japanese texts.
+# Matches a Chinese character or the iteration mark, both of which also occur in Japanese texts.
 CHINESE = re.compile("[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _BOUNDARY = re.compile(rf"[\s{_WIDE}]")
-# Matches a line break between characters of a script without spaces, because such a line break
-# doesn't separate words.
+# Matches a line break between characters of a script without spaces, because a line break in
+# Chinese or Japanese doesn't separate words.
 _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 
 
 def romanise_kana(kana: str, *, verb: bool = False) -> str:
     """Romanise Japanese kana in the Hepburn system, without marks for long vowels.
 
-    Characters other than kana are not changed. The final `u` of a verb such as `omou` is kept in
-    the Latin spelling.
+    Characters other than kana are not changed. The final `u` of a verb such as `omou` is kept,
+    although it looks like a mark for a long vowel.
     """
     plain = _KATAKANA.sub(lambda match: chr(ord(match[0]) - _KATAKANA_OFFSET), kana)
     spelled = ""
@@ -78,9 +78,10 @@ def _load_syllables() -> dict[str, str]:
 class CleanText(str):
     """A line of visible text without markup.
 
-    Only ``markup.clean_text`` creates instances of ``CleanText``. The type ``CleanText`` marks
-    texts that are already cleaned, so that no text is cleaned twice. A substring of a ``CleanText``
-    is an ordinary string, because cutting a text can turn ordinary characters into markup.
+    Only ``markup.clean_text`` creates instances of ``CleanText``. The type ``CleanText`` tells
+    ``clean_text`` that a text is already clean, so that no text is cleaned twice. A substring of a
+    ``CleanText`` is an ordinary ``str``, because cutting a text can turn ordinary characters into
+    markup.
     """
 
     __slots__ = ()
@@ -101,11 +102,11 @@ def remove_invisible_characters(text: str) -> str:
 
 
 def _limit_marks(characters: Iterable[str]) -> str:
-    """Limit each sequence of combining marks, such as accents, to 30 marks.
+    """Shorten each sequence of more than 30 combining marks, such as accents, to 30 marks.
 
-    The limit of 30 combining marks comes from Unicode's Stream-Safe Text Format. Real texts have
-    far fewer than 30 consecutive combining marks. Unicode normalisation sorts consecutive combining
-    marks in quadratic time, so it would take too long for many marks.
+    The limit of 30 combining marks comes from Unicode's Stream-Safe Text Format. In real texts, a
+    character has far fewer than 30 combining marks. Unicode normalisation sorts consecutive
+    combining marks in quadratic time, so a text with very many marks would take too long.
     """
     remaining = []
     marks = 0
@@ -127,10 +128,10 @@ def clean_line(text: str) -> str:
 
 
 def transliterate(text: str) -> str:
-    """Transliterate a text to ASCII. Chinese characters are removed.
+    """Transliterate a text to ASCII, and remove Chinese characters.
 
-    Chinese characters can't be transliterated, because their pronunciation depends on the language,
-    which is unknown.
+    Chinese characters can't be transliterated, because their pronunciation depends on the language
+    of the text, which is unknown.
     """
     if text.isascii():
         return text
@@ -145,9 +146,9 @@ def transliterate(text: str) -> str:
 
 
 def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> str:
-    """Shorten a text that is too long, and append `…`.
+    """Shorten a text that is longer than ``max_length``, and append `…`.
 
-    The text is cut between two words if possible.
+    ``cut_at_word`` cuts the text between two words if possible.
 
     ``measure``: a function that returns the length of a text.
     """
@@ -162,8 +163,8 @@ def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> st
         else:
             high = middle - 1
     end = low
-    # Cut a text inside a word only if the word takes more than a third of the text. A cut must
-    # never separate a character from the modifiers that follow it.
+    # Cut a text inside a word only if the word takes more than a third of the text. Never separate
+    # a character from its modifiers, such as accents and skin tones.
     for start in range(low, low - max(low // 3, 1), -1):
         if _BOUNDARY.search(text, start - 1, start + 1):
             end = start

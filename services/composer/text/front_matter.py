@@ -17,7 +17,7 @@ _YAML_CONTINUATION = re.compile(r"[\s#\]})'\"-]")
 
 
 def remove_front_matter(text: str) -> str:
-    """Return a post's content without its front matter, if any."""
+    """Return the content of a post without front matter."""
     head = text[:_MAX_CHARACTERS].lstrip()
     start = min(len(text), _MAX_CHARACTERS) - len(head)
     if head.startswith("{"):
@@ -37,7 +37,7 @@ def remove_front_matter(text: str) -> str:
 
 
 def _is_yaml(lines: list[str]) -> bool:
-    """Return whether the lines between two `---` are YAML keys with values.
+    """Return whether the lines between two `---` lines are YAML keys with values.
 
     A `---` at the start of a post can begin front matter, but can also be a horizontal rule.
     """
@@ -52,6 +52,5 @@ def _remove_json(text: str, head: str, start: int) -> str:
     except (ValueError, RecursionError):
         return text
     rest = text[start + end :]
-    # If no text follows the JSON object at the start of a post, the object is the post itself
-    # rather than front matter.
+    # A JSON object at the start of a post is front matter only if text follows the object.
     return rest if fields and rest[:1] in {"\n", "\r"} and rest.strip() else text

@@ -1,4 +1,4 @@
-"""Finds the ends of HTML elements, and the elements that browsers and mail programs hide."""
+"""Finds the ends of HTML elements, and finds elements that browsers and mail programs hide."""
 
 import re
 from collections import Counter
@@ -11,8 +11,9 @@ Token = tuple[str, Any]
 VOID = frozenset(
     "area base br col embed hr img input link meta param source track wbr keygen".split()
 )
-# Maps a start tag to the open elements that the start tag closes, because authors may omit the end
-# tags of these elements. For example, the start tag `<dt>` closes an open `<dd>` element.
+# Maps a start tag to the tags of open elements that the start tag closes. In HTML, the end tags of
+# the implicitly closed elements are optional. For example, the start tag `<dt>` closes an open
+# `<dd>` element.
 _IMPLICITLY_CLOSED = {
     "li": ("li",),
     "dt": ("dt", "dd"),
@@ -33,7 +34,7 @@ _ELEMENTS_WITH_OPTIONAL_END = frozenset(_IMPLICITLY_CLOSED) | {"p", "html", "hea
 _SCOPES = frozenset("table td th caption ul ol dl object ruby".split())
 _CELLS = frozenset({"td", "th", "caption"})
 _TABLE_PARTS = _CELLS | {"tr", "tbody", "thead", "tfoot", "colgroup"}
-# The HTML elements whose end tag also closes all scopes inside of the element.
+# The HTML elements whose end tag closes the element and all scopes inside of the element.
 _SCOPE_CLOSING_ELEMENTS = _SCOPES | _TABLE_PARTS | {"body", "html"}
 
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")
@@ -47,17 +48,17 @@ _MIN_VISIBLE_OFFSET = -900
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Tells whether the text of an HTML element is visible.
+    """Says whether the text of an HTML element is visible.
 
-    If an attribute is ``None``, the element inherits the attribute from the element that contains
-    it.
+    If ``is_invisible`` or ``has_no_size`` is ``None``, the element inherits the value from the
+    enclosing element.
     """
 
-    # True if the HTML element is hidden together with all elements inside of it. The style of an
-    # inner element can't make the inner element visible if the outer element is hidden.
+    # True if the HTML element and all elements inside of it are hidden. The style of an inner
+    # element can't make the inner element visible if the outer element is hidden.
     is_hidden: bool = False
-    # An inner element inherits ``is_invisible`` and ``has_no_size`` from the outer element, but its
-    # style can override both values.
+    # An inner element inherits ``is_invisible`` and ``has_no_size`` from the outer element, but the
+    # inner element's style can override both values.
     is_invisible: bool | None = None
     has_no_size: bool | None = None
 
@@ -114,7 +115,8 @@ def _has_no_size(style: Mapping[str, str]) -> bool | None:
     length = _parse_length(size)
     if length is not None and length[0] == 0:
         return True
-    # A relative font size is 0 only if the outer element's font size is 0, so ``None`` is returned.
+    # Return ``None`` for a relative font size, which is 0 only if the outer element's font size is
+    # 0.
     is_relative = size in _RELATIVE_SIZES or (length is not None and length[1] in _RELATIVE_UNITS)
     return None if is_relative else False
 
@@ -137,12 +139,12 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
 
 
 def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
-    """Return a mapping from the index of each start tag to the index of its element's end.
+    """Return a mapping from each start tag's index to the index at which the element ends.
 
-    An HTML element normally ends at its end tag. If an optional end tag is missing, the element
-    ends at the tag that closes the element implicitly. An element without its required end tag ends
-    at the next block tag, so that it can't hide the rest of the post. The returned mapping omits
-    void elements, such as `<br>`.
+    An HTML element normally ends at its end tag. If an HTML element lacks an optional end tag, the
+    element ends at the tag that implicitly closes the element. An HTML element without a required
+    end tag ends at the next block tag, so that the element can't hide the rest of the post. Void
+    elements, such as `<br>`, are missing in the returned mapping.
     """
     elements = _OpenElements()
     for place, (kind, data) in enumerate(tokens):
@@ -156,9 +158,10 @@ def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[i
 
 
 class _Scope:
-    """The open elements of a scope, from the outermost to the innermost element.
+    """The open HTML elements of a scope, from the outermost to the innermost element.
 
-    A scope is an element, such as a table, whose inner tags can't close elements outside of it.
+    A scope is an HTML element, such as a table, whose inner tags can't close elements outside of
+    the scope.
     """
 
     def __init__(self, tag: str) -> None:
@@ -170,7 +173,7 @@ class _Scope:
 class _OpenElements:
     def __init__(self) -> None:
         self.ends: dict[int, int] = {}
-        # The indexes of start tags whose end tag is missing, although HTML requires the end tag.
+        # The indexes of start tags whose required end tag is missing.
         self.unclosed: set[int] = set()
         self._scopes = [_Scope("")]
         self._totals: Counter[str] = Counter()
@@ -189,7 +192,7 @@ class _OpenElements:
             self._scopes.append(_Scope(tag))
 
     def end(self, tag: str, place: int) -> None:
-        """Close the innermost open element with this tag, and all elements inside of it."""
+        """Close the innermost open element with this tag, including all elements inside of it."""
         if tag in _SCOPE_CLOSING_ELEMENTS and self._totals[tag]:
             while not self._scopes[-1].counts[tag]:
                 self._leave_scope(place)
@@ -205,7 +208,7 @@ class _OpenElements:
             self._record_end(tag, start, place)
 
     def _pop(self, tag: str, place: int) -> None:
-        """Close elements from the inside out until an element with this tag has been closed."""
+        """Close open elements, the innermost first, until an element with this tag is closed."""
         scope = self._scopes[-1]
         popped = ""
         while popped != tag:

@@ -1,15 +1,15 @@
 """Finds links and mentions in texts.
 
-To be safe, the patterns for links also match texts that some browsers and platforms don't treat as
-links.
+To be safe, the patterns for links match every text that any browser or platform might treat as a
+link.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterator
 
-# The patterns for links match any text in linear time, because no two repetitions can match the
-# same characters.
+# No two repetitions in the patterns for links can match the same characters, so a search for links
+# takes linear time.
 _URL_CHARACTER = r"[^\s<>\"'`()\[\]{}|\\^*\x00-\x1f\ue000-\uf8ff]"
 URL = re.compile(
     rf"https?://(?:(?!&#?\w+;){_URL_CHARACTER}|\((?:(?!&#?\w+;){_URL_CHARACTER})*\))+", re.I
@@ -25,8 +25,8 @@ _BARE_LINK = re.compile(
     r"(?:[:/?#][^\s<>\"]*)?",
     re.I,
 )
-# Matches a Chinese full stop between two parts of a host name, because some programs treat it as a
-# dot.
+# Matches a Chinese full stop between two parts of a host name. Some programs treat a Chinese full
+# stop in a host name as a dot.
 _WIDE_STOP = re.compile(r"(?<=[a-z0-9])。(?=[a-z]{2,}(?:[\s/:?#]|$))", re.I)
 _MENTION = re.compile(r"(?<![\w@!#$%&*])@\w+(?:@[\w.-]*\w)?")
 _MARKS = re.compile(r"[\u200c\u200d\u00ad]")
@@ -38,14 +38,14 @@ def find_urls(text: str) -> frozenset[str]:
     urls = set()
     for match in URL.finditer(text):
         url = trim_punctuation(match[0])
-        # If a URL contains an opening bracket, the closing bracket after the URL belongs to the URL
-        # as well.
+        # If a URL contains an opening bracket without a closing bracket, the closing bracket after
+        # the match belongs to the URL.
         urls.add(f"{url})" if url.count("(") > url.count(")") else url)
     return frozenset(filter(_HOST.match, urls))
 
 
 def find_mentions(text: str) -> frozenset[str]:
-    """Return the mentioned handles in a text, with their `@` and in lower case."""
+    """Return the handles that a text mentions, with `@` and in lower case."""
     return frozenset(match[0] for match in _MENTION.finditer(fold_link(text)))
 
 
@@ -55,7 +55,7 @@ def find_links(text: str) -> frozenset[str]:
 
 
 def remove_foreign_links(text: str, links: frozenset[str], mentions: frozenset[str]) -> str:
-    """Remove all links from a text except ``links``, and all mentions except ``mentions``."""
+    """Remove all links except ``links`` and all mentions except ``mentions`` from a text."""
     cuts = [(start, end) for start, end, link in _find_link_spans(text) if link not in links]
     cuts += [
         match.span() for match in _MENTION.finditer(text) if fold_link(match[0]) not in mentions
@@ -82,13 +82,13 @@ def normalise_link(link: str) -> str:
 
 
 def fold_link(text: str) -> str:
-    """Convert a text to lower case, and compatibility characters to normal ones (NFKC)."""
+    """Convert a text to lower case and to Unicode NFKC, which replaces compatibility characters."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", _MARKS.sub("", text))
     return _WIDE_STOP.sub(".", plain.casefold())
 
 
 def _find_link_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the start, the end and the normalised form of each link in a text."""
+    """Yield the start position, the end position and the normalised form of each link in a text."""
     candidates = [*_SCHEME_LINK.finditer(text), *_BARE_LINK.finditer(text)]
     end = 0
     for match in sorted(candidates, key=lambda match: (match.start(), -match.end())):

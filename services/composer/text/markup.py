@@ -30,15 +30,16 @@ BLOCKS = HEADINGS | frozenset(
     "figcaption figure footer form head header hgroup hr html legend li main nav ol option p pre "
     "section summary table tbody td tfoot th thead title tr ul".split()
 )
-# The HTML elements whose content is not part of a post's running text.
+# The HTML elements whose content is removed, because the content is not part of a post's running
+# text.
 _SKIPPED_ELEMENTS = frozenset(
     "applet audio button canvas datalist del embed figcaption head iframe map math nav noembed "
     "noframes noscript object pre rp rt s script select strike style svg template textarea title "
     "video xmp".split()
 )
 # Matches a self-closing HTML tag such as `<span/>`. HTML parsers ignore the slash in a self-closing
-# tag and treat the element as open. Because the author of a self-closing tag meant an empty
-# element, an end tag is added.
+# tag and treat the element as open. Pressroom adds an end tag after a self-closing tag, because the
+# author meant an empty element.
 _SELF_CLOSING_TAG = re.compile(r"<([a-z][a-z0-9-]*+)([^<>]*+)(?<=/)>", re.I)
 _LIST_ELEMENTS = frozenset({"ol", "ul", "dl"})
 _FOOTNOTE_CLASSES = ("footnote-reference", "footnote-definition")
@@ -50,13 +51,13 @@ _OPTIONS = (
     | pyromark.Options.ENABLE_TASKLISTS
     | pyromark.Options.ENABLE_GFM
 )
-# A million characters of Markdown can turn into a hundred million characters of HTML. The HTML of a
-# real post is never twice as long as its Markdown.
+# The HTML of a hostile post can be a hundred times as long as the post's Markdown. The HTML of a
+# real post is less than twice as long as the post's Markdown.
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
-# The maximum numbers of characters per paragraph and per post that are parsed a second time to find
-# nested markup. If a paragraph is too long for the second parsing, all its characters that can be
-# markup are removed.
+# The maximum number of characters per paragraph, and per post, that are parsed a second time to
+# find nested markup. If a paragraph is too long for the second parsing, all characters that can be
+# markup are removed from the paragraph.
 _MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REPARSED_CHARACTERS = 200_000
 _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
@@ -64,18 +65,18 @@ _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
 # `%%name%%`.
 _STRIPPED_CHARACTERS = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
 # Matches incomplete markup, which the parsers for Markdown and HTML treat as ordinary text. The
-# pattern for incomplete markup matches only complete runs of the same character, because retrying
-# from each character would take quadratic time.
+# pattern for incomplete markup matches only complete runs of the same character, because a match
+# attempt at each character would take quadratic time.
 _INCOMPLETE_MARKUP = re.compile(
     r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
 )
 _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.I | re.M)
-# Matches the first and the last line of a `:::` container, which is syntax of Pandoc and
-# Docusaurus.
+# Matches the first and the last line of a `:::` container, which is a block in the Markdown of
+# Pandoc and Docusaurus.
 _CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
-# Private Unicode characters stand for URLs while a text is parsed a second time. A text that was
-# cleaned never contains private Unicode characters.
+# While a text is parsed a second time, URLs are replaced with placeholders of private Unicode
+# characters. A cleaned text never contains private Unicode characters.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
 # A private Unicode character at the start of a text prevents the parser from recognising a heading,
 # a list or a horizontal rule.
@@ -83,10 +84,10 @@ _TEXT_START = "\ue002"
 
 
 class HtmlBlocks:
-    """The blocks of text in an HTML document, such as paragraphs and headings.
+    """Splits an HTML document into blocks of text, such as paragraphs and headings.
 
     Attributes:
-        listed: the indexes of the paragraphs that are part of a list.
+        listed: the indexes of those paragraphs that are part of a list.
         table_texts: the blocks of text that are inside a table.
         has_loose_text: whether the HTML contains text that is not inside any block.
     """
@@ -103,9 +104,9 @@ class HtmlBlocks:
         self._open_tables = 0
         self._open_lists = 0
         self._open_blocks = 0
-        # The open elements whose style affects the visibility of their text, from the outermost to
-        # the innermost element. For each open element, the stack contains the index of its end,
-        # whether its text is invisible, and whether its font size is 0.
+        # A stack of the open HTML elements whose style affects the visibility of text. For each
+        # open HTML element, ``_enclosing_styles`` contains the index of the element's end, whether
+        # the text is invisible, and whether the font size is 0.
         self._enclosing_styles: list[tuple[int, bool, bool]] = []
         tokens: list[Token] = list(stream(_SELF_CLOSING_TAG.sub(_add_end_tag, html)))
         self._ends = find_element_ends(tokens, BLOCKS)
@@ -117,7 +118,7 @@ class HtmlBlocks:
     def _process_token(self, tokens: list[Token], place: int) -> int:
         """Process an HTML token, and return the index of the token to process next.
 
-        For a hidden element, all tokens of the element are skipped.
+        If the HTML token starts a hidden element, all tokens of the element are skipped.
         """
         kind, data = tokens[place]
         while self._enclosing_styles and self._enclosing_styles[-1][0] <= place:
@@ -129,8 +130,8 @@ class HtmlBlocks:
         elif kind == "start":
             if self._process_start_tag(place, *data[:2]):
                 end = self._ends[place]
-                # Continue after the end tag of the hidden element. If a different tag closed the
-                # hidden element implicitly, that tag must be processed.
+                # Continue after the end tag of the hidden element, or with the tag that implicitly
+                # closed the hidden element.
                 return end + (tokens[end : end + 1] == [("end", data[0])])
         elif kind == "end" and data in BLOCKS:
             self._close_block()
@@ -143,9 +144,9 @@ class HtmlBlocks:
     def _process_start_tag(self, place: int, tag: str, attributes: dict[str, str | None]) -> bool:
         """Process the start tag of an HTML element.
 
-        Return true if the whole element must be skipped.
+        Returns true if the parser must skip the whole element.
         """
-        # A single `<br>` becomes a space. Two consecutive `<br>` tags end the paragraph.
+        # Two consecutive `<br>` tags end the paragraph, but a single `<br>` becomes a space.
         if tag in BLOCKS or (tag == "br" and self._pieces[-1:] == ["\n"]):
             self._close_block()
         elif tag == "br":
@@ -168,7 +169,7 @@ class HtmlBlocks:
         return False
 
     def _inherit(self, place: int, visibility: Visibility) -> None:
-        """Store the visibility of an HTML element's text, which inner elements inherit."""
+        """Store whether an HTML element's text is visible, for the elements inside of it."""
         is_invisible = visibility.is_invisible
         has_no_size = visibility.has_no_size
         if is_invisible is None and has_no_size is None:
@@ -206,15 +207,15 @@ def _add_end_tag(tag: re.Match[str]) -> str:
 def parse_post(post: Post) -> PlainPost:
     """Parse a post, and return its text without markup.
 
-    Parsing never fails. Invalid markup in a post becomes text or is removed.
+    Parsing never fails. Invalid markup in a post is treated as text or removed.
     """
     content = remove_marks(remove_front_matter(remove_invisible_characters(post.content)))
     blocks = HtmlBlocks(content) if content.lstrip().startswith("<") else None
-    # If HTML contains text that is not inside any block, treat the post as Markdown with embedded
-    # HTML.
+    # If a post begins with HTML but contains text outside of all blocks, treat the post as Markdown
+    # with embedded HTML.
     if blocks is None or blocks.has_loose_text:
-        # Remove the indentation of HTML in Markdown, because Markdown treats indented lines as
-        # code.
+        # If Markdown contains indented HTML, remove the indentation, because Markdown treats
+        # indented lines as code.
         is_indented = _INDENTED_BLOCK.search(content)
         markdown = _INDENT.sub("", content) if is_indented else content
         markdown = _CONTAINER.sub("", markdown)
@@ -241,7 +242,7 @@ def parse_post(post: Post) -> PlainPost:
 
 
 def clean_text(text: str) -> CleanText:
-    """Return the visible characters of a text as one line without markup."""
+    """Return the visible characters of a text in a single line without markup."""
     return text if isinstance(text, CleanText) else _clean_line(clean_line(text))
 
 
@@ -268,24 +269,24 @@ def _remove_markup(text: str) -> str:
 
 
 def _replace_incomplete_markup(mark: re.Match[str]) -> str:
-    """Return the replacement for a piece of incomplete markup."""
+    """Return the text that replaces a piece of incomplete markup."""
     run = mark[0]
     if run[0] in "*_~`":
-        # Replace emphasis marks with nothing rather than a space, because emphasis can begin or end
-        # inside a word.
+        # Remove emphasis marks without inserting a space, because emphasis can begin or end inside
+        # a word.
         return ""
     if mark["tag"] is None:
         return " "
     if run[-1] not in "</!?":
         return f" {run[-1]}"
-    # Characters such as `<!` don't form a tag if no word follows. Keep the last `!` or `?` of
-    # incomplete markup, because it is punctuation, and remove the characters before it.
+    # Characters such as `<!` form a tag only if a word follows. In `<!` without a word, the `!` is
+    # kept as punctuation.
     last = max(run.rfind("!"), run.rfind("?"))
     return f" {run[last:]}" if last > 0 else run
 
 
 def strip_markup(text: str) -> CleanText:
-    """Remove all characters that can be markup from a text that is too long to be parsed."""
+    """Remove all characters that can be markup, without parsing the text."""
     return CleanText(clean_line(_STRIPPED_CHARACTERS.sub(" ", remove_marks(text))))
 
 
@@ -301,8 +302,7 @@ def _clean_blocks(blocks: list[str]) -> list[CleanText]:
 def _reparse(text: str) -> str:
     """Parse a text a second time.
 
-    Parsing a text a second time finds nested markup, such as Markdown inside HTML, escaped HTML,
-    and escaped entities.
+    Only a second parsing finds Markdown inside HTML, escaped HTML, and escaped entities.
     """
     urls: list[str] = []
 
@@ -311,8 +311,8 @@ def _reparse(text: str) -> str:
         return f"\ue000{len(urls) - 1}\ue001"
 
     def restore_url(match: re.Match[str]) -> str:
-        # If a post contains private Unicode characters as entities, the number in a URL placeholder
-        # may be invalid.
+        # The number in a URL placeholder may be invalid, because a hostile post can contain private
+        # Unicode characters as HTML entities.
         number = int(match[1])
         return urls[number] if number < len(urls) else ""
 

@@ -11,8 +11,8 @@ from services.composer.text.characters import CleanText
 
 MAX_POST_TITLE_CHARACTERS = 500
 MAX_POST_CONTENT_CHARACTERS = 1_000_000
-# The separator between tweets in the response of the API. A tweet never contains the separator,
-# because a tweet has only one line.
+# The separator between tweets in the field `tweets` of an API response. A tweet never contains the
+# separator, because the separator contains a line break and a tweet doesn't.
 _TWEET_SEPARATOR = "\n\n"
 
 
@@ -20,8 +20,8 @@ _TWEET_SEPARATOR = "\n\n"
 class Post:
     """A post with the markup that its author sent.
 
-    The title and the content of a post may contain Markdown or HTML. The title or the content of a
-    post may be blank, but not both.
+    The title and the content of a post may contain Markdown or HTML. A post has a title or content
+    or both.
     """
 
     title: str
@@ -32,7 +32,7 @@ class Post:
 class PlainPost:
     """A post without markup.
 
-    Writers of metadata and tweets get a post only in the form of a ``PlainPost``.
+    The functions that write metadata and tweets get a post only as a ``PlainPost``.
 
     Attributes:
         paragraphs: the blocks of running text, such as paragraphs, list items and quotes. Code
@@ -55,7 +55,7 @@ class PlainPost:
     listed: frozenset[int] = frozenset()
 
     def to_payload(self) -> dict[str, Any]:
-        """Convert a post to JSON fields, so that it can be sent to another process."""
+        """Convert a post to JSON fields, which a child process sends to the worker."""
         return {
             "title": self.title,
             "paragraphs": self.paragraphs,
@@ -85,7 +85,7 @@ class PlainPost:
 
     @cached_property
     def comparable_links(self) -> frozenset[str]:
-        """The links in a post in normalised form, including host names in the post's text."""
+        """Return the links in a post in normalised form, including host names without a scheme."""
         text_links = hyperlinks.find_links(self.text)
         return text_links.union(map(hyperlinks.normalise_link, self.links))
 
@@ -98,19 +98,19 @@ class MetadataField(StrEnum):
 
 @dataclass(frozen=True)
 class PostMetadata:
-    """The metadata of a post. Fields that the caller didn't request are ``None``."""
+    """The metadata of a post. Metadata fields that the caller didn't request are ``None``."""
 
     slug: str | None = None
     summary: str | None = None
     tags: tuple[str, ...] | None = None
 
     def to_fields(self) -> dict[str, str]:
-        """Return the requested metadata fields by name, in the format of the API's response."""
+        """Return a mapping from the requested metadata fields to texts, for the API's response."""
         tags = None if self.tags is None else ",".join(self.tags)
         fields = {"slug": self.slug, "summary": self.summary, "tags": tags}
         return {name: text for name, text in fields.items() if text is not None}
 
 
 def join_tweets(tweets: Iterable[str]) -> dict[str, str]:
-    """Join all tweets into one text for the field `tweets` in the API's response."""
+    """Return the field `tweets` of the API's response, which contains all tweets in one text."""
     return {"tweets": _TWEET_SEPARATOR.join(tweets)}

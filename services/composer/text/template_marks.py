@@ -15,13 +15,14 @@ from typing import NamedTuple
 _NAME = r"[^\W\d][\w-]{0,60}"
 _QUOTED = r"""(?:"[^"]{0,2000}+"|'[^']{0,2000}+'|[”“„″][^”“„″]{0,2000}+[”“„″])"""
 _FIELD_NAME = r"[^\W\d][\w .:=-]{0,60}"
-# Matches the fallback text in a merge tag, which is inserted for readers whose field is empty.
+# Matches the fallback text in a merge tag. Newsletter software inserts the fallback text for
+# readers whose field is empty.
 _FALLBACK = (
     r"(?: ?(?:\|[^\[\]{}\n]{0,100}|, ?(?:fallback|default)=[^\[\]{}\n]{0,100}"
     r"|, ?\"[^\"\n]{0,100}\"|%%[^\[\]{}\n]{0,100}))?"
 )
 
-# The names of shortcodes that are recognised even without an end tag or an attribute.
+# The names of shortcodes that Pressroom recognises even without an end tag or an attribute.
 _SHORTCODES = frozenset(
     "gallery playlist nextpage contact-form contact-form-7 youtube vimeo soundcloud spotify "
     "instagram wpvideo googlemaps".split()
@@ -33,8 +34,8 @@ _WINDOWS_VARIABLES = frozenset(
     "path temp tmp appdata localappdata userprofile homepath homedrive programfiles programdata "
     "windir systemroot systemdrive comspec computername public allusersprofile username".split()
 )
-# The names of objects whose fields occur in merge tags, such as `subscriber:firstname` and
-# `contact.city`.
+# The names of objects whose fields occur in merge tags, such as `subscriber` in
+# `subscriber:firstname`.
 _OWNERS = frozenset(
     "account campaign company contact contactattribute contactfield currentuser custom customer "
     "data date lead link list mailpoet member newsletter node person profile recipient site "
@@ -46,7 +47,7 @@ _MIN_SHOUTED_LETTERS = 4
 _PERSON = "person"
 _KINDS = (_PERSON, "other")
 _MAX_GREETING_CHARACTERS = 60
-# Matches the characters that begin a template placeholder.
+# Matches the characters with which any template placeholder begins.
 _ANY_OPENING = re.compile(r"[{\[%$#@~«_|]|<[<%?]|\*\|")
 _OPENING_CHARACTERS = frozenset("([{“‘«\"'")
 _CLOSING_CHARACTERS = frozenset(".,;:!?)]}…。，、！？；：")
@@ -57,10 +58,10 @@ _SENTENCE_START = re.compile(r"(?:\A|[\n>.!?…])(?:\s|[*_]|<[a-z]{1,10}>){0,3}\
 
 
 class _Surroundings:
-    """Finds the names of all end tags and Markdown link references in a text.
+    """The names of the end tags and the Markdown link references in a text.
 
-    The names of end tags and link references help to decide whether brackets are a template
-    placeholder or ordinary text.
+    The names of end tags and link references show whether brackets are a template placeholder or
+    ordinary text.
     """
 
     def __init__(self, text: str) -> None:
@@ -68,7 +69,7 @@ class _Surroundings:
 
     @cached_property
     def ended(self) -> frozenset[str]:
-        """The names of all end tags in square brackets.
+        """Return the names of all end tags in square brackets.
 
         For example, the end tag `[/b]` has the name `b`.
         """
@@ -80,7 +81,10 @@ class _Surroundings:
 
     @cached_property
     def references(self) -> frozenset[str]:
-        """The names of Markdown link references, such as `docs` in `[docs]: https://docs.example`."""
+        """Return the names of Markdown link references.
+
+        For example, `docs` is the name in `[docs]: https://docs.example`.
+        """
         names = re.findall(r"^ {0,3}\[([^\]\n]{1,100})\]:", self._text, re.MULTILINE)
         return frozenset(map(str.casefold, names))
 
@@ -92,17 +96,17 @@ Decide = Callable[[re.Match[str], _Surroundings], str | None]
 
 @dataclass(frozen=True)
 class _Form:
-    """The syntax of a template placeholder, such as `{{ … }}`."""
+    """The syntax of one kind of template placeholder, such as `{{ … }}`."""
 
-    # Each repetition in the pattern of a template placeholder is bounded or stops at the next
-    # placeholder. With an unbounded repetition, a hostile text could make the search for template
-    # placeholders take quadratic time.
+    # Each repetition in the pattern must be bounded or stop at the next template placeholder. With
+    # an unbounded repetition, a hostile text could make the search for placeholders take quadratic
+    # time.
     pattern: re.Pattern[str]
     decide: Decide = lambda _match, _surroundings: ""
 
 
 def _replace_wiki_link(match: re.Match[str], _: _Surroundings) -> str | None:
-    """Return the visible text of a wiki link, or an empty text for a merge tag."""
+    """Return the visible text of a wiki link, or an empty string for a merge tag."""
     field = match["field"]
     if _is_field(field) or re.search(r"[_:]| OR ", field):
         return ""
@@ -173,7 +177,7 @@ _FORMS = (
     _Form(re.compile(r"\{\{\{?(?P<field>(?:[^{}]|\{(?!\{)|\}(?!\})){0,1000}+)\}\}\}?")),
     _Form(re.compile(r"\{%(?:[^{%]|%(?!\})|\{(?!%)){0,1000}+%\}")),
     _Form(re.compile(r"\{#(?:[^{#]|#(?!\})|\{(?!#)){0,1000}+#\}")),
-    # Matches code in ERB, EJS and PHP.
+    # Matches template code in ERB, EJS and PHP.
     _Form(re.compile(r"<%(?:[^<%]|%(?!>)|<(?!%)){0,2000}+%>")),
     _Form(re.compile(r"<\?(?:[^<?]|\?(?!>)|<(?!\?)){0,2000}+\?>")),
     # Matches merge tags of Mailchimp.
@@ -189,7 +193,7 @@ _FORMS = (
     _Form(re.compile(r"\[%(?P<field>[^\[\]\n]{1,200})%\]")),
     # Matches merge tags of Zoho.
     _Form(re.compile(r"\$\[(?P<field>[^\[\]\n]{1,200})\]\$")),
-    # Matches tags of MODX.
+    # Matches tags of the content management system MODX.
     _Form(re.compile(r"\[\[[!*+$~]{1,2}\w[^\[\]\n]{0,200}\]\]")),
     # Matches merge tags of Mailjet and GetResponse, and links in wikis.
     _Form(
@@ -223,7 +227,7 @@ _FORMS = (
         _replace_brace_field,
     ),
     _Form(re.compile(rf"\{{/{_NAME}\}}")),
-    # Matches attributes in Kramdown and Pandoc.
+    # Matches attributes in the Markdown dialects of Kramdown and Pandoc.
     _Form(re.compile(r"\{:? ?[.#][^\W\d][^{}\n]{0,200}\}")),
     _Form(re.compile(r"\{::?[^\W\d/][^{}\n]{0,200}\}")),
     # Matches merge tags of Moosend and Keap.
@@ -257,7 +261,7 @@ def remove_marks(text: str) -> str:
 
 
 class _Removal(NamedTuple):
-    """The position of a template placeholder that must be removed, and the replacement text."""
+    """A template placeholder that must be removed, with its position and replacement text."""
 
     start: int
     end: int
@@ -272,18 +276,18 @@ def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Itera
         if replacement is None:
             continue
         groups = match.groupdict()
-        # Keep the character after a shortcode, which the pattern matches only to detect Markdown
-        # links.
+        # Keep the character after a shortcode, which is matched only to distinguish shortcodes from
+        # Markdown links.
         end = match.end() - len(groups.get("target") or "")
         is_person = not replacement and _is_person(groups.get("field") or "")
         yield _Removal(match.start(), end, replacement, is_person, groups.get("name") in _INLINE)
 
 
 def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
-    """Yield the parts of a text that remain after template placeholders are removed.
+    """Remove template placeholders from a text, and yield the remaining parts of the text.
 
-    If a template placeholder inserts a person's name, a greeting and a comma next to the
-    placeholder are removed as well.
+    If a template placeholder inserts a person's name, the greeting before and the comma after the
+    placeholder are removed too.
     """
     at = 0
     for removal in _join_adjacent(text, removals):
@@ -307,16 +311,13 @@ def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
 
 
 def _needs_space(previous: str, following: str) -> bool:
-    """Return whether a space must replace a placeholder between ``previous`` and ``following``."""
+    """Return whether a space must replace a template placeholder between these characters."""
     is_opening = not previous.strip() or previous in _OPENING_CHARACTERS
     return not (is_opening or not following.strip() or following in _CLOSING_CHARACTERS)
 
 
 def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
-    """Yield the template placeholders to remove.
-
-    Adjacent placeholders, such as a first and a last name, are joined into one placeholder.
-    """
+    """Join adjacent placeholders for a person's names, and yield the placeholders to remove."""
     joined = removals[0]
     for removal in removals[1:]:
         between = text[joined.end : removal.start]
@@ -329,11 +330,11 @@ def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
 
 
 def _remove_comma(text: str, before: str, removal: _Removal) -> tuple[str, int, bool]:
-    """Remove the comma next to a removed template placeholder if the comma is no longer needed.
+    """Remove the comma next to a template placeholder if the text doesn't need the comma anymore.
 
-    If the template placeholder inserts a person's name, a greeting before the placeholder is
-    removed as well. Returns the text before the placeholder, the position after the placeholder,
-    and whether a sentence begins at this position.
+    If a template placeholder inserts a person's name, the greeting before the placeholder is
+    removed too. Returns the text before the placeholder, the position after the placeholder, and
+    whether a sentence begins after the placeholder.
     """
     comma = _COMMA.match(text, removal.end)
     stripped = before.rstrip()
@@ -370,9 +371,10 @@ def _compile_greeting_pattern() -> re.Pattern[str]:
 
 @cache
 def _load_field_names(kind: str) -> frozenset[str]:
-    """Return the known names of merge tag fields of this kind.
+    """Return the known names of fields of this kind in merge tags.
 
-    ``kind``: ``person`` for fields that contain names of people, or ``other``.
+    ``kind``: ``person`` for fields that contain the name of a person, or ``other`` for all other
+    fields.
     """
     lines = Path(__file__).with_name("field_names.txt").read_text("utf-8").splitlines()
     parts = (line.partition(": ") for line in lines)
@@ -382,7 +384,7 @@ def _load_field_names(kind: str) -> frozenset[str]:
 
 
 def _split_field_name(field: str) -> list[str]:
-    """Split the name of a merge tag field into its parts.
+    """Split the name of a field in a merge tag into its parts.
 
     For example, the field name `Subscriber:first_name` has the parts `subscriber` and `firstname`.
     """
@@ -390,7 +392,7 @@ def _split_field_name(field: str) -> list[str]:
 
 
 def _is_field(field: str) -> bool:
-    """Return whether any known newsletter program has a merge tag field with this name."""
+    """Return whether the merge tags of known newsletter software use this field name."""
     match = _FIELD.match(field)
     path = _split_field_name(match[0]) if match else [""]
     return any(
@@ -399,7 +401,7 @@ def _is_field(field: str) -> bool:
 
 
 def _has_owner(field: str, separators: str) -> bool:
-    """Return whether a merge tag field belongs to a known object, as in `subscriber:city`."""
+    """Return whether a merge tag names a known object before the field, as in `subscriber:city`."""
     owner = re.match(rf"([\w-]{{1,60}})[{separators}]\w", field)
     return owner is not None and _SEPARATORS.sub("", owner[1].casefold()) in _OWNERS
 

@@ -1,4 +1,4 @@
-"""Splits texts in any script into words and sentences, and finds content words."""
+"""Splits texts in any script into words and sentences, and finds the content words of a post."""
 
 import re
 import unicodedata
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from services.composer.text.post import PlainPost
 
-# The characters of scripts that don't put spaces between words.
+# The characters of scripts that are written without spaces between words.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U00020000-\U0003134f"
@@ -16,22 +16,21 @@ _UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 _MIN_LETTERS = 3
 _MIN_UNSPACED_LETTERS = 2
 # For Catalan, Danish and Occitan, the sentence splitter takes a quarter of a millisecond for each
-# character that can end a sentence. A text with very many characters that can end a sentence
-# doesn't consist of real sentences. To save time, a text that doesn't consist of real sentences is
-# split by the faster rules for English.
+# character that can end a sentence. If a text contains very many characters that can end a
+# sentence, the text doesn't consist of real sentences. To save time, a text that doesn't consist of
+# real sentences is split by the faster rules for English.
 _SENTENCE_ENDS = ".!?。"
 _MAX_SENTENCE_ENDS = 50
 _CHARACTERS_PER_SENTENCE_END = 10
 _FAST_LANGUAGE = "en"
-# English words that count as content words, although the long list of English stop words contains
-# them.
+# English words that count as content words, although they occur in the list of English stop words.
 _ENGLISH_CONTENT_WORDS = frozenset(
     Path(__file__).with_name("about_something.txt").read_text("ascii").split()
 )
 
 
 def fold_word(text: str) -> str:
-    """Return a word in a normalised form for comparisons, without differences in case or width."""
+    """Normalise a word, so that comparisons ignore upper and lower case and letter width."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
@@ -81,7 +80,7 @@ def load_all_stop_words() -> frozenset[str]:
 
 @cache
 def _compile_word_pattern() -> re.Pattern[str]:
-    """Return a pattern that matches a word.
+    """Return a regular expression that matches a word.
 
     A word consists of letters, digits, combining marks, and inner characters such as hyphens.
     """
@@ -93,7 +92,7 @@ def _compile_word_pattern() -> re.Pattern[str]:
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Split a text into sentences, without the whitespace around each sentence."""
+    """Split a text into sentences, and remove the whitespace around each sentence."""
     # Import the sentence splitter only when it is needed, because most workers don't install the
     # language packages (`pressroom[languages]`).
     from sentencex import segment
@@ -105,7 +104,7 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def take_whole_sentences(text: str, max_characters: int) -> str:
-    """Return as many of a text's first sentences as fit into ``max_characters``."""
+    """Return as many sentences from the beginning of a text as fit into ``max_characters``."""
     end = 0
     for sentence in split_sentences(text[: 2 * max_characters + 1], "en"):
         start = text.index(sentence, end)
