@@ -161,7 +161,7 @@ class _Bench:
         return Finding(name, ratio, "×", bar, ratio <= MAX_SLOWDOWN, spread, details)
 
     def compare_depth(self, deep: int) -> Finding:
-        """Compare how fast the API returns the first page of a list and a page far down it."""
+        """Compare how fast the API returns the first page and a late page of a list."""
         first = Page("first")
         far = Page("deep", {"cursor": str(deep)})
         with self._caller() as get:

@@ -55,8 +55,8 @@ def write_metadata(
 ) -> PostMetadata:
     """Write the requested metadata fields of a post with a language model.
 
-    Raises ``composer.answer_unusable`` (provider_failed) and all errors that the language model
-    raises.
+    Raises ``composer.answer_unusable`` if the model's text stays unusable, and every error of the
+    language model's client.
     """
 
     def find_faults(metadata: PostMetadata) -> list[str]:
@@ -86,8 +86,8 @@ def write_metadata(
 def write_tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, ...]:
     """Write tweets about a post with a language model.
 
-    Raises ``composer.answer_unusable`` (provider_failed) and all errors that the language model
-    raises.
+    Raises ``composer.answer_unusable`` if the model's text stays unusable, and every error of the
+    language model's client.
     """
     task = _Task(
         TWEETS_PROMPT,

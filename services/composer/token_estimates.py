@@ -18,7 +18,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def truncate_to_tokens(text: str, max_tokens: int) -> str:
-    """Return the beginning of a text with at most ``max_tokens`` tokens."""
+    """Return at most the first ``max_tokens`` tokens of a text."""
     while (size := estimate_tokens(text)) > max_tokens:
         text = text[: max(len(text) * max_tokens // size - 1, 0)]
     return text

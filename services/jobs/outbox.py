@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 # If no worker claims a job within this time after the job was first sent, the sweep sends the job
 # again.
 FIRST_RESEND_DELAY = timedelta(seconds=2)
-# The maximum number of jobs per owner that are in a queue at the same time. In a queue, a new job
-# waits behind at most two jobs of each other owner. Two jobs per owner suffice, because the owner's
-# next job is sent as soon as a worker claims one of the two jobs.
+# The maximum number of jobs per owner that are in a queue at the same time. A new job waits behind
+# at most two queued jobs per other owner. Two jobs per owner suffice, because the owner's next job
+# is sent as soon as a worker claims one of the two jobs.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
 # A job that was sent more than this many times no longer counts towards its owner's limit, because
 # perhaps no worker knows the job's kind. A job that no worker claims is sent ``MAX_SENDS_IN_TURN``

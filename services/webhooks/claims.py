@@ -6,8 +6,8 @@ at the scheduled time. Each claim counts as an attempt, so no delivery is retrie
 workers crash.
 
 The pause between two attempts of a delivery grows from five seconds to three hours. An endpoint
-receives its events in order while its oldest pending delivery is less than a minute old. A delivery
-that has been pending for a minute doesn't delay newer deliveries to the endpoint anymore.
+receives its events in order while its oldest pending delivery is less than a minute old. Newer
+deliveries to an endpoint wait at most one minute for a pending delivery.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Creates, changes and ends the webhook endpoints of owners.
+"""Creates, updates and deletes the webhook endpoints of owners.
 
 Each endpoint has a position in the feed, and receives the events after this position. An event type
 that an owner adds to an existing endpoint has a separate start position in the feed. When a paused

@@ -112,7 +112,7 @@ class KeyView:
     def label(self) -> str:
         """Return a label with the API key's name and last characters.
 
-        The last characters distinguish API keys that have the same name.
+        The last characters of the key distinguish API keys that have the same name.
         """
         return f"{self.key.name} (…{self.key.last_four})"
 

@@ -51,7 +51,8 @@ _TEXT_FIELDS = (
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
-# The prefix that precedes the key of a public member field in the name of the field's select box.
+# The prefix of the name of a select box for a public member field. The field's key follows the
+# prefix.
 _MEMBER_FIELD_PREFIX = "field_"
 _NOT_ASKED = "no"
 _ASKED = "asked"

@@ -387,8 +387,8 @@ def _assign_places(group: Group, place: str) -> None:
 def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDraft:
     """Return a filter for editing, as rows of a form if possible, or otherwise as JSON.
 
-    ``choices``: maps the name of each attribute that rows can test to the attribute's operators and
-    values.
+    ``choices``: the operators and values of each attribute that a filter row can test, by attribute
+    name.
     """
     if filter_json is None:
         return FilterDraft(Group("all", place=_ROOT_PLACE))

@@ -16,7 +16,7 @@ from services.attachments.images.outcome import (
 )
 
 # Import Pillow's plugins in advance, because Pillow can't import plugins after the process is
-# confined. Import only the plugins for supported image formats, although Pillow has sixty plugins.
+# confined. Import only the plugins for supported image formats, not all sixty plugins of Pillow.
 _PLUGINS = ("Bmp", "Gif", "Ico", "Jpeg", "Mpo", "Png", "Ppm", "Tiff", "WebP")
 for _plugin in _PLUGINS:
     import_module(f"PIL.{_plugin}ImagePlugin")

@@ -155,9 +155,9 @@ def _count_occurrence(
     if occurrence.previous_word:
         if occurrence.is_in_sentence:
             counts.inner_surfaces[surface] += 1
-        # A capital letter inside a word, as in `iPhone`, indicates a name. A capital letter at the
-        # beginning of a word indicates a name if the word is inside a sentence. Ignore the title of
-        # the post, because all words of a title may begin with capitals.
+        # A capital letter inside a word, as in `iPhone`, indicates a name. A capitalised word is
+        # probably a name unless it is the first word of a sentence. Ignore the title of the post,
+        # because all words of a title may begin with capitals.
         is_name = surface[0].isupper() or (len(key) == 1 and surface != surface.lower())
         counts.names += occurrence.text_number > 0 and is_name
         counts.articles += occurrence.previous_word.plain in _ARTICLES

@@ -47,7 +47,7 @@ _MIN_SHOUTED_LETTERS = 4
 _PERSON = "person"
 _KINDS = (_PERSON, "other")
 _MAX_GREETING_CHARACTERS = 60
-# Matches the characters with which any template placeholder begins.
+# Matches the opening delimiter of a template placeholder, in every placeholder syntax.
 _ANY_OPENING = re.compile(r"[{\[%$#@~«_|]|<[<%?]|\*\|")
 _OPENING_CHARACTERS = frozenset("([{“‘«\"'")
 _CLOSING_CHARACTERS = frozenset(".,;:!?)]}…。，、！？；：")
