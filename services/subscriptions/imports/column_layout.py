@@ -59,7 +59,7 @@ _INTERNAL_ROLES = {
 
 
 class ConsentSubject(StrEnum):
-    """What a consent column is about, for example opting out or a status.
+    """The subject of a consent column, such as opting out or a status.
 
     An owner's mapping can use each value of ``ConsentSubject`` except ``opted_in`` as a role.
     """

@@ -171,7 +171,7 @@ def find_strictest(answers: Iterable[Answer]) -> Answer:
 
 
 def name_answer(answer: Answer) -> str:
-    """Return the name by which an import's result describes a status in ``read_as``."""
+    """Return the name of a status for the attribute ``read_as`` in an import's result."""
     if answer is None:
         return "nothing"
     return "subscribed" if answer is WANTED else answer.value

@@ -15,8 +15,8 @@ from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, norm
 NUMBERED_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?!\d)", re.ASCII)
 _YEAR_FIRST = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})(?!\d)", re.ASCII)
 _CHINESE = re.compile(r"(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日", re.ASCII)
-# Matches dates such as "31 de diciembre de 2025". In Russian dates, the letter г, which means
-# "year", may follow the number of the year.
+# Matches dates such as "31 de diciembre de 2025". In Russian dates, an abbreviation of the word for
+# "year" may follow the number of the year.
 _DAY_MONTH = re.compile(
     r"(\d{1,2})(?:\.|er|º|-)?\s?(?:de )?([^\W\d_]+)\.?,?[ -]?(?:de )?(\d{4})(?: ?\u0433\.?)?(?!\d)"
 )

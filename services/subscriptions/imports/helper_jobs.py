@@ -342,8 +342,9 @@ def _lock_import_job(
 ) -> Lease:
     """Lock the import's job until the transaction ends, and return the lease of the import's job.
 
-    Delete the row in ``waiting_chunks`` by which the helper claimed the chunk. Raises ``LeaseLost``
-    if the helper has no claim on the chunk. Raises ``ImportEnded`` if the import has ended.
+    Delete the chunk's row in ``waiting_chunks``, which contains the helper's claim. Raises
+    ``LeaseLost`` if the helper has no claim on the chunk. Raises ``ImportEnded`` if the import has
+    ended.
     """
     record_progress(uow, lease, done=0)
     import_lease = lock_shared_lease(uow, helper_task.import_lease.job_id)

@@ -54,8 +54,8 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person to whom the address in a row belongs. The first choice is a member of the list
-# whose subscription has the row's address, even if the person has changed their address. The second
+# Finds the person with the address in a row. The first choice is a member of the list whose
+# subscription has the row's address, even if the person has changed their address. The second
 # choice is the person who has the row's address at present (``u``), and the third choice is a
 # person who formerly had the address. ``OFFSET 0`` makes Postgres use an index even if outdated
 # statistics suggest a scan. The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make
