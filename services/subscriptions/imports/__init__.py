@@ -19,10 +19,10 @@ The import of a file uses the modules in the following order.
 - ``helper_jobs`` claims the stored chunks of rows, and ``applying`` writes each chunk to the
   database in one transaction.
 - ``endings`` records the result of the import.
-- ``undo`` can reverse an import that has ended.
+- ``undo`` removes the added members and restores the changed members after the import has ended.
 
 An imported file is read to its end before any member is added, so that an unreadable file changes
-nothing. If an API request contains the members, ``request_rows`` reads them, and the modules that
-read a file aren't used. A dry run of an import changes no members. The file of a dry run is stored
-for a day, so that the owner can import the file without uploading it a second time.
+nothing. If an API request contains the members, the import reads the request with ``request_rows``,
+and uses no module that reads a file. A dry run of an import changes no members. The file of a dry
+run is stored for a day, so that the owner can import the file without uploading it a second time.
 """

@@ -27,7 +27,7 @@ MAX_IMPORT_FILENAME_CHARACTERS = 255
 
 
 def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool) -> None:
-    """Check whether the import of a file would be refused, before the file is uploaded.
+    """Check before the upload of a file whether the import would be refused.
 
     ``check_upload`` ignores the member quota, because opt-outs in a file must be stored even if the
     owner may add no members. Raises ``quota.exceeded`` if the user has too many unfinished jobs or
@@ -64,7 +64,7 @@ def discard_file(resources: Resources, prefix: str) -> None:
 def accept_members(
     resources: Resources, caller: Caller, list_id: int, body: bytes, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Accept an import whose members are in one request body.
+    """Store an import of the members in a request body, and enqueue the import's job.
 
     The caller must already have validated ``body``. Raises ``quota.exceeded`` if the user has used
     up a quota. Raises the errors that ``check_owner`` and ``services.jobs.idempotency`` raise.
@@ -97,7 +97,7 @@ def accept_file(
     options: ImportOptions,
     by_operator: bool = False,
 ) -> AcceptedJob:
-    """Accept an import whose uploaded file has been stored.
+    """Store an import of an uploaded file, and enqueue the import's job.
 
     The caller must already have checked that the user may import into the list. If the user has
     used up a quota, remove the stored file and raise ``quota.exceeded``. Imports that an operator

@@ -4,9 +4,10 @@ The SQL command ``COPY`` loads the rows of a chunk into a temporary table. A SQL
 ``judge_statements`` compares all rows of a chunk with existing people, subscriptions and opt-outs.
 A few SQL statements from ``write_statements`` write the changes for all rows of a chunk.
 
-While a chunk is being applied, a lock on the list prevents concurrent changes to the list. Chunks
-of one import may be applied at the same time, because no two chunks change the same person. People
-are inserted in alphabetical order of their addresses, so that two imports can't deadlock.
+While a chunk is being applied, a lock on the list prevents concurrent changes to the list. Several
+chunks of an import may be applied at the same time, because each person is changed by only one
+chunk. People are inserted in alphabetical order of their addresses, so that two imports can't
+deadlock.
 """
 
 from collections import Counter
@@ -58,8 +59,8 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
-# If a member changes their address during an import, inserting their subscription a second time
-# violates the unique constraint. After a member has changed their address, a retry of the chunk
+# If a member changes their address during an import, the import may violate a unique constraint by
+# inserting a second subscription. After a member has changed their address, a retry of the chunk
 # finds the member by the new address.
 _TRANSIENT_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
 # The database constraints that an insert of new people may violate. The random id of a new person
@@ -85,7 +86,7 @@ class AppliedChunk:
 
     Attributes:
         counts: maps each verdict to the number of rows in the chunk that got the verdict. Rows with
-            the verdict ``left`` are counted as ``opted_out``.
+            the verdict ``left`` are included in the count of ``opted_out``.
         updated: the number of active members whose stored data the chunk changed.
         left_out: the number of invalid values that were omitted from imported rows.
         dropped_expiries: maps line numbers to expiry dates that weren't stored, because the member
@@ -233,9 +234,9 @@ def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: 
         earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
         if uow.session.scalar(select(func.count()).where(*earlier)) != number:
             raise EarlierChunkPending
-    # After one new member has exceeded the quota, reject all new members in the rows below, so that
-    # members are added in file order. Read ``over_quota`` after locking the quota, because a
-    # concurrent chunk may have used up the quota before the lock was acquired.
+    # After one new member has exceeded the quota, reject all new members in the following rows of
+    # the file. Read ``over_quota`` after locking the quota, because a concurrent chunk may have
+    # used up the quota before the lock was acquired.
     over_quota = select(MemberImport.over_quota).where(MemberImport.id == task.id)
     room = 0 if uow.session.scalar(over_quota) else room
     rejected_positions = [] if room is None else added[max(room, 0) :]
@@ -326,7 +327,7 @@ def _find_dropped_expiries(
 def _count_rows(
     uow: UnitOfWork, lease: Lease, task: MemberImport, chunk: PreparedChunk, applied: AppliedChunk
 ) -> None:
-    """Add the row counts of an applied chunk to the counts of its import.
+    """Add the row counts of an applied chunk to the row counts of the import.
 
     The caller must have locked the import's job.
     """

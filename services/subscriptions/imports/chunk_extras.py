@@ -38,7 +38,7 @@ def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedR
     created in a separate short transaction, because transactions that create the same tag wait for
     each other.
     """
-    # If rows spell a new tag differently, the spelling in the first row is stored.
+    # If several rows spell a new tag differently, the spelling in the first row is stored.
     names = dict.fromkeys(name for _, extras in _list_extras(rows) for name in extras.tags)
     if not names:
         return {}
@@ -76,8 +76,8 @@ def describe_omissions(
 ) -> dict[int, list[str]]:
     """Return, by row number, sentences about the values of the row that aren't imported.
 
-    The table JUDGED must contain the rows before the function is called. If a row would give a
-    member too many tags, the function removes all tags from the row.
+    The function must be called after the rows have been added to the table JUDGED. If a row would
+    give a member too many tags, the function removes all tags from the row.
     """
     sentences: dict[int, list[str]] = {}
     for number, extras in _list_extras(rows):
@@ -122,7 +122,7 @@ def add_claims(
 
 
 def _list_claims(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
-    """Yield one claim about a person's consent, and one claim about its confirmation.
+    """Yield the consent claim about a person, and the claim that the consent was confirmed.
 
     ``claim`` maps each detail of the consent, such as ``ip``, to the text in the detail's cell.
     """

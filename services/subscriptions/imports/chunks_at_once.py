@@ -40,7 +40,7 @@ class ChunkCommitter:
     def end_all(self) -> bool:
         """Wait until all started chunks are committed.
 
-        Return whether the function had to wait for any chunk.
+        Return whether any chunk was uncommitted before the wait.
         """
         was_running = bool(self._running)
         while self._running:
@@ -57,7 +57,10 @@ class ChunkCommitter:
 
 @contextmanager
 def chunk_committer() -> Iterator[ChunkCommitter]:
-    """Provide a committer of chunks to a ``with`` block, and wait for all commits at its end."""
+    """Provide a ``with`` block with a committer of chunks.
+
+    At the end of the block, wait for all commits.
+    """
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
         chunks = ChunkCommitter(threads)
         yield chunks

@@ -32,9 +32,9 @@ _GROUP_MARKS = {DecimalMark.POINT: ",", DecimalMark.COMMA: "."}
 class ColumnForms:
     """The notation of each column in a file, which is a day-month order or a decimal mark.
 
-    In a date such as 25/04/2025, the number over 12 reveals that the day comes first. A column's
-    notation is first guessed from the first records, and the guess is checked against all further
-    records of the file. If any record contradicts the guessed notation of a column, the file is
+    In a date such as 25/04/2025, the number over 12 reveals that the day comes first. The notation
+    of a column is guessed from the first records of the file, and the guess is checked against all
+    records. If any record of the file contradicts the guessed notation of a column, the file is
     read a second time.
 
     Args:
@@ -132,7 +132,7 @@ class ColumnForms:
             self._ambiguous_numbers.add(index)
 
     def _find_used_notation(self, index: int, form: str) -> str | None:
-        """Return the notation used for a column, or ``None`` if its decimal mark is unknown."""
+        """Return the notation used for a column, or ``None`` for an unknown decimal mark."""
         if index in self._used_notations or form in set(DateOrder):
             notation: str = self._used_notations.get(index, self._usual_order)
             return notation

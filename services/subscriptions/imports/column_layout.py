@@ -17,8 +17,8 @@ CONSENT_PREFIX = "consent."
 FIELD_PREFIX = "fields."
 # The role that the API reports for a column that isn't imported.
 IGNORED = "ignored"
-# The roles that an owner's mapping can assign to a column. Roles such as ``fields.city`` are also
-# allowed.
+# The roles that an owner's mapping can assign to a column. In addition, the mapping can assign
+# roles such as ``fields.city``.
 ROLES = (
     *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry"),
     *("status", "subscribed", "unsubscribed", "confirmed"),
@@ -34,8 +34,9 @@ _SHARED_ROLES = (
     *_NAME_PARTS,
 )
 _INDEXES = frozenset(map(str, range(10_000)))
-# Maps each single-column role to the mapped roles that prevent its automatic assignment. For
-# example, if the owner's mapping assigns ``name``, no header is recognised as ``first_name``.
+# Maps each single-column role to roles in the owner's mapping that prevent the automatic assignment
+# of the single-column role. For example, if the owner's mapping assigns ``name``, no header is
+# recognised as ``first_name``.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
@@ -47,8 +48,9 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# Maps each multi-column role to the mapped role that prevents its automatic assignment. For
-# example, if the owner's mapping assigns ``tier``, no header is recognised as ``paid``.
+# Maps each multi-column role to a role in the owner's mapping that prevents the automatic
+# assignment of the multi-column role. For example, if the owner's mapping assigns ``tier``, no
+# header is recognised as ``paid``.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps a role in the API to the internal roles that the API reports under the role's name.
@@ -246,7 +248,7 @@ def describe_columns(header: Sequence[str]) -> str:
 
 
 def _check_role(role: str, earlier_roles: Collection[str]) -> None:
-    """Raise ``import.mapping_role`` if a role is unknown, or may not be assigned a second time."""
+    """Raise ``import.mapping_role`` if a role is unknown, or can't be assigned to two columns."""
     if role not in ROLES and not role.startswith(FIELD_PREFIX):
         names = ", ".join((*ROLES, "fields.<key>", "fields.<key>:<type>"))
         raise errors.IMPORT_MAPPING_ROLE(role=role[:MAX_COLUMN_NAME_CHARACTERS_SHOWN], roles=names)

@@ -1,7 +1,7 @@
 """Decides which of the owner's fields each column of a file fills.
 
-The column plan, which maps columns to the owner's fields, is stored with the import. If the file is
-read a second time, the stored plan is used, so that no field is created twice.
+The column plan, which maps columns to the owner's fields, is stored with the import. If an imported
+file is read a second time, the stored column plan is used, so that no field is created twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -99,7 +99,7 @@ class ColumnPlan:
     def _match_or_create(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, sample: Sample, first: int
     ) -> dict[int, MemberField]:
-        """Assign fields to the column with the index ``first`` and to all columns after it.
+        """Assign the owner's fields to all columns from the index ``first``.
 
         Return a map from column indexes to new fields. In a dry run, the new fields are returned,
         but not created in the database.

@@ -36,8 +36,8 @@ STATUS_UNKNOWN = "row.status_unknown"
 # The subscription status that a cell states, or ``None`` if the cell states no status.
 Answer = SuppressionStatus | None
 
-# Some statuses add neither a member nor an opt-out. Maps each of these statuses to the error for
-# the row.
+# Maps each status that adds neither a member nor an opt-out to the error that is reported for the
+# row.
 ROW_PROBLEMS = {
     NOT_SUBSCRIBED: RowProblem(
         "row.not_subscribed", "The file says that this person is not subscribed."
@@ -98,7 +98,7 @@ _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
 class StatusValues:
     """The statuses that the owner assigned to values in an imported file.
 
-    Values that differ only in case, accents or extra spaces have the same status.
+    Two values that differ only in case, accents or extra spaces have the same status.
     """
 
     def __init__(self, statuses: Mapping[str, str] | None) -> None:

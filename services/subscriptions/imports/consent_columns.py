@@ -71,8 +71,8 @@ _PATTERNS = {
 }
 _OPT_OUT_PATTERNS = {name: _PATTERNS[name] for name in ("complained", "bounced", "unsubscribed")}
 # If several patterns match a header, the first matching pattern determines the subject of the
-# column. The pattern ``status`` must be the last, because it also matches headers about consent
-# such as "consent status".
+# column. The pattern ``status`` must be the last, because headers about consent such as "consent
+# status" match the pattern.
 _OTHER_PATTERNS = {
     name: _PATTERNS[name] for name in ("opted_in", "confirmed", "subscribed", "status")
 }
@@ -93,7 +93,7 @@ _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
 
 class Unclear(Enum):
-    """The result for a header about consent that doesn't reveal what "yes" in the column means."""
+    """A marker for a header about consent that doesn't reveal what "yes" in the column means."""
 
     HEADER = "header"
 

@@ -27,7 +27,7 @@ class ColumnEvidence:
     """The evidence in a column's cells about whether the column is a consent column.
 
     Args:
-        column: what the column would mean if it is a consent column.
+        column: describes the column on the assumption that the column is a consent column.
         values: the subscription statuses that the owner assigned to values in the file.
     """
 
@@ -56,7 +56,7 @@ class ColumnEvidence:
         return evidence
 
     def add_cell(self, cell: str) -> None:
-        """Add a cell to the evidence about the cell's column."""
+        """Add a cell to the evidence about whether the column is a consent column."""
         for item in split_items(cell):
             meaning = interpret_item(item)
             if meaning is Meaning.EMPTY:

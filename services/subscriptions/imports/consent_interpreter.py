@@ -61,8 +61,8 @@ class ConsentInterpreter:
     """An interpreter that finds the status of each row, and counts the values in consent columns.
 
     Some consent columns can be recognised only by their cells, because their headers are unclear.
-    The first rows of the file are the basis of a provisional decision about each column. If further
-    rows contradict the provisional decision about a column, the file is read a second time.
+    The first rows of the file are the basis of a provisional decision about each column. If any row
+    of the file contradicts the provisional decision about a column, the file is read a second time.
 
     Args:
         earlier_decisions: the result of ``find_decisions`` from the first time that the file was
@@ -97,9 +97,9 @@ class ConsentInterpreter:
     def decide(self, layout: ColumnLayout, sample: Records) -> None:
         """Use the cells of the first rows to decide which columns are consent columns.
 
-        A column is removed from ``layout.consent`` if its cells aren't about consent, and added if
-        they are status words. Raises ``import.status_values`` if the owner assigned "subscribed" to
-        an opt-out value.
+        Columns whose cells aren't about consent are removed from ``layout.consent``. Columns of
+        status words are added. Raises ``import.status_values`` if the owner assigned "subscribed"
+        to an opt-out value.
         """
         self._watch_unknown_columns(layout, sample)
         for index, column in layout.consent.items():
@@ -124,7 +124,7 @@ class ConsentInterpreter:
         return self._reader
 
     def find_watched_columns(self) -> list[int]:
-        """Return the columns for which further cells may change the provisional decision."""
+        """Return the columns for which unread cells may change the provisional decision."""
         return [
             index
             for index, column in self._judged_columns.items()
@@ -132,7 +132,7 @@ class ConsentInterpreter:
         ]
 
     def add_cell(self, index: int, cell: str) -> None:
-        """Add a cell to the evidence about the cell's column."""
+        """Add a cell to the evidence about whether the cell's column is a consent column."""
         self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
@@ -276,8 +276,8 @@ class ConsentReader:
             picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
         if max(map(len, picked), default=0) > MAX_CACHED_CHARACTERS:
             # Combinations with a long cell are not cached, so that the cache doesn't use too much
-            # memory. A row with a long cell gets a unique cache key, so that no second row has the
-            # same key.
+            # memory. A row with a long cell gets a unique cache key, so that the cache entry isn't
+            # used for any other row.
             picked = (str(len(self._groups)),)
         self._groups[picked] = group
         return group
@@ -321,8 +321,7 @@ class ConsentReader:
 class _RowGroup:
     """A group of rows that have equal cells in all consent columns, and therefore the same status.
 
-    ``cell_answers`` contains, per consent column, the column's index, its cell and the cell's
-    status.
+    ``cell_answers`` contains the column index, the cell and the status for each consent column.
     """
 
     __slots__ = ("answer", "cell_answers", "count")

@@ -213,7 +213,7 @@ def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
 
 
 def _has_contradiction(words: list[str]) -> bool:
-    """Return whether words after "unsubscribed" contradict it, as in "unsubscribed: no"."""
+    """Return whether words after an opt-out word negate the word, as in "unsubscribed: no"."""
     if len(words) <= _MAX_ANSWER_WORDS and any(
         word in _NEGATIONS or _MEANINGS.get(word) is Meaning.NO or word == "0" for word in words
     ):

@@ -59,7 +59,7 @@ _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError,
 
 
 class Source(Protocol):
-    """An open file that is read once from its start to its end.
+    """An open file that is read only once, from start to end.
 
     The source of a zip file must be seekable, because the directory of a zip file is at the file's
     end.
@@ -270,8 +270,8 @@ def _find_only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     (entry,) = entries
     if entry.flag_bits & 0x1:
         raise errors.IMPORT_ARCHIVE_ENCRYPTED()
-    # Refuse rare compression methods, because Python can't limit how many bytes it decompresses for
-    # one read.
+    # Refuse rare compression methods, because Python can't limit the memory that decompression
+    # takes.
     if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise errors.IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
     return entry

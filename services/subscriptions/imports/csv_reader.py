@@ -3,7 +3,8 @@
 Python's csv module reports neither the line where a record begins nor an unclosed quotation mark.
 After a stray quotation mark, the csv module reads all following records as part of one cell. A
 record that spans several lines is accepted only if its quotation marks follow RFC 4180. If a record
-has misplaced quotation marks, its first line is rejected, and the following lines are parsed again.
+has misplaced quotation marks, the first line of the record is rejected, and the following lines are
+parsed a second time.
 """
 
 import csv
@@ -52,7 +53,7 @@ class CsvRecords:
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        # Lists of CSV lines that must be parsed a second time. The last list is parsed first.
+        # A stack of lists of CSV lines that must be parsed a second time.
         self._unparsed: list[list[str]] = []
         # The lines from the start of the current record to the last line that the csv module has
         # read.
@@ -155,7 +156,7 @@ class CsvRecords:
         return False
 
     def _reject_first_line(self) -> RejectedRecord:
-        """Reject the first line of the current record, and parse its other lines a second time."""
+        """Reject the first line of the record, and parse the following lines a second time."""
         self._stray_quotes += 1
         first_line, *other_lines = self._get_lines_before(self._next_line)
         line = self._start_line

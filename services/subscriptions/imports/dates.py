@@ -47,9 +47,9 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
     """Return the date and time in a cell, or ``None`` if the cell is empty or means "no".
 
     A time without a time zone is interpreted as UTC. The date may be in ISO 8601, or consist of
-    numbers with dots, slashes or hyphens between them. If the date contains the name of a month,
-    the name may be in one of five languages. A cell with only a number contains a spreadsheet's
-    serial number of a date, or the seconds or milliseconds since 1970.
+    numbers that dots, slashes or hyphens separate. If the date contains the name of a month, the
+    name may be in one of five languages. A cell with only a number contains a spreadsheet's serial
+    number of a date, or the seconds or milliseconds since 1970.
 
     Raises ``ValueError`` for a cell without a valid date.
     """
@@ -80,8 +80,8 @@ def _parse(text: str, order: DateOrder) -> datetime | None:
         except (ValueError, OverflowError):
             continue
     # A number with 10 digits counts the seconds since 1970, and a number with 13 digits counts the
-    # milliseconds. Times before September 2001 aren't recognised, because their seconds since 1970
-    # have fewer than 10 digits.
+    # milliseconds. A number with fewer than 10 digits, which would be a time before September 2001,
+    # isn't recognised as a time.
     if len(text) in (10, 13) and text.isascii() and text.isdecimal():
         return datetime.fromtimestamp(int(text[:10]), UTC)
     if serial := _SERIAL.match(text):

@@ -2,9 +2,9 @@
 
 If a file begins with a byte-order mark, the mark determines the encoding. A file without a
 byte-order mark is UTF-16 if many bytes at even positions or at odd positions are zero. A file that
-isn't UTF-16 counts as UTF-8 unless most of its non-ASCII characters are invalid UTF-8. For all
-other files, ``encoding_detection`` detects the encoding from the beginning of the file, and
-verifies it at the end.
+isn't UTF-16 counts as UTF-8 unless most of its non-ASCII characters are invalid UTF-8. For files
+that aren't in a Unicode encoding, ``encoding_detection`` detects the encoding from cells with
+non-ASCII bytes.
 
 Invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can detect
 a damaged address. ``repair_text`` decodes the invalid bytes in a name as Windows-1252.
@@ -125,8 +125,8 @@ class DecodedText:
         if self.encoding != "utf-8":
             self._evidence.add_bytes(data)
         elif is_valid:
-            # This count of non-ASCII characters is an upper bound, because the additional bytes of
-            # multi-byte characters are counted.
+            # ``_beyond_ascii`` is an upper bound of the number of non-ASCII characters, because a
+            # character in UTF-8 may have up to three additional bytes.
             self._beyond_ascii += max(0, len(data) - len(text))
             self._evidence.add_bytes(data if data.isascii() else b"\n")
         else:
@@ -141,7 +141,7 @@ def is_damaged(text: str) -> bool:
 
 
 def repair_text(text: str) -> str:
-    """Return the text after replacing each undecodable byte by its character in Windows-1252."""
+    """Return the text after decoding each undecodable byte as Windows-1252."""
     return text.translate(_AS_WINDOWS_1252)
 
 

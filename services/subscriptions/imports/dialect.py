@@ -75,13 +75,13 @@ def detect_csv_dialect(
         header = _build_default_header(records, email)
         return Dialect(delimiter, header, records, email, skip_through=declaration_lines)
     sample = records[position + 1 :]
-    # The number of a record is the number of its first line, and a header may span several lines.
+    # ``lines`` contains the number of each record's first line.
     line = lines[position]
     return Dialect(delimiter, records[position], sample, find_email_column(sample), line, line)
 
 
 def find_email_column(records: Sequence[Record]) -> int | None:
-    """Return the index of the column with addresses in at least half of its cells, or ``None``."""
+    """Return the index of the column that contains mostly addresses, or ``None`` without one."""
     addresses = Counter(
         index for cells in records for index, cell in enumerate(cells) if _is_like_address(cell)
     )
@@ -108,8 +108,8 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
         if len(records) == SAMPLE_RECORDS:
             return records
     if not is_complete and len(records) > 1:
-        # If the text is only the beginning of a file, remove the last record, because it may be
-        # incomplete.
+        # If the text is only the beginning of a file, remove the last record, because the record
+        # may be incomplete.
         records.popitem()
     return records
 

@@ -47,7 +47,7 @@ _SURROUNDING_CHARACTERS = "’‘'´`“”„«»…!?¡¿"
 _INNER_CHARACTERS = frozenset("’‘·´ʼ・ー々〇")
 # The Unicode categories of characters that don't occur in names, such as control characters.
 _INVALID_CATEGORIES = frozenset({"Cc", "Cn", "Co", "Cs"})
-# If the share of plausible words is below this minimum, the encoding is usually wrong.
+# If the share of plausible words is below ``_MIN_PLAUSIBLE_SHARE``, the encoding is usually wrong.
 _MIN_PLAUSIBLE_SHARE = 0.9
 # An encoding is rejected if its share of plausible words is more than ``_SHARE_MARGIN`` below the
 # highest share of any encoding.
@@ -62,19 +62,19 @@ _NAMES_OF_CHARDET = {
 }
 # The maximum number of bytes that chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
-# An encoding is chosen only if chardet's confidence in it is several times the confidence in any
-# rival encoding. If the text of only a few cells depends on the encoding, ``_MIN_FACTOR_FEW_CELLS``
-# is the required ratio of the two confidences.
+# An encoding is chosen only if chardet's confidence in the encoding exceeds the confidence in any
+# rival encoding by a factor. The required factor of confidence is ``_MIN_FACTOR_FEW_CELLS`` if the
+# text of only a few cells depends on the encoding.
 _MIN_FACTOR_FEW_CELLS = 3.0
 _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2
 _FEW_CELLS = 3
 _MANY_CELLS = 20
-# An East Asian encoding can be chosen only if at least this share of the characters is frequent in
+# An East Asian encoding can be chosen only if at least 34 % of the characters are frequent in
 # names.
 _MIN_NAME_SHARE = 0.34
-# If at least this share of the characters is frequent in East Asian names, no alphabetic encoding
-# is chosen automatically.
+# If at least 25 % of the characters are frequent in East Asian names, no alphabetic encoding is
+# chosen automatically.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
 # The Cyrillic and Greek encodings that ``encoding_detection`` can detect. If Hebrew text is decoded
@@ -182,7 +182,7 @@ def _is_plausible_east_asian(word: str) -> bool:
 
 @lru_cache(16_384)
 def _is_plausible(word: str) -> bool:
-    """Return whether a word has letters of only one script, and no capitals inside it."""
+    """Return whether a word has letters of a single script, and no capitals inside the word."""
     letters = _extract_letters(word)
     if not letters:
         return letters is not None
@@ -340,8 +340,8 @@ def _decode_rows(
 ) -> dict[str, list[str]]:
     """Map each encoding, the most probable first, to some rows decoded with the encoding.
 
-    If several encodings yield the same text, only the most probable one of these encodings is in
-    the result.
+    If several encodings yield the same text, the result contains only the most probable of the
+    encodings.
     """
     decoded_rows: dict[str, list[str]] = {}
     for encoding in sorted(decodings, key=lambda each: -confidences.get(each, 0.0)):

@@ -4,14 +4,14 @@ import re
 
 from services.subscriptions.imports.encoding_detection import detect_encoding
 
-# The bytes at which the undecoded content of a file is split into cells. Bytes from 0x40 don't end
-# a cell, because they may be the second byte of an East Asian character. A space doesn't end a
+# The bytes at which the undecoded content of a file is split into cells. No byte above 0x3F ends a
+# cell, because the byte may be the second byte of an East Asian character. A space doesn't end a
 # cell, so that opening and closing quotation marks stay in the same cell.
 _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# For each non-ASCII byte value, at most this number of cells is collected. The limit on collected
+# The maximum number of cells that are collected per non-ASCII byte value. The limit on collected
 # cells saves memory, and applies per byte value because some letters occur only late in a large
 # file.
 _MAX_CELLS_PER_BYTE = 40

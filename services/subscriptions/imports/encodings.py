@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 WINDOWS_1252 = "cp1252"
-# The encodings that an owner can choose. The upload page lists the encodings in the same order.
+# The encodings that an owner can choose on the upload page, in the order of the page.
 ENCODINGS: Mapping[str, str] = {
     "utf-8": "Unicode (UTF-8)",
     "utf-16": "Unicode (UTF-16)",

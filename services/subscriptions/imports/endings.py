@@ -26,13 +26,13 @@ from storage.unit_of_work import UnitOfWork
 # How long the file of a dry run is stored, so that the owner can import the file without a second
 # upload.
 DRY_RUN_FILE_RETENTION = timedelta(days=1)
-# The maximum number of stored dry-run files per owner. The number of dry-run files is limited
-# because no plan limits their size.
+# The maximum number of stored dry-run files per owner. The number of dry-run files per owner is
+# limited because no plan limits the size of dry-run files.
 MAX_DRY_RUN_FILES = 3
 _MAX_RECENT_IMPORTS = 100
 NOTICE_WINDOW = timedelta(hours=1)
-# An owner gets at most this number of result mails per ``NOTICE_WINDOW``, because API clients may
-# start many imports.
+# The maximum number of result mails per owner in an hour. The number is limited because API clients
+# may start many imports.
 MAX_NOTICES_PER_WINDOW = 20
 MAX_TITLE_CHARACTERS = 60
 _NO_FILENAME = "a file"
@@ -74,7 +74,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
 def _finish(
     uow: UnitOfWork, task: MemberImport, job_id: int, *, keep_for: timedelta = timedelta(0)
 ) -> None:
-    """Announce the end of an import in an event and a mail, and schedule the removal of its file.
+    """Send an event and a mail about an ended import, and schedule the removal of its file.
 
     The row counts of the import stay in the database after the file has been removed.
     """
@@ -129,8 +129,8 @@ def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
     task.status = "running"
     task.error = None
     task.finished_at = None
-    # Start the undo from the first member again, because the restarted import may change members
-    # that an unfinished undo has processed.
+    # Reset the undo to the first member, because the restarted import may change members that an
+    # unfinished undo has processed.
     task.undo_restored = None
     task.undo_removed = None
     return True

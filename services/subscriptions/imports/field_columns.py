@@ -17,7 +17,7 @@ from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
-# At most this number of new fields is proposed per file, because a file may have a hundred thousand
+# The maximum number of new fields that are proposed for a file, which may have a hundred thousand
 # columns. The limit on proposed fields is higher than the maximum number of fields per owner.
 MAX_NEW_FIELDS = 500
 # The types of fields that an import can create. An import can't create a choice field, because the

@@ -1,7 +1,7 @@
 """Reads imported files of all supported formats as sequences of rows.
 
-Reading a file takes six steps: decompress the file, decode it, cut it into blocks of lines, detect
-its dialect, parse records, and build rows.
+A file is decompressed, decoded, cut into blocks of lines, parsed into records in the detected
+dialect, and converted into rows.
 
 While a file is being read, only a limited part of the file is in memory. A record of the file that
 can't be read becomes a ``RejectedRecord``. If a whole file can't be read, a ``DomainError`` with a
@@ -85,7 +85,7 @@ class RowReader:
 
     A ``RowReader`` can be iterated only once. ``sample`` contains the first records of the file.
     Records of a JSON Lines file may add columns to ``header`` while the file is read. The records
-    in ``sample`` lack the columns that later records add to ``header``.
+    in ``sample`` lack the columns that records after the sample add to ``header``.
     """
 
     outcomes: Iterator[Outcome]
@@ -126,8 +126,8 @@ def open_member_rows(
 
     Args:
         source: the file. For a zip file, ``source`` must have the methods ``seek`` and ``tell``
-            (see ``open_ranged_file``). For all other files, ``source`` needs only the method
-            ``read``.
+            (see ``open_ranged_file``). For a file that isn't a zip file, ``source`` needs only the
+            method ``read``.
         mapping: maps columns to the roles or fields that the owner assigned. The mapping identifies
             a column by its header or its index, which starts at 0. A role in the owner's mapping
             takes precedence over the role that the header suggests.
@@ -165,7 +165,8 @@ def open_suppression_rows(
 
     In a file of suppressions, bounces or complaints, roles are assigned only to columns with
     addresses and names. The Python module ``suppression_files`` interprets the columns without
-    roles. The parameters and errors are the same as for ``open_member_rows``.
+    roles. The parameters and errors are the same as the parameters and errors of
+    ``open_member_rows``.
     """
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
@@ -174,7 +175,7 @@ def open_suppression_rows(
 
 @dataclass(frozen=True)
 class _OpenFile:
-    """A file whose dialect is known, but not the roles of its columns."""
+    """An opened file whose dialect has been detected. The roles of its columns are unknown."""
 
     container: str
     text: DecodedText
@@ -205,7 +206,8 @@ class _LayoutDetector:
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
         # The header, including the columns that the records read so far have added. New columns are
-        # added to the existing list object, because the ``RowReader`` refers to the same list.
+        # added to the existing list object ``header``, because the ``RowReader`` refers to the
+        # list.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:

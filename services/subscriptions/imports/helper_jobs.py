@@ -2,22 +2,22 @@
 
 1. The import job stores the chunks of the file, inserts a row per chunk into ``waiting_chunks``,
 and enqueues a helper. While helpers apply the chunks, no worker runs the import job, and the import
-job's lease doesn't expire. 2. A helper claims a chunk by writing its job's id and attempt number
-into the chunk's row in ``waiting_chunks``. A helper enqueues one additional helper if several
-chunks are waiting and no helper is queued. 3. A helper applies each claimed chunk in one
-transaction. The transaction also checks the leases of the helper and the import job, and deletes
-the chunk's row from ``waiting_chunks``. 4. A helper that finds all chunks applied ends the import
-and the import job.
+job's lease doesn't expire. 2. A helper claims a chunk by writing the helper job's id and attempt
+number into the chunk's row in ``waiting_chunks``. A helper enqueues one additional helper if
+several chunks are waiting and no helper is queued. 3. A helper applies each claimed chunk in one
+transaction. The transaction that applies a chunk checks the leases of the helper and the import
+job, and deletes the chunk's row from ``waiting_chunks``. 4. A helper that finds all chunks applied
+ends the import and the import job.
 
 A helper ends when no chunk of its import is waiting. While only one helper of an import has claimed
 chunks, the helper applies two chunks at the same time. A claim on a chunk is valid while the
 attempt of the helper's job that made the claim is running. If the import is cancelled or the helper
 loses its lease, the transaction of the chunk is rolled back.
 
-No address is applied from two chunks of one file. Per list, only one import may have several
-helpers at a time, because different imports may contain the same people. While an import with
-several helpers is running, a second import into the same list has a single helper, which locks the
-list for each chunk.
+No address is applied from two chunks of one file. If two imports into a list are running, only one
+of the imports may have several helpers, because both may contain the same people. While an import
+with several helpers is running, a second import into the same list has a single helper, which locks
+the list for each chunk.
 
 Chunks without opt-outs wait until all chunks with opt-outs have been applied.
 
@@ -121,8 +121,8 @@ SELECT :import_id, number FROM ({_MISSING_CHUNKS}) AS missing ON CONFLICT DO NOT
 def hand_over_chunks(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """Make the stored chunks of an import available to helpers, and enqueue the first helper.
 
-    Raises ``LeaseLost``. ``lease`` is the lease of the import's job. Call the function only after
-    all chunks of the import have been stored.
+    Raises ``LeaseLost``. ``lease`` is the lease of the import's job. The function must be called
+    after all chunks of the import have been stored.
     """
     delegate_to_helpers(uow, lease)
     enable_parallel_chunks(uow, task)
@@ -137,10 +137,10 @@ _LOCK_DECISION = text(
 
 
 def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
-    """Allow an import to apply chunks in parallel, if no other import into the list does.
+    """Allow an import to apply chunks in parallel, unless an import into the same list does.
 
-    Two imports into a list may not apply chunks in parallel, because they may contain the same
-    people.
+    Two imports into one list may not apply chunks in parallel, because the imports may contain the
+    same people.
     """
     # Acquire a lock per list, so that only one of two simultaneous imports may apply chunks in
     # parallel.
@@ -210,8 +210,8 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        # If an API process of an older release cancelled the import, the process didn't cancel the
-        # helpers, because it doesn't know them.
+        # Cancel the import job here if an API process of an older release, which can't cancel
+        # helpers, has cancelled the import.
         if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None
@@ -278,8 +278,8 @@ _ABANDON_CHUNK = Statement(f"""
 def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) -> bool:
     """Claim and apply chunks until the helper's turn is over or no chunk can be claimed.
 
-    Return whether the function stopped because no chunk can be claimed. If the turn is over first,
-    put the helper's job back into the queue.
+    Return whether the function stopped because no chunk can be claimed. If the helper's turn is
+    over and chunks may be waiting, put the helper's job back into the queue.
     """
     task = helper_task.task
     turn = Turn()
@@ -329,7 +329,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
 def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> int:
     """Return how many chunks a helper may apply at the same time.
 
-    At most two chunks are applied at the same time, because on two cores three are slower than two.
+    The number is at most two, because applying three chunks at the same time is slower on two
+    cores.
     """
     claim = {"import_id": task.id, "job_id": lease.job_id}
     if not task.side_by_side or resources.database.rows(_OTHER_CLAIMS, **claim):

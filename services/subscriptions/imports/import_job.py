@@ -5,9 +5,9 @@ of the file may be damaged. Members in an API request are added while the reques
 because the API has validated the request.
 
 An import job reads a file in turns of a few seconds. All turns of an import job run in one process,
-because an open file can't be moved to another process. If the process crashes or has too many open
-files, a different process reads the imported file from its first row. The Python module
-``helper_jobs`` describes how chunks are applied.
+because an open file can't be moved to another process. If the process of an import job crashes or
+has too many open files, a different process reads the imported file from the first row. The Python
+module ``helper_jobs`` describes how chunks are applied.
 """
 
 from collections.abc import Generator
@@ -50,10 +50,10 @@ MAX_STAY_SECONDS = 3600.0
 def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None]:
     """Run the job that imports a file or the members in a request.
 
-    The generator yields after each turn of the job. All turns must run in the same process. Raises
-    a ``DomainError`` with a code such as ``import.empty`` for a file that can't be read. Raises
-    ``list.not_found`` for an archived list. Raises ``quota.exceeded`` if the stored chunks of the
-    file exceed the owner's storage quota.
+    The generator yields after each turn of the job. All turns of the job must run in the same
+    process. Raises a ``DomainError`` with a code such as ``import.empty`` for a file that can't be
+    read. Raises ``list.not_found`` for an archived list. Raises ``quota.exceeded`` if the stored
+    chunks of the file exceed the owner's storage quota.
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, lease.subject_id)
@@ -113,8 +113,8 @@ def _begin_turn(
     resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows
 ) -> MemberImport:
     with resources.unit_of_work() as uow:
-        # Don't record progress here, because a job that crashes repeatedly without progress must
-        # fail eventually.
+        # Store the total number of members without recording progress, because a job that crashes
+        # repeatedly without progress must fail eventually.
         set_total(uow, lease, total=rows.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**REQUEST_DESCRIPTION}
@@ -138,8 +138,8 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
         while not rows.is_complete:
             lease.check_cancelled()
             chunk = rows.next_chunk()
-            # Skip chunks that were applied in an earlier turn by a different process. Skipping all
-            # chunks of a request takes less than a second.
+            # Skip the chunks that a different process has applied. Skipping all chunks of a request
+            # takes less than a second.
             if chunk is not None and chunk.number not in applied:
                 commits.wait_for_room()
                 prepared = prepare_chunk(chunk.number, chunk.rows)
@@ -155,7 +155,7 @@ def _store_file(
     """Store the rows of a file as chunks.
 
     The generator yields after each turn of the job, and returns the ``MemberImport`` at the end. If
-    the end of the file reveals that rows were misread, the file is read a second time.
+    the end of the file reveals that preceding rows were misread, the file is read a second time.
     """
     turn = Turn()
     while not task.is_split:

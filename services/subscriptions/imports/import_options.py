@@ -24,8 +24,8 @@ class ImportOptions:
 
     Attributes:
         dry_run: whether the import only validates all rows without changing any member.
-        on_existing: ``skip`` adds only fields and tags that an active member lacks. ``update`` also
-            replaces existing names, tiers and fields of active members.
+        on_existing: ``skip`` adds only fields and tags that an active member lacks. With
+            ``update``, the import replaces existing names, tiers and fields of active members.
         mapping: maps the header or index of a column to the role that the owner assigned.
         kind: whether the rows are members or suppressed addresses.
         create_fields: whether a field is created for each column without a known meaning.

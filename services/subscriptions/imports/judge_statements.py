@@ -18,10 +18,11 @@ from services.subscriptions.members.opt_out_checks import build_opt_out_query
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # For each member who has changed their e-mail address, selects the one row that is applied. Several
 # rows may belong to one member, because a member's former addresses also identify the member. Only
-# one row per member is applied, which is an opt-out if any row of the member is an opt-out. All
-# other rows of the member are duplicates, even if they are in different chunks. Chunks with
-# opt-outs are applied first, so that an opt-out is never a duplicate of an ordinary row. Rows are
-# sorted by person, so that the transactions of two chunks can't deadlock.
+# one row per member is applied, which is an opt-out if any row of the member is an opt-out. If a
+# member has several rows, the rows that aren't applied are duplicates, even if the rows are in
+# different chunks. Chunks with opt-outs are applied first, so that an opt-out is never a duplicate
+# of an ordinary row. Rows are sorted by person, so that the transactions of two chunks can't
+# deadlock.
 _APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
@@ -54,8 +55,8 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person with the address in a row. The first choice is a member of the list whose
-# subscription has the row's address, even if the person has changed their address. The second
+# Finds the person with the address in a row. The first choice for a row is a member of the list
+# whose subscription has the row's address, even if the member has changed their address. The second
 # choice is the person who has the row's address at present (``u``), and the third choice is a
 # person who formerly had the address. ``OFFSET 0`` makes Postgres use an index even if outdated
 # statistics suggest a scan. The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make

@@ -40,8 +40,8 @@ def judge_rows(
             batch.append(row)
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:
-                # Include the sentences about omitted values in the count of characters, because
-                # they are much longer than the omitted cells.
+                # Count the characters of the sentences about omitted values, because a sentence is
+                # much longer than the omitted value.
                 characters += sum(map(len, map(str, row.extras.left_out)))
             if characters >= MAX_BATCH_CHARACTERS:
                 break

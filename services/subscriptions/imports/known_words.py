@@ -1,4 +1,4 @@
-"""Normalises the text in headers and cells before it is compared with lists of known words."""
+"""Normalises headers and cells, in order to compare them with lists of known words."""
 
 import re
 import tomllib
@@ -40,15 +40,15 @@ def normalise_word(text: str) -> str:
     "E-mail Address " and "email_address" both become "emailaddress". If ``text`` is longer than
     ``MAX_WORD_CHARACTERS``, the result is "".
     """
-    # Cache the results only for short texts, so that the cache doesn't use too much memory.
+    # Cache the normalised text only for short texts, so that the cache doesn't use too much memory.
     return _normalise_short_word(text) if len(text) <= MAX_WORD_CHARACTERS else ""
 
 
 def split_words(text: str) -> list[str]:
     """Split the beginning of ``text`` into words, in lower case and without accents.
 
-    Words are separated by whitespace and punctuation. A new word also begins at each number, and at
-    each capital letter after a lower-case letter.
+    Words are separated by whitespace and punctuation. A new word begins at each number, and at each
+    capital letter after a lower-case letter.
     """
     composed = unicodedata.normalize("NFC", text[:MAX_TEXT_CHARACTERS])
     plain = composed.translate(_WITHOUT_ACCENTS)

@@ -43,7 +43,7 @@ class OpenedFile:
             person.
         may_mix_opt_outs: whether the file may contain both members and opt-outs.
         interpreted_values: a function that returns how the values in consent columns were
-            interpreted. The result is shown to the owner.
+            interpreted. The interpreted values are shown to the owner.
     """
 
     reader: RowReader
@@ -74,7 +74,7 @@ def open_file(resources: Resources, task: MemberImport) -> OpenedFile:
 
 
 def readings_by_encoding(unclear: EncodingUnclear) -> list[dict[str, Any]]:
-    """Return some rows, decoded with each possible encoding, so that the owner can choose one."""
+    """Return some rows, decoded with each possible encoding, to help the owner to choose one."""
     return [{"encoding": name, "rows": rows} for name, rows in unclear.readings.items()]
 
 

@@ -25,7 +25,7 @@ from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
 IMPORT_JOBS = (ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS)
-# The values of the database columns of an import before its file is read.
+# The initial values of the database columns of an import, before the file is read.
 _UNREAD: Mapping[str, Any] = {
     "status": "running",
     **dict.fromkeys(("error", "description", "columns", "column_forms", "consent_columns")),
@@ -72,7 +72,7 @@ def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport
 
 
 def find_job(uow: UnitOfWork, task: MemberImport) -> Job | None:
-    """Return the import's job, or ``None`` after the job has ended."""
+    """Return the unfinished job of an import, or ``None`` after the job has ended."""
     return records.find_unfinished_job(uow, task.user_id, IMPORT_JOBS, task.id)
 
 

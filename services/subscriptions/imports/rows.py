@@ -109,8 +109,9 @@ class MemberRow(NamedTuple):
         tier: the member's tier (free, silver or gold), or ``None`` if the row states no tier.
         cells: the unchanged cells of the row, in the order of the header. The number of cells may
             differ from the number of columns in the header.
-        problem: the reason why the row isn't imported, or ``None`` if the row is valid. If several
-            rows have the same address, a row with a problem may also override the others.
+        problem: the reason why the row isn't imported, or ``None`` if the row is valid. A row with
+            a problem prevents the import of rows with the same address whose status ranks lower in
+            ``STRICTNESS``.
         clears_expiry: whether the import removes the stored expiry of the paid tier, because the
             row's expiry cell is empty.
     """

@@ -112,9 +112,9 @@ class Problems:
         group = self._groups.get((column, rule))
         if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
-                # If ``MAX_PROBLEMS`` groups of problems exist, add a problem that fits none of them
-                # to the group "Other problems". The number of groups is limited because the text of
-                # a rule may quote a cell, which would result in one group per row.
+                # After ``MAX_PROBLEMS`` groups of problems exist, add each problem that fits no
+                # group to the group "Other problems". The number of groups is limited because the
+                # text of a rule may quote a cell, which would result in one group per row.
                 column = None
                 rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
@@ -203,7 +203,7 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
 def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
     """Return how a consent column's values were interpreted.
 
-    The result is empty for a column that isn't a consent column.
+    For a column that isn't a consent column, return an empty dictionary.
     """
     values = {
         name: samples.consent.get(name, {}).get(str(index))

@@ -15,15 +15,16 @@ MAX_ADDRESSES_PER_QUERY = 2_000
 
 
 class SeenAddresses:
-    """The addresses in a file, each with the highest rank of its rows in ``STRICTNESS``.
+    """The addresses in a file, with the highest rank in ``STRICTNESS`` among each address's rows.
 
     Approximately the first ``MAX_ADDRESSES_IN_MEMORY`` addresses of the file are kept in memory.
-    All further addresses are stored in a temporary SQLite database in the folder ``SQLITE_TMPDIR``
-    or ``TMPDIR``. SQLite deletes the temporary database when the database is closed.
+    Addresses that don't fit into memory are stored in a temporary SQLite database in the folder
+    ``SQLITE_TMPDIR`` or ``TMPDIR``. SQLite deletes the temporary database when the database is
+    closed.
 
     Attributes:
-        has_stricter_rows: whether the status of any row ranks higher in ``STRICTNESS`` than a
-            preceding row with the same address.
+        has_stricter_rows: whether any row ranks higher in ``STRICTNESS`` than a preceding row with
+            the same address.
     """
 
     def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
@@ -43,8 +44,8 @@ class SeenAddresses:
     def add(self, rows: Mapping[str, int]) -> dict[str, int]:
         """Store addresses.
 
-        ``rows`` maps each address to the highest rank in ``STRICTNESS`` of its rows. Return the
-        formerly stored rank of each address that was stored before the call. Raises
+        ``rows`` maps each address to the highest rank in ``STRICTNESS`` among the address's rows.
+        Return the formerly stored rank of each address that was stored before the call. Raises
         ``import.too_many_addresses`` if the permitted memory and disk space are used up.
         """
         earlier = {

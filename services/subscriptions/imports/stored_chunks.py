@@ -48,11 +48,11 @@ class StoredChunks:
 
     @property
     def has_unmarked_chunks(self) -> bool:
-        """Return whether any chunk hasn't been checked for overridden rows yet."""
+        """Return whether ``mark_next_chunk`` must be called for any stored chunk."""
         return bool(self._unmarked)
 
     def mark_next_chunk(self, seen: SeenAddresses) -> None:
-        """Reject the rows of one chunk that other rows of the file override.
+        """Reject rows of one chunk, because rows of the same file override them.
 
         A row is overridden by a row with the same address whose status ranks higher in
         ``STRICTNESS``. Call the method only after the whole file has been read.

@@ -61,7 +61,7 @@ _MEANINGS = {
 # the status that comes first in ``suppression_files.toml`` is used.
 _RANKED_STATUSES = [SuppressionStatus(status) for status in _WORDS["words"]]
 _MAY_PASS = SuppressionStatus.MAY_PASS
-# The words that are recognised as a reason only if the cell contains no further word.
+# The words that are recognised as a reason only if no text follows the word.
 _EXACT_WORDS = normalise_words(_WORDS["exact"]["words"])
 # Matches SMTP status codes such as 550 and 5.1.1. In a cell, "smtp;" may precede the SMTP status
 # code, and text may follow the code.
@@ -136,10 +136,10 @@ class SuppressionReader:
         return {_HAS_REASONS: bool(self._reason_columns) or self._had_reasons}
 
     def has_misread_rows(self) -> bool:
-        """Return whether the first rows were misread, so that the file must be read a second time.
+        """Return whether the file must be read a second time, because its first rows were misread.
 
-        Rows are misread if they got the default status, and a later record adds a column with
-        reasons.
+        Rows are misread if they got the default status before a record of the file added a column
+        with reasons.
         """
         return self._used_default and bool(self._reason_columns)
 

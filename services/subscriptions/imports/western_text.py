@@ -89,9 +89,9 @@ _MIN_OWNER_CHARACTERS = 3
 _MIN_ELIDED_CHARACTERS = 4
 # The prefixes that a capital letter can follow inside a name, as in McÉvoy.
 _PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
-# In a name that is typed in capitals, only these letters may be lower case. On French keyboards,
-# the letters é, è, ç, à and ù stay lower case under Caps Lock. The letter ß is hardly ever written
-# as a capital.
+# The letters that may be lower case in a name that is typed in capitals. On French keyboards, the
+# letters é, è, ç, à and ù stay lower case under Caps Lock. The letter ß is hardly ever written as a
+# capital.
 _SMALL_AMONG_CAPITALS = frozenset("éèçàùß")
 _MIN_ALL_CAPITALS = 2
 
@@ -115,8 +115,8 @@ def _has_paired_marks(text: str) -> bool:
 def _fits_apostrophe(before: str, after: str, text: str) -> bool:
     """Return whether an apostrophe between the texts ``before`` and ``after`` is plausible.
 
-    An implausible apostrophe may be the letter í of a text in Mac Roman, because the two characters
-    have the same byte.
+    An implausible apostrophe may be the letter í in Mac Roman, which has the same byte as an
+    apostrophe in Windows-1252.
     """
     if not before:
         return True
