@@ -1,8 +1,8 @@
 """Applies the extras of a chunk's rows, which are fields, tags, join dates and consent claims.
 
 The fields, tags, join dates and consent claims of a chunk are copied into a separate temporary
-table. For a chunk without extras, the SQL statements that read the temporary table of extras aren't
-run.
+table. For a chunk without fields, tags, join dates and consent claims, no SQL statement reads the
+temporary table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
 
 @dataclass
 class PendingChunk:
-    """A chunk that isn't complete, because rows are still being added."""
+    """A chunk that is being filled with rows."""
 
     rows: list[JudgedRow] = field(default_factory=list)
     characters: int = 0
@@ -39,7 +39,7 @@ class PendingChunk:
         self.characters += characters
 
     def is_full(self) -> bool:
-        """Return whether the chunk has no room for one more batch of rows."""
+        """Return whether the chunk is too full for one more batch of rows."""
         has_no_room = len(self.rows) + get_rows_per_batch() > ROWS_PER_CHUNK
         return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
 

@@ -40,7 +40,7 @@ class ChunkCommitter:
     def end_all(self) -> bool:
         """Wait until all started chunks are committed.
 
-        Return whether any chunk was uncommitted before the wait.
+        Return whether any started chunk was uncommitted when the function was called.
         """
         was_running = bool(self._running)
         while self._running:
@@ -59,7 +59,7 @@ class ChunkCommitter:
 def chunk_committer() -> Iterator[ChunkCommitter]:
     """Provide a ``with`` block with a committer of chunks.
 
-    At the end of the block, wait for all commits.
+    At the end of the ``with`` block, wait until all chunks are committed.
     """
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
         chunks = ChunkCommitter(threads)

@@ -17,8 +17,8 @@ CONSENT_PREFIX = "consent."
 FIELD_PREFIX = "fields."
 # The role that the API reports for a column that isn't imported.
 IGNORED = "ignored"
-# The roles that an owner's mapping can assign to a column. In addition, the mapping can assign
-# roles such as ``fields.city``.
+# The roles that an owner's mapping can assign to a column. An owner's mapping can assign roles such
+# as ``fields.city``, which ``ROLES`` doesn't contain.
 ROLES = (
     *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry"),
     *("status", "subscribed", "unsubscribed", "confirmed"),
@@ -35,8 +35,8 @@ _SHARED_ROLES = (
 )
 _INDEXES = frozenset(map(str, range(10_000)))
 # Maps each single-column role to roles in the owner's mapping that prevent the automatic assignment
-# of the single-column role. For example, if the owner's mapping assigns ``name``, no header is
-# recognised as ``first_name``.
+# of the single-column role. If the owner's mapping assigns the role ``name``, for example, no
+# header is recognised as ``first_name``.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
@@ -49,8 +49,8 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
 # Maps each multi-column role to a role in the owner's mapping that prevents the automatic
-# assignment of the multi-column role. For example, if the owner's mapping assigns ``tier``, no
-# header is recognised as ``paid``.
+# assignment of the multi-column role. If the owner's mapping assigns the role ``tier``, for
+# example, no header is recognised as ``paid``.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps a role in the API to the internal roles that the API reports under the role's name.

@@ -101,8 +101,8 @@ class ColumnPlan:
     ) -> dict[int, MemberField]:
         """Assign the owner's fields to all columns from the index ``first``.
 
-        Return a map from column indexes to new fields. In a dry run, the new fields are returned,
-        but not created in the database.
+        Return a map from column indexes to the new fields of an owner. In a dry run, the new fields
+        are returned, but not created in the database.
         """
         columns = range(first, len(layout.header))
         existing = fields.list_fields(uow, task.user_id)

@@ -1,7 +1,7 @@
 """Determines the subscription status that a cell of a consent column states.
 
-The subscription status depends on the subject of the column and on the meaning of the cell. For
-example, "no" in a column about consent means that the person is unsubscribed. In an opt-out column,
+The subscription status depends on the subject of the column and on the meaning of the cell. In a
+column about consent, a cell with "no" means that the person is unsubscribed. In an opt-out column,
 a cell with "no" states no status.
 """
 

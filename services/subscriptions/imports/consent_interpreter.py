@@ -97,9 +97,9 @@ class ConsentInterpreter:
     def decide(self, layout: ColumnLayout, sample: Records) -> None:
         """Use the cells of the first rows to decide which columns are consent columns.
 
-        Columns whose cells aren't about consent are removed from ``layout.consent``. Columns of
-        status words are added. Raises ``import.status_values`` if the owner assigned "subscribed"
-        to an opt-out value.
+        Columns whose cells aren't about consent are removed from ``layout.consent``. Columns whose
+        cells are status words are added to ``layout.consent``. Raises ``import.status_values`` if
+        the owner assigned "subscribed" to an opt-out value.
         """
         self._watch_unknown_columns(layout, sample)
         for index, column in layout.consent.items():

@@ -32,8 +32,8 @@ _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
 _ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
 _BLANKS = " \t\r\n\xa0\ufeff\u200b"
 _MINUS = "\N{MINUS SIGN}"
-# Matches texts whose punctuation doesn't change the meaning of a known word in the text. For
-# example, a question mark after a known word changes the word's meaning.
+# Matches texts whose punctuation doesn't change the meaning of a known word in the text. A question
+# mark after a known word, for example, changes the word's meaning.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
 # The years in which a person can have opted out. Some newsletter products store "never" as an
@@ -95,7 +95,7 @@ _SIGNS = {
 def split_items(cell: str) -> Iterator[str]:
     """Yield the items of a list such as ``['HARD_BOUNCE']``.
 
-    If the cell isn't a list, yield the cell.
+    If a cell isn't a list, yield the whole cell.
     """
     text = unguard_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
@@ -201,7 +201,7 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
 def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
     """Find the longest known term at the start of ``words``.
 
-    Return the term's meaning and the words after the term.
+    Return the meaning of the longest known term, and the words after the term.
     """
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])

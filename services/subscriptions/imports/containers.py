@@ -23,7 +23,8 @@ MAX_EXPANSION_RATIO = 200
 # because small files are harmless.
 RATIO_GRACE_BYTES = 1024**2
 # The maximum size of the directory in a zip file, which is enough for thousands of entries. The
-# size is limited because Python's zipfile loads the whole directory of a zip file into memory.
+# directory's size is limited because Python's zipfile loads the whole directory of a zip file into
+# memory.
 MAX_DIRECTORY_BYTES = 256 * 1024
 # A gzip file is a sequence of compressed members. Real gzip files have far fewer than
 # ``MAX_GZIP_MEMBERS`` members. The limit on gzip members prevents a file of many empty members from

@@ -25,8 +25,8 @@ from services.subscriptions.imports.rows import RejectedRecord
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
 # After a stray quotation mark, the reader parses up to ``MAX_RECORD_CHARACTERS`` characters a
-# second time. After ``MAX_STRAY_QUOTES`` stray quotation marks, the reader parses no more lines a
-# second time, so that a file can't take hours.
+# second time. After ``MAX_STRAY_QUOTES`` stray quotation marks, no line is parsed a second time, so
+# that the parsing time stays proportional to the file's size.
 MAX_STRAY_QUOTES = 500
 
 # A null character marks the end of the file. No line contains a null character, because the decoder

@@ -63,7 +63,10 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
 
 
 def is_written_date(text: str) -> bool:
-    """Return whether the text is a date without a time of day. A single number isn't a date."""
+    """Return whether the text is a date without a time of day.
+
+    Return false for a text that is only a number.
+    """
     if ":" in text or text.isdecimal() or _SERIAL.match(text) or len(text) > MAX_WORD_CHARACTERS:
         return False
     return any(_parse(text, order) is not None for order in DateOrder)

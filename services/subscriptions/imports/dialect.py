@@ -13,7 +13,7 @@ from services.subscriptions.imports.line_blocks import split_lines
 
 DELIMITERS = (",", ";", "\t", "|")
 SAMPLE_RECORDS = 100
-# The header is searched in the first ``MAX_TITLE_LINES`` records, because some exports have titles
+# The header may be any of the first ``MAX_TITLE_LINES`` records, because some exports have titles
 # above the header.
 MAX_TITLE_LINES = 10
 # The maximum length of an e-mail address (RFC 5321). A cell with more than

@@ -1,9 +1,9 @@
 """Detects the encoding of a file that isn't Unicode from the cells with non-ASCII bytes.
 
-Statistics can't reliably detect the encoding of a single name. The Python module ``western_text``
-checks whether the cells look like Western European names in Windows-1252. If the cells don't look
-like Western European names, the library chardet ranks the encodings that yield plausible words. If
-no encoding is clearly the best, the owner of the file chooses the encoding.
+Statistical methods can't reliably detect the encoding of a single name. The Python module
+``western_text`` checks whether the cells look like Western European names in Windows-1252. If the
+cells don't look like Western European names, the library chardet ranks the encodings that yield
+plausible words. If no encoding is clearly the best, the owner of the file chooses the encoding.
 """
 
 import re
@@ -60,21 +60,21 @@ _NAMES_OF_CHARDET = {
     "euc_jis_2004": "euc_jp",
     "big5hkscs": "cp950",
 }
-# The maximum number of bytes that chardet analyses.
+# The maximum number of bytes that the library chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
-# An encoding is chosen only if chardet's confidence in the encoding exceeds the confidence in any
-# rival encoding by a factor. The required factor of confidence is ``_MIN_FACTOR_FEW_CELLS`` if the
-# text of only a few cells depends on the encoding.
+# Chardet's confidence in the chosen encoding must exceed the confidence in every rival encoding by
+# one of three factors. ``_MIN_FACTOR_FEW_CELLS`` is the required factor if the text of only a few
+# cells depends on the encoding.
 _MIN_FACTOR_FEW_CELLS = 3.0
 _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2
 _FEW_CELLS = 3
 _MANY_CELLS = 20
-# An East Asian encoding can be chosen only if at least 34 % of the characters are frequent in
-# names.
+# An East Asian encoding is chosen only if the share of characters that are frequent in names is at
+# least ``_MIN_NAME_SHARE``.
 _MIN_NAME_SHARE = 0.34
-# If at least 25 % of the characters are frequent in East Asian names, no alphabetic encoding is
-# chosen automatically.
+# If the share of characters that are frequent in East Asian names is at least
+# ``_RIVAL_NAME_SHARE``, no alphabetic encoding is chosen automatically.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
 # The Cyrillic and Greek encodings that ``encoding_detection`` can detect. If Hebrew text is decoded
@@ -309,8 +309,8 @@ def _choose_best(
         return None
     best = alphabetic[0]
     confidence = confidences.get(best, 0.0)
-    # Be stricter about Windows-1252, because ``western_text`` has found that the text doesn't look
-    # Western European.
+    # Require more confidence for Windows-1252, because ``western_text`` has found that the text
+    # doesn't look Western European.
     is_doubtful = ambiguous_cells < _FEW_CELLS or best == WINDOWS_1252
     factor = _MIN_FACTOR_FEW_CELLS if is_doubtful else _MIN_FACTOR
     if ambiguous_cells >= _MANY_CELLS:

@@ -20,7 +20,7 @@ _MAX_ROW_BYTES = 400
 
 
 class EncodingEvidence:
-    """A collection of cells with non-ASCII bytes. The number of cells per byte value is limited."""
+    """A collection of cells with non-ASCII bytes, with a maximum number of cells per byte value."""
 
     def __init__(self) -> None:
         # The distinct cells that were collected, in the order of the file.
@@ -30,7 +30,8 @@ class EncodingEvidence:
         self._counts = dict.fromkeys(range(0x80, 0x100), 0)
         self._incomplete_row = b""
         # Matches the non-ASCII bytes for which fewer than ``_MAX_CELLS_PER_BYTE`` cells were
-        # collected. The pattern is ``None`` if no byte value needs more cells.
+        # collected. The pattern is ``None`` when enough cells have been collected for every byte
+        # value.
         self._pattern = self._needed_bytes()
 
     @property
@@ -38,7 +39,7 @@ class EncodingEvidence:
         return bool(self._cells)
 
     def add_bytes(self, data: bytes) -> None:
-        """Collect cells from the next part of the file, unless the part contains only ASCII."""
+        """Collect cells with non-ASCII bytes from the next part of the file."""
         if data.isascii() and self._incomplete_row.isascii():
             self._incomplete_row = (self._incomplete_row + data)[-_MAX_CELL_BYTES:]
             return

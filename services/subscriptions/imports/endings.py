@@ -31,8 +31,8 @@ DRY_RUN_FILE_RETENTION = timedelta(days=1)
 MAX_DRY_RUN_FILES = 3
 _MAX_RECENT_IMPORTS = 100
 NOTICE_WINDOW = timedelta(hours=1)
-# The maximum number of result mails per owner in an hour. The number is limited because API clients
-# may start many imports.
+# The maximum number of result mails per owner in an hour. The number of result mails is limited
+# because an API client may start many imports.
 MAX_NOTICES_PER_WINDOW = 20
 MAX_TITLE_CHARACTERS = 60
 _NO_FILENAME = "a file"
@@ -89,8 +89,8 @@ def _finish(
     )
     _mail_owner(uow, task)
     task.finished_at = func.now()
-    # Delete the import's rows in ``waiting_chunks``. If the import's job is restarted, the job adds
-    # the rows again.
+    # Delete the import's rows in ``waiting_chunks``. A restarted import job inserts the rows into
+    # ``waiting_chunks`` again.
     uow.session.execute(delete(WaitingChunk).where(WaitingChunk.import_id == task.id))
     if task.dry_run and task.source == "file" and not task.by_operator:
         _remove_older_dry_runs(uow, task)
@@ -110,7 +110,8 @@ def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
     ]
     for dry_run in dry_runs[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
         key = f"{dry_run.object_prefix}/"
-        # Remove the file now. Until the scheduled removal, the owner could import the file.
+        # Remove the dry-run file immediately, because the owner could import a file whose removal
+        # is only scheduled.
         if removals.keep_object(uow, key):
             removals.forget_objects(uow, key)
 

@@ -27,8 +27,8 @@ def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -
 
     Return ``None`` for a blank cell. ``index`` is the index of the column that contains the cell.
 
-    Raises ``ValueError`` for an invalid cell. The error message states the rule that the cell
-    breaks.
+    Raises ``ValueError`` for an invalid cell. The message of the ``ValueError`` states which rule
+    the cell breaks.
     """
     text = unguard_cell(cell).strip()
     if not text:

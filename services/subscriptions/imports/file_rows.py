@@ -4,8 +4,8 @@ If several rows have the same address, only the row whose status ranks highest i
 applied. Some rejected rows block a person, which means that no row of the file may add the person.
 Opt-outs and rejected rows that block a person are collected in separate chunks, which are applied
 first. When an opt-out is read, a row that would add the same person may already be in a chunk.
-Therefore, after the whole file has been read, ``StoredChunks.mark_next_chunk`` rejects each row
-that an opt-out in the file overrides.
+After the whole file has been read, ``StoredChunks.mark_next_chunk`` rejects each row that an
+opt-out in the file overrides.
 """
 
 import dataclasses
@@ -84,7 +84,7 @@ class FileRows:
 
     @property
     def description(self) -> dict[str, Any]:
-        """Return a description of the file's format.
+        """Return the detected format and the header of the file.
 
         Records of a JSON Lines file may add columns to the header while the file is read.
         """

@@ -49,9 +49,9 @@ _ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
 
 Outcome = MemberRow | RejectedRecord | None
 Records = Sequence[Sequence[str]]
-# A function that assigns the columns of a layout to the owner's fields. The function gets a sample
-# of the file's first records. If a record after the sample adds columns, the function is called a
-# second time, with an empty sample.
+# A function that assigns the columns of a layout to the owner's fields. A ``FindFields`` function
+# gets a sample of the file's first records. If a record after the sample adds columns, the
+# ``FindFields`` function is called a second time, with an empty sample.
 FindFields = Callable[[ColumnLayout, Records], None]
 # A function that receives the header and a sample of the records before the roles of the columns
 # are known.
@@ -107,7 +107,7 @@ class RowReader:
 def ignore_columns(_: object, __: object) -> None:
     """Do nothing.
 
-    The function is the default for parameters of the types ``FindFields`` and ``StoreHeader``.
+    Parameters of type ``FindFields`` and ``StoreHeader`` have a default function that does nothing.
     """
 
 
@@ -175,7 +175,7 @@ def open_suppression_rows(
 
 @dataclass(frozen=True)
 class _OpenFile:
-    """An opened file whose dialect has been detected. The roles of its columns are unknown."""
+    """An opened file whose dialect has been detected, and whose columns have no roles."""
 
     container: str
     text: DecodedText

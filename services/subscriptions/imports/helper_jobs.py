@@ -1,23 +1,25 @@
 """Runs the helpers of an import, which are jobs that apply chunks in several processes.
 
 1. The import job stores the chunks of the file, inserts a row per chunk into ``waiting_chunks``,
-and enqueues a helper. While helpers apply the chunks, no worker runs the import job, and the import
-job's lease doesn't expire. 2. A helper claims a chunk by writing the helper job's id and attempt
-number into the chunk's row in ``waiting_chunks``. A helper enqueues one additional helper if
-several chunks are waiting and no helper is queued. 3. A helper applies each claimed chunk in one
-transaction. The transaction that applies a chunk checks the leases of the helper and the import
-job, and deletes the chunk's row from ``waiting_chunks``. 4. A helper that finds all chunks applied
-ends the import and the import job.
+   and enqueues a helper. While helpers apply the chunks, no worker runs the import job, and the
+   import job's lease doesn't expire.
+2. A helper claims a chunk by writing the helper job's id and attempt number into the chunk's row in
+   ``waiting_chunks``. A helper enqueues one additional helper if several chunks are waiting and no
+   helper is queued.
+3. A helper applies each claimed chunk in one transaction. The transaction that applies a chunk
+   checks the leases of the helper and the import job, and deletes the chunk's row from
+   ``waiting_chunks``.
+4. A helper that finds all chunks applied ends the import and the import job.
 
 A helper ends when no chunk of its import is waiting. While only one helper of an import has claimed
 chunks, the helper applies two chunks at the same time. A claim on a chunk is valid while the
 attempt of the helper's job that made the claim is running. If the import is cancelled or the helper
 loses its lease, the transaction of the chunk is rolled back.
 
-No address is applied from two chunks of one file. If two imports into a list are running, only one
-of the imports may have several helpers, because both may contain the same people. While an import
-with several helpers is running, a second import into the same list has a single helper, which locks
-the list for each chunk.
+An address is never applied from more than one chunk of a file. If two imports into a list are
+running, only one of the imports may have several helpers, because both may contain the same people.
+While an import with several helpers is running, a second import into the same list has a single
+helper, which locks the list for each chunk.
 
 Chunks without opt-outs wait until all chunks with opt-outs have been applied.
 
@@ -210,8 +212,8 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        # Cancel the import job here if an API process of an older release, which can't cancel
-        # helpers, has cancelled the import.
+        # Cancel the import job, because the import may have been cancelled by an API process of an
+        # older release, which can't cancel helpers.
         if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None
@@ -227,7 +229,7 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
 def _find_next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
     """Return the waiting chunks with opt-outs.
 
-    If no such chunk is waiting, return all waiting chunks.
+    If no chunk with opt-outs is waiting, return all waiting chunks.
     """
     query = select(WaitingChunk).where(WaitingChunk.import_id == task.id)
     waiting = uow.session.scalars(query.order_by(WaitingChunk.number)).all()
@@ -329,7 +331,7 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
 def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> int:
     """Return how many chunks a helper may apply at the same time.
 
-    The number is at most two, because applying three chunks at the same time is slower on two
+    A helper applies at most two chunks at the same time, because applying three is slower on two
     cores.
     """
     claim = {"import_id": task.id, "job_id": lease.job_id}

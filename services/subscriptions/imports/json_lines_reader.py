@@ -23,8 +23,8 @@ MAX_JSON_KEYS = 300
 MAX_JSON_KEY_CHARACTERS = 200
 # The maximum depth at which nested JSON objects are split into columns.
 MAX_JSON_DEPTH = 5
-# The maximum size of a JSON document that isn't JSON Lines. The size is limited because a parsed
-# JSON document takes several times as much memory as the file.
+# The maximum size of a JSON document that isn't JSON Lines. The size of a JSON document is limited
+# because the parsed document takes several times as much memory as the file.
 MAX_DOCUMENT_BYTES = 16 * 1024**2
 
 _OBJECT = re.compile(r'\{[ \t]*["}]')
@@ -82,7 +82,7 @@ def detect_json_lines(sample: str) -> Dialect | None:
 def read_objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
     """Yield the line number and the values of each JSON object.
 
-    For an invalid line, yield a rejected record.
+    For an invalid line of the file, yield a rejected record.
     """
     line = 0
     for block in blocks:

@@ -13,8 +13,9 @@ from services.subscriptions.imports.staging import (
 )
 from services.subscriptions.members.opt_out_checks import build_opt_out_query
 
-# A subquery that hides the list's id from the query planner. With a known id, the planner may
-# assume from outdated statistics that the list is empty, and scan all members for each row.
+# A subquery that hides the list's id from the query planner. If the query planner knew the list's
+# id, outdated statistics could suggest an empty list, and Postgres would scan all members for each
+# row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # For each member who has changed their e-mail address, selects the one row that is applied. Several
 # rows may belong to one member, because a member's former addresses also identify the member. Only
@@ -57,10 +58,10 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         k.clears_expiry AND (:update OR NOT k.is_active)"""
 # Finds the person with the address in a row. The first choice for a row is a member of the list
 # whose subscription has the row's address, even if the member has changed their address. The second
-# choice is the person who has the row's address at present (``u``), and the third choice is a
-# person who formerly had the address. ``OFFSET 0`` makes Postgres use an index even if outdated
-# statistics suggest a scan. The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make
-# Postgres scan a table without using an index.
+# choice for a row is the person who has the row's address at present (``u``). The third choice for
+# a row is a person who formerly had the row's address. ``OFFSET 0`` makes Postgres use an index
+# even if outdated statistics suggest a scan. The subqueries of ``_PERSON`` have no LIMIT, because a
+# LIMIT would make Postgres scan a table without using an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions
@@ -164,7 +165,8 @@ FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN L
 ) AS m
 WHERE j.number = k.number AND j.verdict = 'already' AND j.number = ANY(:numbers)
 """  # noqa: S608
-# The SQL statements that fill the table JUDGED. The key is whether the chunk has extras.
+# The SQL statements that fill the table JUDGED. ``JUDGE_STATEMENTS`` contains one statement for
+# chunks with extras, and one statement for chunks without extras.
 JUDGE_STATEMENTS = {
     has_extras: _build_judge_statement(has_extras=has_extras) for has_extras in (False, True)
 }

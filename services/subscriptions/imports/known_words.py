@@ -26,7 +26,7 @@ _WITHOUT_ACCENTS = {
 
 
 def load_words(name: str) -> Mapping[str, Any]:
-    """Load a TOML file from the folder of this package."""
+    """Load a TOML file of word lists from the package's folder."""
     return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))
 
 

@@ -35,8 +35,8 @@ def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterat
     Each line in a block ends with a line break, except possibly the last line of the file. If a
     line has more than ``limit`` characters, ``SKIPPED`` is yielded, and the line is skipped.
     """
-    # The text of the line that isn't complete, and the number of characters in the text. The text
-    # of the incomplete line is discarded as soon as the line is too long.
+    # The text of the last line, which isn't complete, and the number of characters in the text. The
+    # text of the incomplete line is discarded as soon as the line is too long.
     line_parts: list[str] = []
     characters = 0
     carriage_return = ""

@@ -21,7 +21,7 @@ REQUEST_DESCRIPTION: Mapping[str, Any] = {"format": "request", "header": ["email
 class RequestRows:
     """The members in one API request.
 
-    The chunks aren't stored, because the request itself is stored.
+    The chunks of a request aren't stored, because the request itself is stored.
 
     Attributes:
         total: the number of members in the request.

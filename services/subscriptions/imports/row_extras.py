@@ -131,8 +131,8 @@ class RowExtrasReader:
     def _parse_claim(self, part: str, index: int, text: str) -> str | None:
         """Convert a detail of the consent, such as a time, into the format in which it is stored.
 
-        Raises ``ValueError`` for an invalid text. The error message states the rule that the text
-        breaks.
+        Raises ``ValueError`` for an invalid text. The message of the ``ValueError`` states which
+        rule the text breaks.
         """
         if part in _TIMES:
             moment = self._forms.parse_date(index, text)
@@ -158,7 +158,7 @@ class RowExtrasReader:
 def split_tags(cell: str) -> Iterator[str]:
     """Yield the tag names in a cell, which contains a comma-separated list or a JSON array.
 
-    A yielded tag name may be longer than tag names may be.
+    A yielded name may exceed the maximum length of tag names.
     """
     text = " ".join(unguard_cell(cell).split())
     names: list[Any] = []

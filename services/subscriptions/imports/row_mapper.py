@@ -25,8 +25,8 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# The last characters of address cells that need special treatment. Old programs end files with
-# "\x1a".
+# An address cell that ends with one of these characters needs special treatment. Some old programs
+# end files with "\x1a".
 _ODD_ENDS = ("", ">", "\x1a")
 # The tiers of members, from the lowest to the highest.
 _TIERS = ("free", "silver", "gold")
@@ -131,8 +131,8 @@ class RowMapper:
                 # An opt-out is imported even if the end date of its paid tier can't be parsed.
                 return None, False
             raise ValueError(f"{unguard_cell(cell).strip()[:60]!r} is no date.") from None
-        # In a file with a tier column, a row without a tier and an end date doesn't remove the
-        # stored end date.
+        # In a file with a tier column, a row without a tier and without an end date doesn't remove
+        # the stored end date.
         can_clear = tier is not None or not self._has_tiers
         return expiry, expiry is None and can_clear and not isinstance(cell, AbsentCell)
 

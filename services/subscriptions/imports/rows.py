@@ -30,8 +30,9 @@ OPT_OUTS = frozenset(
         SuppressionStatus.COMPLAINED,
     }
 )
-# Ranks the statuses. The status of an opt-out has a higher number than the status of a member. If
-# several rows have the same address, only the row whose status has the highest number is applied.
+# Ranks the statuses. In ``STRICTNESS``, the status of an opt-out has a higher number than the
+# status of a member. If several rows have the same address, only the row whose status has the
+# highest number is applied.
 STRICTNESS = {
     SuppressionStatus.WANTED: 0,
     SuppressionStatus.MAY_PASS: 1,

@@ -58,11 +58,11 @@ class ImportSamples(NamedTuple):
     Attributes:
         examples: some cells of each column, in the order of the columns.
         preview: how the first rows of the file would be imported, which is set in a dry run.
-        problems: the problems with rows, grouped by column and rule. The list is empty until the
-            whole file has been read.
+        problems: the problems with rows, grouped by column and rule. ``problems`` is empty until
+            the whole file has been read.
         consent: how the values in consent columns were interpreted. The entries ``values`` and
-            ``ignored_opt_outs`` of ``consent`` are maps from column indexes. The entry ``unknown``
-            of ``consent`` lists the unrecognised values in consent columns.
+            ``ignored_opt_outs`` of ``consent`` are maps whose keys are column indexes. The entry
+            ``unknown`` of ``consent`` lists the unrecognised values in consent columns.
         readings: some rows of the file, decoded with each possible encoding, if the owner must
             choose the encoding.
     """
@@ -133,7 +133,8 @@ def mark_duplicates(
 ) -> list[Mapping[str, Any]]:
     """Mark the rows in a preview that won't be applied, because other rows have the same address.
 
-    ``strictest`` maps each address in the file to the highest rank in ``STRICTNESS`` of its rows.
+    ``strictest`` maps each address in the file to the highest rank in ``STRICTNESS`` among the
+    address's rows.
     """
     marked: list[Mapping[str, Any]] = []
     counted: set[str] = set()

@@ -15,12 +15,12 @@ MAX_ADDRESSES_PER_QUERY = 2_000
 
 
 class SeenAddresses:
-    """The addresses in a file, with the highest rank in ``STRICTNESS`` among each address's rows.
+    """The addresses in a file.
 
-    Approximately the first ``MAX_ADDRESSES_IN_MEMORY`` addresses of the file are kept in memory.
-    Addresses that don't fit into memory are stored in a temporary SQLite database in the folder
-    ``SQLITE_TMPDIR`` or ``TMPDIR``. SQLite deletes the temporary database when the database is
-    closed.
+    Each address has the status of its row that ranks highest in ``STRICTNESS``. Approximately the
+    first ``MAX_ADDRESSES_IN_MEMORY`` addresses of the file are kept in memory. Addresses that don't
+    fit into memory are stored in a temporary SQLite database in the folder ``SQLITE_TMPDIR`` or
+    ``TMPDIR``. SQLite deletes the temporary database when the database is closed.
 
     Attributes:
         has_stricter_rows: whether any row ranks higher in ``STRICTNESS`` than a preceding row with

@@ -35,8 +35,8 @@ def name_table(name: str, columns: str) -> str:
     """Return a table name that is different for each list of columns.
 
     A connection pooler may let processes of two releases share a database session and its temporary
-    tables. Because the name depends on the columns, a process never uses a temporary table with the
-    columns of a different release.
+    tables. Because a table's name depends on its columns, a process never uses a temporary table
+    with the columns of a different release.
     """
     return f"{name}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 

@@ -52,7 +52,7 @@ class StoredChunks:
         return bool(self._unmarked)
 
     def mark_next_chunk(self, seen: SeenAddresses) -> None:
-        """Reject rows of one chunk, because rows of the same file override them.
+        """Reject each row of one chunk that is overridden by a row of the same file.
 
         A row is overridden by a row with the same address whose status ranks higher in
         ``STRICTNESS``. Call the method only after the whole file has been read.

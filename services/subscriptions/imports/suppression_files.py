@@ -228,7 +228,7 @@ def _find_code_status(cell: str) -> SuppressionStatus | None:
 
 
 def _find_word_status(cell: str) -> SuppressionStatus | None:
-    """Return the status that the words in a cell mean. The cell may contain a list of items."""
+    """Return the status for the words in a cell, which may contain several items."""
     statuses = [_find_item_status(split_words(item)) for item in split_items(cell)]
     return next((each for each in _RANKED_STATUSES if each in statuses), None)
 

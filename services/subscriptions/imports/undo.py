@@ -1,4 +1,4 @@
-"""Undoes an import by restoring changed subscriptions and removing new subscriptions.
+"""Undoes an import by restoring the changed members and removing the added members.
 
 If a subscription was changed after the import, an undo restores only the values that haven't been
 changed. A subscription counts as unchanged since the import if its ``updated_at`` is the time of
@@ -143,8 +143,8 @@ def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
 def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
     kept_members = task.added - task.undone
     if status == JobStatus.SUCCEEDED:
-        # The undo has skipped members that were changed after the import. The skipped members are
-        # counted as kept.
+        # Members that the undo skipped, because they were changed after the import, are counted as
+        # kept.
         task.kept = kept_members
     announce_event(
         uow,

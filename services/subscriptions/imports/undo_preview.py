@@ -39,7 +39,7 @@ FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")
 
 
 class Holder(NamedTuple):
-    """A bulk action or import that prevents an undo, because members were changed by the action."""
+    """A bulk action or import that prevents the undo of an earlier import by changing members."""
 
     kind: str
     id: int

@@ -1,7 +1,8 @@
 """Checks whether text that was decoded as Windows-1252 looks Western European.
 
-Almost any bytes can be decoded as Windows-1252. Text that was wrongly decoded as Windows-1252 has
-symbols or capital letters inside words, or combinations of letters that no Western language has.
+Almost any sequence of bytes can be decoded as Windows-1252. Text that was wrongly decoded as
+Windows-1252 has symbols or capital letters inside words, or combinations of letters that no Western
+language has.
 """
 
 import re
@@ -133,7 +134,7 @@ def _fits_apostrophe(before: str, after: str, text: str) -> bool:
 
 def _is_western_word(word: str) -> bool:
     letters = [letter for letter in word if not letter.isascii()]
-    # A Western European word of several letters consists of ASCII letters to at least a third.
+    # In a Western European word of several letters, at least a third of the letters are ASCII.
     if len(word) > 1 and (len(letters) * 3 > len(word) * 2):
         return False
     if not any(alphabet.issuperset(letters) for alphabet in _ALPHABETS):
