@@ -25,8 +25,8 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# An address cell that ends with one of these characters needs special treatment. Some old programs
-# end files with "\x1a".
+# An empty address cell, or an address cell that ends with a character in ``_ODD_ENDS``, needs
+# special treatment. Some old programs end files with "\x1a".
 _ODD_ENDS = ("", ">", "\x1a")
 # The tiers of members, from the lowest to the highest.
 _TIERS = ("free", "silver", "gold")
