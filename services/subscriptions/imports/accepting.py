@@ -1,4 +1,4 @@
-"""Accepts the file or the members of a new import, and enqueues the import's job."""
+"""Accepts new imports, and enqueues a job for each import."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,11 +27,11 @@ MAX_IMPORT_FILENAME_CHARACTERS = 255
 
 
 def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool) -> None:
-    """Check whether the import of a file would be refused, before the file is uploaded.
+    """Check before the upload of a file whether the import would be refused.
 
-    ``check_upload`` ignores the member quota, because the opt-outs in a file must be stored even if
-    the quota is used up. Raises ``quota.exceeded`` if the caller has too many unfinished jobs or no
-    storage left. Raises the errors that ``check_owner`` raises.
+    ``check_upload`` ignores the member quota, because opt-outs in a file must be stored even if the
+    owner may add no members. Raises ``quota.exceeded`` if the user has too many unfinished jobs or
+    has used up their storage quota. Raises the errors that ``check_owner`` raises.
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
     for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
@@ -39,10 +39,11 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
 
 
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
-    """Check that the caller may import members into the list.
+    """Check that the user may import members into the list.
 
-    Raises ``list.not_found`` for an unknown list. Raises ``list.not_owner`` for the list of a
-    different owner. Raises ``plan.required`` if the owner has no paid plan, except for a dry run.
+    Raises ``list.not_found`` for an unknown list. Raises ``list.not_owner`` if the list belongs to
+    a different owner. Raises ``plan.required`` if the owner has no paid plan and the import isn't a
+    dry run.
     """
     lists.get_own_list(uow, caller, list_id)
     if not dry_run and accounts.get_user(uow, caller.user_id).plan != Plan.PAID:
@@ -50,7 +51,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
 
 
 def create_file(resources: Resources) -> NewFile:
-    """Create an encrypted file for storing the upload of a new import."""
+    """Create the encrypted file that stores the upload of a new import."""
     return bulk_files.create_file(resources, IMPORTS)
 
 
@@ -63,11 +64,10 @@ def discard_file(resources: Resources, prefix: str) -> None:
 def accept_members(
     resources: Resources, caller: Caller, list_id: int, body: bytes, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Accept an import whose members are in one request body.
+    """Store an import of the members in a request body, and enqueue the import's job.
 
-    The function doesn't validate ``body``, so the caller must have validated ``body``. Raises
-    ``quota.exceeded`` if a quota of the user is used up. Raises the errors that ``check_owner`` and
-    ``services.jobs.idempotency`` raise.
+    The caller must already have validated ``body``. Raises ``quota.exceeded`` if the user has used
+    up a quota. Raises the errors that ``check_owner`` and ``services.jobs.idempotency`` raise.
     """
     with resources.unit_of_work() as uow:
         check_owner(uow, caller, list_id)
@@ -97,11 +97,11 @@ def accept_file(
     options: ImportOptions,
     by_operator: bool = False,
 ) -> AcceptedJob:
-    """Accept an import whose uploaded file has been stored.
+    """Store an import of an uploaded file, and enqueue the import's job.
 
-    The caller must already have checked that the user may import into the list. If a quota of the
-    user is used up, remove the stored file and raise ``quota.exceeded``. Imports by operators
-    ignore the quotas.
+    The caller must already have checked that the user may import into the list. If the user has
+    used up a quota, remove the stored file and raise ``quota.exceeded``. Imports that an operator
+    starts are not subject to quotas.
     """
     size = file.writer.size
     values = {
@@ -148,6 +148,6 @@ def _accept(
 
 
 def tidy_filename(filename: str | None) -> str | None:
-    """Return a shortened filename without folders and unprintable characters."""
+    """Return the last part of a path, shortened and without unprintable characters."""
     name = (filename or "").replace("\\", "/").rpartition("/")[2]
     return "".join(filter(str.isprintable, name))[-MAX_IMPORT_FILENAME_CHARACTERS:] or None

@@ -1,12 +1,13 @@
-"""Applies one chunk of imported rows to a list in one transaction, with set-based SQL statements.
+"""Applies one chunk of imported rows to a list in one transaction.
 
-``COPY`` copies the rows of a chunk into a temporary table. A SQL statement from
-``judge_statements`` compares the rows of the chunk with existing people, subscriptions and
-opt-outs. A few SQL statements from ``write_statements`` write the changes of all rows of the chunk.
+The SQL command ``COPY`` loads the rows of a chunk into a temporary table. A SQL statement from
+``judge_statements`` compares all rows of a chunk with existing people, subscriptions and opt-outs.
+A few SQL statements from ``write_statements`` write the changes for all rows of a chunk.
 
-A lock on the list prevents concurrent changes to the list until the chunk is committed. Chunks of
-one import may be applied at the same time, because no person is in two chunks. People are inserted
-in alphabetical order of their addresses, so that two imports can't deadlock.
+While a chunk is being applied, a lock on the list prevents concurrent changes to the list. Several
+chunks of an import may be applied at the same time, because each person is changed by only one
+chunk. People are inserted in alphabetical order of their addresses, so that two imports can't
+deadlock.
 """
 
 from collections import Counter
@@ -58,21 +59,21 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
-# A member who changes their address during an import looks like a new person, whose insert violates
-# the unique constraint. After the member's address has changed, a retry of the chunk finds the
-# member by the new address.
+# If a member changes their address during an import, the import may violate a unique constraint by
+# inserting a second subscription. After a member has changed their address, a retry of the chunk
+# finds the member by the new address.
 _TRANSIENT_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
-# The constraints that an insert of new people can violate. A new person gets a random id, which may
-# already be in use.
+# The database constraints that an insert of new people may violate. The random id of a new person
+# may already be in use.
 _PEOPLE_CONSTRAINTS = frozenset({"uq_users_email", "pk_users"})
 
 
 class EarlierChunkPending(Exception):
-    """Raised if a chunk must wait for preceding chunks, because the owner's plan is nearly full."""
+    """Raised if a chunk must wait for preceding chunks, because hardly any member quota is left."""
 
 
 class ChunkFailed(Exception):
-    """Raised if the database rejects a chunk's changes, and would reject a retry of the chunk."""
+    """Raised if the database rejects the changes in a chunk, and a retry would fail too."""
 
     def __init__(self, lines: tuple[int, int]) -> None:
         super().__init__(f"lines {lines[0]} to {lines[1]}")
@@ -84,11 +85,11 @@ class AppliedChunk:
     """The result of applying one chunk.
 
     Attributes:
-        counts: maps each verdict to the number of the chunk's rows with the verdict. Rows with the
-            verdict ``left`` are counted as ``opted_out``.
-        updated: the number of active members whose stored data was changed by the rows.
+        counts: maps each verdict to the number of rows in the chunk that got the verdict. Rows with
+            the verdict ``left`` are included in the count of ``opted_out``.
+        updated: the number of active members whose stored data the chunk changed.
         left_out: the number of invalid values that were omitted from imported rows.
-        dropped_expiries: maps line numbers to the expiry dates that were dropped because the member
+        dropped_expiries: maps line numbers to expiry dates that weren't stored, because the member
             has no paid tier.
         not_added: the compressed CSV lines of rows that weren't imported, or that were imported
             only in part.
@@ -107,10 +108,10 @@ def commit_chunk(
     chunk: PreparedChunk,
     lock_job: Callable[[UnitOfWork], Lease],
 ) -> None:
-    """Apply a chunk of an import and count its rows in one transaction.
+    """Apply a chunk of an import, and update the import's row counts in the same transaction.
 
-    ``lock_job`` locks the import's job until the transaction ends, and returns the lease of the
-    job. Raises ``ChunkFailed`` if the database rejects the changes of the chunk. Raises
+    ``lock_job`` locks the import's job until the transaction ends, and returns the job's lease.
+    Raises ``ChunkFailed`` if the database rejects the changes of the chunk. Raises
     ``list.not_found`` if the list has been archived. Raises the errors that ``lock_job`` and
     ``apply_chunk`` raise.
     """
@@ -125,8 +126,8 @@ def commit_chunk(
             try:
                 lists.get_list(uow, task.list_id)
             except DomainError as error:
-                # If the list has been archived since the import was accepted, report the import as
-                # invalid.
+                # Report the import as invalid if the list was archived after the import had been
+                # accepted.
                 raise DomainError(Kind.INVALID, error.code, error.message) from None
             applied = apply_chunk(uow, task, chunk, tag_ids)
             key = bulk_files.unwrap_key(resources, task)
@@ -149,18 +150,18 @@ def commit_chunk(
 def apply_chunk(
     uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
 ) -> AppliedChunk:
-    """Add and update a chunk's members unless an opt-out, a deny list or a quota prevents it.
+    """Add and update the members in a chunk, except people with an opt-out or on a deny list.
 
-    ``tag_ids`` maps the tag names in the chunk's rows to the ids of the tags. Raises
-    ``EarlierChunkPending`` if preceding chunks must be applied before this chunk. Raises
-    ``TransientError`` if a concurrent transaction erased a person in the chunk.
+    Members beyond the owner's quota aren't added. ``tag_ids`` maps the tag names in the chunk to
+    tag ids. Raises ``EarlierChunkPending`` if preceding chunks must be applied before this chunk.
+    Raises ``TransientError`` if a concurrent transaction erased a person in the chunk.
     """
     # Copy the rows before locking the list, so that concurrent changes to the list don't wait for
     # the copy.
     staging.copy_rows(uow, chunk.lines)
     (locks.lock_list_for_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
-    # The list ``verdicts`` contains a verdict on each row of the chunk. The temporary table JUDGED
-    # contains only the rows of a chunk that may change the list.
+    # The Python list ``verdicts`` contains one verdict per row of the chunk. The temporary table
+    # JUDGED omits the rows of a chunk that can't change the list.
     verdicts = list(chunk.verdicts)
     parameters = _build_parameters(task)
     parameters["has_opt_outs"] = opt_out_checks.has_opt_outs(uow, task.list_id)
@@ -206,7 +207,7 @@ def apply_chunk(
 def _deny_rows(
     uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, verdicts: list[str]
 ) -> None:
-    """Change the verdict on each row whose member would be added, but is on a deny list."""
+    """Change the verdict on each row that would add a person whose address is on a deny list."""
     added = {
         chunk.rows[position].email: position
         for position, verdict in enumerate(verdicts)
@@ -220,7 +221,7 @@ def _deny_rows(
 
 
 def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: list[str]) -> None:
-    """Change the verdict on each row whose new member would exceed the owner's member quota.
+    """Change the verdict on each row that would add a member beyond the owner's quota.
 
     ``number`` is the position of the chunk in the import. Raises ``EarlierChunkPending``.
     """
@@ -233,9 +234,9 @@ def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: 
         earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
         if uow.session.scalar(select(func.count()).where(*earlier)) != number:
             raise EarlierChunkPending
-    # Reject all new members from the first row that exceeds the member quota, so that members are
-    # added in the order of the file. Read ``over_quota`` after locking the quota, because a
-    # concurrent chunk may just have used up the quota.
+    # After one new member has exceeded the quota, reject all new members in the following rows of
+    # the file. Read ``over_quota`` after locking the quota, because a concurrent chunk may have
+    # used up the quota before the lock was acquired.
     over_quota = select(MemberImport.over_quota).where(MemberImport.id == task.id)
     room = 0 if uow.session.scalar(over_quota) else room
     rejected_positions = [] if room is None else added[max(room, 0) :]
@@ -275,7 +276,7 @@ def _write_rows(
 
 
 def _add_people(uow: UnitOfWork, count: int) -> None:
-    """Insert the people in a chunk who have no account.
+    """Insert the people in a chunk who aren't in the database.
 
     ``count`` is the number of people to insert.
     """
@@ -287,15 +288,15 @@ def _add_people(uow: UnitOfWork, count: int) -> None:
     except IntegrityError as error:
         if get_constraint(error) not in _PEOPLE_CONSTRAINTS:
             raise
-        # Insert the people who are still missing, because a concurrent transaction has inserted
-        # some of the new people.
+        # Insert only the people who are missing, because a concurrent transaction has inserted some
+        # of the new people.
         added = _execute_write(uow, write_statements.ADD_MISSING_PEOPLE)
         if added != count and _execute_write(uow, write_statements.FIND_PEOPLE_AGAIN) != count:
             raise TransientError("a person was made meanwhile, and erased") from None
 
 
 def _find_undelivered_rows(rows: list[JudgedRow]) -> dict[str, list[int]]:
-    """Return the positions of the rows whose status is a bounce or a complaint."""
+    """Return the positions of the rows that report a bounce or a complaint."""
     statuses = {"bounced": ("bounced", "cleaned"), "complained": ("complained",)}
     return {
         name: [position for position, row in enumerate(rows) if row.opt_out in words]
@@ -311,7 +312,7 @@ SELECT number FROM {JUDGED} WHERE drops_expiry AND verdict IN ('added', 'already
 def _find_dropped_expiries(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow]
 ) -> dict[int, OmittedValue]:
-    """Map row numbers to expiry dates that aren't stored because the member has no paid tier."""
+    """Return the expiry dates that aren't stored, because the member has no paid tier."""
     if not any(row.tier is None and row.paid_expiry for row in rows):
         return {}
     columns: Sequence[str] = (task.description or {}).get("columns", {}).get("paid_expiry", ())
@@ -326,15 +327,15 @@ def _find_dropped_expiries(
 def _count_rows(
     uow: UnitOfWork, lease: Lease, task: MemberImport, chunk: PreparedChunk, applied: AppliedChunk
 ) -> None:
-    """Add the row counts of an applied chunk to the counts of its import.
+    """Add the row counts of an applied chunk to the row counts of the import.
 
     The caller must have locked the import's job.
     """
-    # Reload the import's counts, because a concurrent chunk may have been counted before the job
-    # was locked.
+    # Reload the row counts of the import, because a concurrent chunk may have changed the counts
+    # before the job was locked.
     uow.session.refresh(task)
     # To prevent deadlocks, all transactions lock the import's job before the import. If another
-    # worker has taken over the job, the chunk is rolled back.
+    # worker has taken over the import's job, the transaction of the chunk is rolled back.
     earlier_rows = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS)
     processed_rows = earlier_rows + len(chunk.rows)
     record_progress(uow, lease, done=processed_rows, total=task.received if task.is_split else None)
@@ -354,7 +355,7 @@ def _build_parameters(task: MemberImport) -> dict[str, Any]:
 def _execute_write(
     uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None
 ) -> int:
-    """Run a SQL statement, and return the number of rows that the statement wrote."""
+    """Run a SQL statement, and return how many rows the statement wrote."""
     result = uow.session.execute(text(statement), parameters)
     return int(result.rowcount)  # type: ignore[attr-defined]
 

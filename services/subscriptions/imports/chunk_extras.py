@@ -1,7 +1,8 @@
 """Applies the extras of a chunk's rows, which are fields, tags, join dates and consent claims.
 
-The extras of a chunk are copied into a separate temporary table. Chunks without extras skip the SQL
-statements that read the temporary table of extras.
+The fields, tags, join dates and consent claims of a chunk are copied into a separate temporary
+table. For a chunk without fields, tags, join dates and consent claims, no SQL statement reads the
+temporary table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,18 +27,18 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 TagIds = Mapping[str, int]
-# The source of a consent claim, if the file isn't the export of a known product.
+# The recorded source of a consent claim, if the file wasn't exported by a known product.
 _UNKNOWN_PRODUCT = "file"
 
 
 def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
-    """Create the tags that are named in a chunk's rows, and map tag names to tag ids.
+    """Create the missing tags that a chunk's rows name, and return a map from tag names to tag ids.
 
-    The returned map omits new tags that would exceed the maximum number of tags in the list. Tags
-    are created in a separate short transaction, because transactions that create the same tag wait
-    for each other.
+    The map of tags omits new tags that would exceed the maximum number of tags per list. Tags are
+    created in a separate short transaction, because transactions that create the same tag wait for
+    each other.
     """
-    # If rows spell a new tag differently, the spelling in the first row is stored.
+    # If several rows spell a new tag differently, the spelling in the first row is stored.
     names = dict.fromkeys(name for _, extras in _list_extras(rows) for name in extras.tags)
     if not names:
         return {}
@@ -73,10 +74,10 @@ RETURNING e.number
 def describe_omissions(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], tag_ids: TagIds
 ) -> dict[int, list[str]]:
-    """Map row numbers to sentences that describe which values of the row aren't imported.
+    """Return, by row number, sentences about the values of the row that aren't imported.
 
-    The table JUDGED must contain the rows before the function is called. If a row would give its
-    member too many tags, the function removes the tags from the row.
+    The function must be called after the rows have been added to the table JUDGED. If a row would
+    give a member too many tags, the function removes all tags from the row.
     """
     sentences: dict[int, list[str]] = {}
     for number, extras in _list_extras(rows):
@@ -103,9 +104,9 @@ _FIND_PEOPLE = f"SELECT email, user_id FROM {JUDGED} WHERE number = ANY(:numbers
 def add_claims(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], verdicts: Sequence[str]
 ) -> None:
-    """Store what the file claims about the consent of members.
+    """Store what an imported file claims about the consent of members.
 
-    The members must be in the database before the function is called.
+    The function must be called after the members of the chunk have been added to the database.
     """
     claims_by_row = {
         number: [*_list_claims(rows[number].email, extras.claim)]
@@ -121,9 +122,9 @@ def add_claims(
 
 
 def _list_claims(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
-    """Yield a claim for a person's consent, and a claim for the confirmation of the consent.
+    """Yield the consent claim about a person, and the claim that the consent was confirmed.
 
-    ``claim`` maps each part of the consent, such as ``ip``, to the text in the part's cell.
+    ``claim`` maps each detail of the consent, such as ``ip``, to the text in the detail's cell.
     """
     get = claim.get
     if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
@@ -140,7 +141,7 @@ def _parse_moment(cell: str | None) -> datetime | None:
 
 
 def _list_extras(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
-    """Yield, for each row that can add or update a member, the row number and the extras."""
+    """Yield the row number and the extras of each row that can add or update a member."""
     for number, row in enumerate(rows):
         if row.extras is not None and row.code is None and row.opt_out is None:
             yield number, row.extras

@@ -1,4 +1,4 @@
-"""Defines the chunks of an import, whose rows are stored and applied together."""
+"""Defines the chunks of an import. All rows in a chunk are stored and applied together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from services.subscriptions.imports.judging import MAX_BATCH_ROWS
 from services.subscriptions.imports.verdicts import ALREADY, DUPLICATE, INVALID
 
 ROWS_PER_CHUNK = 10_000
-# A chunk with ``MAX_CHUNK_CHARACTERS`` characters is full, even if the chunk has few rows.
+# A chunk is full when its rows have ``MAX_CHUNK_CHARACTERS`` characters in total.
 MAX_CHUNK_CHARACTERS = 8_000_000
 
 
 class Chunk(NamedTuple):
-    """A chunk of the rows in an imported file or request.
+    """A chunk of rows from an imported file or request.
 
     Attributes:
         number: the position of the chunk in the import, counted from 0.
@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
 
 @dataclass
 class PendingChunk:
-    """A chunk to which rows are being added."""
+    """A chunk that is being filled with rows."""
 
     rows: list[JudgedRow] = field(default_factory=list)
     characters: int = 0
@@ -39,12 +39,12 @@ class PendingChunk:
         self.characters += characters
 
     def is_full(self) -> bool:
-        """Return whether the next batch of rows could make the chunk too large."""
+        """Return whether the chunk is too full for one more batch of rows."""
         has_no_room = len(self.rows) + get_rows_per_batch() > ROWS_PER_CHUNK
         return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
 
     def take_rows(self) -> list[JudgedRow]:
-        """Return the rows that the chunk has collected, and empty the chunk."""
+        """Remove all rows from the chunk, and return the removed rows."""
         rows = self.rows
         self.rows = []
         self.characters = 0
@@ -55,8 +55,9 @@ class PendingChunk:
 class PreparedChunk:
     """A chunk that is ready to be copied into the database.
 
-    For rows with the provisional verdict ``already``, the database makes the final decision.
-    ``lines`` contains, in COPY format, the rows that the database must compare with existing data.
+    The verdict ``already`` is provisional, because the database determines the final verdict on the
+    row. ``lines`` contains the rows that must be compared with the database, in the format of the
+    SQL command COPY.
     """
 
     number: int
@@ -67,12 +68,15 @@ class PreparedChunk:
 
     @property
     def first_and_last_line(self) -> tuple[int, int]:
-        """Return the numbers of the file lines on which the first and the last row begin."""
+        """Return the line numbers in the file of the chunk's first row and last row."""
         return self.rows[0].line, self.rows[-1].line
 
 
 def get_rows_per_batch() -> int:
-    """Return the maximum number of rows per batch. A batch of rows is never larger than a chunk."""
+    """Return the maximum number of rows in a batch.
+
+    A batch never has more rows than a chunk may have.
+    """
     return min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
 
 

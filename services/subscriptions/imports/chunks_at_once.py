@@ -15,11 +15,11 @@ MAX_CHUNKS_AT_ONCE = 2
 
 # Optimization: two chunks of one request applied at the same time (decision 17).
 class ChunkCommitter:
-    """A committer that commits several chunks of an import at the same time in threads.
+    """A set of threads that commit several chunks of an import at the same time.
 
-    If the owner's plan is nearly full, the chunks of an import must be committed in ascending
-    order. If a chunk can't be committed before its preceding chunks, it is retried after the
-    preceding chunks.
+    If the owner's member quota is nearly used up, the chunks of an import must be committed in
+    ascending order. A chunk that must wait for preceding chunks is retried after the preceding
+    chunks have been committed.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
@@ -27,7 +27,7 @@ class ChunkCommitter:
         self._running: deque[tuple[Callable[[], None], Future[None]]] = deque()
 
     def wait_for_room(self, max_chunks: int = MAX_CHUNKS_AT_ONCE) -> None:
-        """Wait until threads are committing fewer than ``max_chunks`` chunks.
+        """Wait until fewer than ``max_chunks`` chunks are being committed.
 
         Raises the error of a chunk that could not be committed.
         """
@@ -57,7 +57,10 @@ class ChunkCommitter:
 
 @contextmanager
 def chunk_committer() -> Iterator[ChunkCommitter]:
-    """Yield a committer of chunks, and wait for all started commits at the end of the block."""
+    """Provide a ``with`` block with a committer of chunks.
+
+    At the end of the ``with`` block, wait until all chunks are committed.
+    """
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
         chunks = ChunkCommitter(threads)
         yield chunks

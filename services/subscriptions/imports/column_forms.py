@@ -1,4 +1,4 @@
-"""Detects a column's notation, which is the day-month order of its dates or its decimal mark."""
+"""Detects for each column whether dates begin with the day, and which decimal mark numbers have."""
 
 import re
 from collections import defaultdict
@@ -30,15 +30,15 @@ _GROUP_MARKS = {DecimalMark.POINT: ",", DecimalMark.COMMA: "."}
 
 
 class ColumnForms:
-    """The day-month order and the decimal mark of each column in a file, by the column's index.
+    """The notation of each column in a file, which is a day-month order or a decimal mark.
 
-    A number over 12 reveals whether the day or the month comes first in dates such as 03/04/2025.
-    The first records determine a column's notation provisionally, because a date that reveals the
-    notation may come late in the file. If any record contradicts the provisional notation, the file
-    is read a second time.
+    In a date such as 25/04/2025, the number over 12 reveals that the day comes first. The notation
+    of a column is guessed from the first records of the file, and the guess is checked against all
+    records. If any record of the file contradicts the guessed notation of a column, the file is
+    read a second time.
 
     Args:
-        notations: the result of ``find_notations`` after the file was read for the first time.
+        notations: the result of ``find_notations`` from the first time that the file was read.
         date_order: the day-month order that the owner chose for columns whose dates are ambiguous.
     """
 
@@ -47,24 +47,24 @@ class ColumnForms:
     ) -> None:
         self._date_order = date_order
         self._usual_order = date_order or DateOrder.DAY_FIRST
-        # Maps each column's index to the notation with which the column's cells are parsed.
+        # Maps the index of each column to the notation with which the column's cells are parsed.
         self._used_notations: dict[int, Any] = {
             int(index): DateOrder(form) if form in set(DateOrder) else DecimalMark(form)
             for index, form in (notations or {}).items()
         }
-        # Maps each column's index to the notations that the column's cells reveal.
+        # Maps the index of each column to the notations that occur in the column's unambiguous
+        # cells.
         self._evident_notations: dict[int, set[DateOrder | DecimalMark]] = defaultdict(set)
-        # Maps each column with ambiguous dates to a date such as 03/04/2025, which is valid in both
-        # day-month orders.
+        # Maps the index of each column with ambiguous dates to an example such as 03/04/2025.
         self._ambiguous_dates: dict[int, str] = {}
-        # The columns with numbers such as 1,234, which are valid with a decimal point and with a
-        # decimal comma.
+        # The indexes of columns with ambiguous numbers such as 1,234, whose comma may be a decimal
+        # comma or a group separator.
         self._ambiguous_numbers: set[int] = set()
 
     def learn(
         self, dates: Iterable[int], numbers: Iterable[int], records: Sequence[Sequence[str]]
     ) -> None:
-        """Determine the unknown notations of columns from sample records."""
+        """Determine the unknown notations of columns from a sample of the file's records."""
         for indexes, record_cell in ((dates, self._record_date), (numbers, self._record_number)):
             for index in indexes:
                 for record in records:
@@ -74,7 +74,7 @@ class ColumnForms:
                     self._used_notations.setdefault(index, *self._evident_notations[index])
 
     def parse_date(self, index: int, cell: str) -> datetime | None:
-        """Return the date in a cell, parsed with the notation of the cell's column.
+        """Parse the date in a cell according to the day-month order of the column.
 
         Raises ``ValueError`` for a cell without a valid date.
         """
@@ -83,7 +83,7 @@ class ColumnForms:
         return parse_date(text, self._used_notations.get(index, self._usual_order))
 
     def normalise_number(self, index: int, text: str) -> str:
-        """Return the number in a cell with a decimal point and without group separators."""
+        """Parse a cell, and format its number with a decimal point and without group separators."""
         self._record_number(index, text)
         return normalise_number(text, self._used_notations.get(index))
 
@@ -108,7 +108,7 @@ class ColumnForms:
         return notations
 
     def has_misread_cells(self, notations: Mapping[str, str]) -> bool:
-        """Return whether any column was parsed with a notation that ``notations`` contradicts."""
+        """Return whether any column was parsed with a notation that differs from ``notations``."""
         return any(
             self._find_used_notation(int(index), form) != form for index, form in notations.items()
         )
@@ -132,23 +132,22 @@ class ColumnForms:
             self._ambiguous_numbers.add(index)
 
     def _find_used_notation(self, index: int, form: str) -> str | None:
-        """Return the notation used for a column, or ``None`` if its decimal mark is ambiguous."""
+        """Return the notation used for a column, or ``None`` for an unknown decimal mark."""
         if index in self._used_notations or form in set(DateOrder):
             notation: str = self._used_notations.get(index, self._usual_order)
             return notation
-        # While a column's decimal mark is unknown, numbers with a comma are rejected, and numbers
-        # without a comma are parsed with a decimal point.
+        # While the decimal mark of a column is unknown, ambiguous numbers with a comma are
+        # rejected.
         return None if index in self._ambiguous_numbers else DecimalMark.POINT
 
 
 def normalise_number(text: str, mark: DecimalMark | None) -> str:
-    """Return a number with a decimal point and without group separators.
+    """Format a number with a decimal point and without group separators.
 
-    A text that isn't a number is returned unchanged. ``mark`` is the decimal mark of the column, or
-    ``None`` if the mark is unknown.
+    If the text isn't a number, return the text unchanged. ``mark`` is the decimal mark of the
+    column, or ``None`` if the mark is unknown.
 
-    Raises ``ValueError`` if ``mark`` is ``None`` and the value of the number depends on the decimal
-    mark.
+    Raises ``ValueError`` if ``mark`` is ``None`` and a number such as 1,234 is ambiguous.
     """
     number = _remove_separators(text)
     marks = _find_possible_marks(number)
@@ -161,7 +160,7 @@ def normalise_number(text: str, mark: DecimalMark | None) -> str:
 
 
 def _find_possible_marks(text: str) -> list[DecimalMark]:
-    """Return the decimal marks with which the text is a valid number."""
+    """Return each decimal mark that makes the text a valid number."""
     return [mark for mark, pattern in _NUMBERS.items() if pattern.match(text)]
 
 

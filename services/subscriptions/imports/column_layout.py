@@ -1,4 +1,4 @@
-"""Defines the layout of an imported file, which is the role of each column."""
+"""Defines the layout of an imported file, which assigns a role to each column."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ CONSENT_PREFIX = "consent."
 FIELD_PREFIX = "fields."
 # The role that the API reports for a column that isn't imported.
 IGNORED = "ignored"
-# The roles that an owner's mapping can assign to a column, except roles of the form
-# ``fields.<key>``.
+# The roles that an owner's mapping can assign to a column. An owner's mapping can assign roles such
+# as ``fields.city``, which ``ROLES`` doesn't contain.
 ROLES = (
     *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry"),
     *("status", "subscribed", "unsubscribed", "confirmed"),
@@ -34,8 +34,9 @@ _SHARED_ROLES = (
     *_NAME_PARTS,
 )
 _INDEXES = frozenset(map(str, range(10_000)))
-# Maps each single-column role to the roles that exclude the single-column role. If the owner's
-# mapping contains an excluding role, a matching header doesn't assign the excluded role.
+# Maps each single-column role to roles in the owner's mapping that prevent the automatic assignment
+# of the single-column role. If the owner's mapping assigns the role ``name``, for example, no
+# header is recognised as ``first_name``.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
@@ -47,12 +48,12 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# Maps each multi-column role to the role that excludes the multi-column role. If the owner's
-# mapping contains the excluding role, a matching header doesn't assign the excluded multi-column
-# role.
+# Maps each multi-column role to a role in the owner's mapping that prevents the automatic
+# assignment of the multi-column role. If the owner's mapping assigns the role ``tier``, for
+# example, no header is recognised as ``paid``.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
-# Maps a role in the API to internal roles that the API reports as this role.
+# Maps a role in the API to the internal roles that the API reports under the role's name.
 _INTERNAL_ROLES = {
     "tier": ("paid", "active_subscription"),
     "joined_at": ("created_at",),
@@ -60,10 +61,9 @@ _INTERNAL_ROLES = {
 
 
 class ConsentSubject(StrEnum):
-    """The subject of a consent column, for example opting out or a status.
+    """The subject of a consent column, such as opting out or a status.
 
-    Each value of ``ConsentSubject`` except ``opted_in`` is also a role that an owner's mapping can
-    name.
+    An owner's mapping can use each value of ``ConsentSubject`` except ``opted_in`` as a role.
     """
 
     OPTING_OUT = "unsubscribed"
@@ -78,10 +78,10 @@ class ConsentSubject(StrEnum):
 
 
 class Basis(Enum):
-    """The reason why a column was recognised as a consent column.
+    """The evidence from which a column was recognised as a consent column.
 
-    If the basis of a consent column isn't ``KNOWN``, the column's cells must confirm that it is
-    about consent.
+    Unless the basis is ``KNOWN``, the cells of the column must confirm that the column is about
+    consent.
     """
 
     KNOWN = "the mapping or the whole header"
@@ -91,15 +91,15 @@ class Basis(Enum):
 
 
 class ConsentColumn(NamedTuple):
-    """A column that states consent, opting out, confirmation or a status.
+    """A column of a file that states whether people may receive mail.
 
     Attributes:
-        reason: the status that "yes" stands for in an opt-out column, for example "bounced".
-        may_be_tier: whether an unrecognised word in the column is interpreted as the name of a
-            tier.
-        is_time: whether the header names a time, so that a date in the column means "yes".
-        product: the product that uses ``product_words`` in the column, or ``None`` if the column's
-            words are the same in all products.
+        reason: the status that "yes" means in an opt-out column, for example "bounced".
+        may_be_tier: whether an unrecognised word in the column may be the name of a tier.
+        is_time: whether the header names a time. If ``is_time`` is true, a date in the column means
+            "yes".
+        product: the product that uses ``product_words`` in the column, or ``None`` if no words in
+            the column depend on the product.
     """
 
     subject: ConsentSubject
@@ -115,23 +115,24 @@ class ConsentColumn(NamedTuple):
 class ColumnLayout:
     """The role of each column in a file.
 
-    The attributes of a layout refer to columns by their index.
+    The attributes of a ``ColumnLayout`` identify each column by its index.
 
     Attributes:
-        roles: maps each role in ``column_vocabulary.toml`` to the columns with the role. In a
-            column with the role ``paid``, a cell means a paid tier unless the cell is empty or
-            means "no". The column ``created_at`` provides the join date of a row whose
-            ``joined_at`` cell has no date.
-        mapped: maps each column in the owner's mapping to its role in the mapping.
-        consent: maps the index of each consent column to the description of the column.
-        ignored_consent: consent columns to which the owner's mapping assigns a role that isn't
+        roles: maps each role in ``column_vocabulary.toml`` to the columns that have the role. In a
+            column with the role ``paid``, each cell that isn't empty and doesn't mean "no" stands
+            for a paid tier. If the ``joined_at`` cell of a row has no date, the join date is in the
+            column with the role ``created_at``.
+        mapped: maps the index of each column in the owner's mapping to the role that the mapping
+            assigns.
+        consent: maps the index of each consent column to a ``ConsentColumn``.
+        ignored_consent: the consent columns to which the owner's mapping assigns a role that isn't
             about consent.
-        unclear: columns whose header is about consent, but doesn't state what "yes" means.
-        fields: maps the index of each column with field values to the owner's field.
+        unclear: the columns whose header is about consent, but doesn't reveal what "yes" means.
+        fields: maps the index of each column to the owner's field that the column fills.
         mapped_fields: maps the index of each column to the field that the owner's mapping names for
             the column. Each value of ``mapped_fields`` is a pair of the field's key and the field's
             type, which is "" if the mapping names no type.
-        ignored: columns that the owner's mapping excludes from the import.
+        ignored: the columns that the owner's mapping excludes from the import.
     """
 
     header: Sequence[str]
@@ -196,11 +197,11 @@ class ColumnLayout:
 
 
 def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> ColumnLayout:
-    """Return the layout for a file's header before the consent columns are recognised.
+    """Return the layout for a file's header, without the consent columns of the file.
 
     Raises ``import.mapping_column`` if the mapping names a column that the file lacks. Raises
-    ``import.mapping_role`` if the mapping contains an unknown role, or a role for two columns that
-    only one column may have.
+    ``import.mapping_role`` if the mapping contains an unknown role, or assigns a single-column role
+    to two columns.
     """
     mapped: dict[int, str] = {}
     for column, role in (mapping or {}).items():
@@ -219,7 +220,10 @@ def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> C
 
 
 def find_column(header: Sequence[str], column: str) -> int:
-    """Return the index of the column that a mapping names. Raises ``import.mapping_column``."""
+    """Return the index of the column that an owner's mapping identifies by header or index.
+
+    Raises ``import.mapping_column``.
+    """
     if column in header:
         return header.index(column)
     word = normalise_word(column)
@@ -233,7 +237,7 @@ def find_column(header: Sequence[str], column: str) -> int:
 
 
 def describe_columns(header: Sequence[str]) -> str:
-    """Return the sentence of an error message that lists the columns in a header."""
+    """Return a sentence for error messages that lists the columns in a header."""
     if not header:
         return "There are no columns."
     names = [
@@ -244,11 +248,12 @@ def describe_columns(header: Sequence[str]) -> str:
 
 
 def _check_role(role: str, earlier_roles: Collection[str]) -> None:
-    """Raise ``import.mapping_role`` if a role is unknown, or if another column has the role."""
+    """Raise ``import.mapping_role`` if a role is unknown, or can't be assigned to two columns."""
     if role not in ROLES and not role.startswith(FIELD_PREFIX):
         names = ", ".join((*ROLES, "fields.<key>", "fields.<key>:<type>"))
         raise errors.IMPORT_MAPPING_ROLE(role=role[:MAX_COLUMN_NAME_CHARACTERS_SHOWN], roles=names)
-    # In a role such as ``fields.city:text``, a colon separates the key of the field from its type.
+    # In a role such as ``fields.city:text``, a colon separates the field's key from the field's
+    # type.
     name, _, _ = role.partition(":")
     if name not in _SHARED_ROLES and name in [each.partition(":")[0] for each in earlier_roles]:
         raise errors.IMPORT_MAPPING_ROLE_TWICE(role=name)
@@ -259,9 +264,10 @@ def _assign_by_header(
 ) -> None:
     """Assign to a column the roles that match the column's header.
 
-    A role that only one column may have is assigned to the first column with a matching header.
-    Several columns may hold the same part of a person's name, such as the last name. ``word`` is
-    the normalised header of the column. ``mapped_roles`` are the roles in the owner's mapping.
+    A single-column role is assigned to the first column with a matching header. Several columns may
+    contain the same part of a person's name, such as the last name. ``word`` is the header of the
+    column, normalised by ``normalise_word``. ``mapped_roles`` contains the roles that the owner's
+    mapping assigns.
     """
     for role, excluding_roles in _SINGLE_ROLES.items():
         is_free = not layout.find_columns(role) or (

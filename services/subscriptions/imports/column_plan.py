@@ -1,7 +1,7 @@
-"""Plans which of the owner's fields each column of a file fills.
+"""Decides which of the owner's fields each column of a file fills.
 
-The column plan is stored with the import. A process that reads the file a second time uses the
-fields in the stored plan and creates no new fields.
+The column plan, which maps columns to the owner's fields, is stored with the import. If an imported
+file is read a second time, the stored column plan is used, so that no field is created twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,10 +32,10 @@ Sample = Sequence[Sequence[str]]
 
 
 class ColumnPlan:
-    """The columns of one file, with the owner's field that each column fills.
+    """The column plan of one file, which maps columns to the owner's fields.
 
     Attributes:
-        keys: maps the id of each filled field, as text, to the key of the field.
+        keys: maps the id of each field that a column fills, as text, to the field's key.
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
@@ -44,7 +44,7 @@ class ColumnPlan:
         self.keys: dict[str, str] = {}
 
     def store_header(self, header: Sequence[str], sample: Sample) -> None:
-        """Store the file's header and some cells before the roles of the columns are known.
+        """Store the header and some cells of the file, before the roles of the columns are known.
 
         If no address column is recognised, the stored cells help the owner to choose the address
         column.
@@ -57,7 +57,7 @@ class ColumnPlan:
                 store_samples(self._resources, task, samples)
 
     def find_fields(self, layout: ColumnLayout, sample: Sample) -> None:
-        """Assign columns of the layout to the owner's fields, and create new fields if allowed.
+        """Assign the columns of a file to the owner's fields, and create missing fields if allowed.
 
         Raises ``import.mapping_field`` if the mapping names an unknown field. Raises
         ``import.too_many_fields`` if new fields would exceed the maximum number of the owner's
@@ -69,8 +69,8 @@ class ColumnPlan:
             plan: Mapping[str, Any] = task.columns or {}
             self._assign_known_fields(uow, task, layout, plan.get("fields", {}))
             covered = plan.get("covered", 0)
-            # A dry run proposes new fields each time that the file is read, because a dry run
-            # creates no fields.
+            # In a dry run, propose the new fields each time that the file is read, because a dry
+            # run stores no fields.
             first = 0 if task.dry_run and sample else covered
             new_fields: dict[int, MemberField] = {}
             if first < len(layout.header):
@@ -83,7 +83,7 @@ class ColumnPlan:
     def _assign_known_fields(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, ids: Mapping[str, int]
     ) -> None:
-        """Assign the fields in the stored plan, even if the owner has retired the fields.
+        """Assign the fields in the stored column plan, even fields that the owner has retired.
 
         ``ids`` maps the index of each column to the id of the column's field.
         """
@@ -99,10 +99,10 @@ class ColumnPlan:
     def _match_or_create(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, sample: Sample, first: int
     ) -> dict[int, MemberField]:
-        """Assign fields to all columns from the column with the index ``first``.
+        """Assign the owner's fields to all columns from the index ``first``.
 
-        Map column indexes to the fields that are new. In a dry run, the new fields are returned but
-        not created.
+        Return a map from column indexes to the new fields of an owner. In a dry run, the new fields
+        are returned, but not created in the database.
         """
         columns = range(first, len(layout.header))
         existing = fields.list_fields(uow, task.user_id)
@@ -119,8 +119,8 @@ class ColumnPlan:
         if len(new) > room and not first:
             labels = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
             raise errors.IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(labels))
-        # Rows of a JSON Lines file may add more columns than an owner's maximum number of fields.
-        # The import's result lists columns without a field as ignored.
+        # Objects in a JSON Lines file may add more columns than an owner may have fields. The
+        # import's result lists columns without a field as ignored.
         new = dict(islice(new.items(), room))
         if not task.dry_run:
             for index, field in new.items():
@@ -137,8 +137,8 @@ def _describe_plan(
 ) -> dict[str, Any]:
     """Return the column plan in the format in which the import stores the plan.
 
-    ``covered`` is the number of columns whose fields are determined. ``creates`` maps the index of
-    each column for which a field is created to the field's type.
+    ``covered`` is the number of columns that the plan covers. If a field is created for a column,
+    ``creates`` maps the column's index to the field's type.
     """
     meanings = layout.describe_roles()
     consent = layout.consent

@@ -1,8 +1,8 @@
 """Determines the subscription status that a cell of a consent column states.
 
-The subscription status depends on the subject of the column and on the meaning of the cell. "No" in
-a column about consent means that the person is unsubscribed. In an opt-out column, "no" doesn't
-state any status.
+The subscription status depends on the subject of the column and on the meaning of the cell. In a
+column about consent, a cell with "no" means that the person is unsubscribed. In an opt-out column,
+a cell with "no" states no status.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,10 +33,11 @@ MAY_PASS = SuppressionStatus.MAY_PASS
 NOT_SUBSCRIBED = SuppressionStatus.NOT_SUBSCRIBED
 STATUS_UNKNOWN = "row.status_unknown"
 
-# The status that a cell states, or ``None`` if the cell states no status.
+# The subscription status that a cell states, or ``None`` if the cell states no status.
 Answer = SuppressionStatus | None
 
-# Maps statuses that add neither a member nor an opt-out to errors for rows with the status.
+# Maps each status that adds neither a member nor an opt-out to the error that is reported for the
+# row.
 ROW_PROBLEMS = {
     NOT_SUBSCRIBED: RowProblem(
         "row.not_subscribed", "The file says that this person is not subscribed."
@@ -50,7 +51,7 @@ STATUS_VALUES = {
     "subscribed": WANTED,
     **{each.value: each for each in (UNSUBSCRIBED, BOUNCED, COMPLAINED, NOT_SUBSCRIBED)},
 }
-# Maps each product to the words in the product's status columns, and each word to its status.
+# Maps each newsletter product to a map from words in the product's status columns to statuses.
 _PRODUCT_STATUSES = {
     product: {normalise_word(word): SuppressionStatus(status) for word, status in words.items()}
     for product, words in load_words("consent.toml")["own_statuses"].items()
@@ -69,9 +70,9 @@ _CONSENT_ANSWERS: Mapping[Meaning, Answer] = {
     **dict.fromkeys((Meaning.NO, Meaning.REFUSED), UNSUBSCRIBED),
     Meaning.NOT_SUBSCRIBED: NOT_SUBSCRIBED,
 }
-# Maps the subject of a column and the meaning of a cell to the status that the cell states. A cell
-# is unrecognised if the map has no status for the column's subject and the cell's meaning. In an
-# opt-out column, "yes" or a date means the status in the attribute ``reason`` of the column.
+# Maps the subject of a column and the meaning of a cell to the status that the cell states. If
+# ``_ANSWERS`` has no entry for the column's subject and the cell's meaning, the cell is
+# unrecognised. In an opt-out column, "yes" or a date means the status in ``ConsentColumn.reason``.
 _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
     ConsentSubject.OPTING_OUT: {
         **_OPT_OUT_ANSWERS,
@@ -97,7 +98,7 @@ _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
 class StatusValues:
     """The statuses that the owner assigned to values in an imported file.
 
-    The comparison of values ignores case, accents and extra spaces.
+    Two values that differ only in case, accents or extra spaces have the same status.
     """
 
     def __init__(self, statuses: Mapping[str, str] | None) -> None:
@@ -114,8 +115,8 @@ class StatusValues:
     def check(self, product: str | None) -> None:
         """Raise ``import.status_values`` if the owner assigned "subscribed" to an opt-out value.
 
-        ``product`` is the product that exported the file. Some products use opt-out words that no
-        other product uses.
+        ``product`` is the newsletter product that exported the file. The product is needed because
+        some opt-out words occur only in the exports of one product.
         """
         product_statuses = _PRODUCT_STATUSES.get(product or "", {})
         for value, status in self._statuses.items():
@@ -124,10 +125,10 @@ class StatusValues:
 
 
 def check_status_values(statuses: Mapping[str, str]) -> None:
-    """Check the statuses that an owner assigned to values in the file.
+    """Check the statuses that an owner assigned to values in an imported file.
 
-    Raises ``import.status_values`` if a status is unknown, or if "subscribed" was assigned to an
-    opt-out value.
+    Raises ``import.status_values`` if a status is unknown, or if the owner assigned "subscribed" to
+    an opt-out value.
     """
     for value, status in statuses.items():
         if status not in STATUS_VALUES:
@@ -140,10 +141,10 @@ def check_status_values(statuses: Mapping[str, str]) -> None:
 def find_status(
     cell: str, column: ConsentColumn, product: str | None, values: StatusValues
 ) -> Answer:
-    """Return the strictest status in a cell, which may hold a list of values.
+    """Return the status with the highest rank in ``STRICTNESS`` among the values in a cell.
 
     ``product`` is the product that exported the file, or ``None`` if the product is unknown.
-    ``values`` are the statuses that the owner assigned to values in the file.
+    ``values`` contains the statuses that the owner assigned to values in the file.
     """
     product_statuses: Mapping[str, SuppressionStatus] = {}
     if column.subject is ConsentSubject.STATUS:
@@ -154,7 +155,7 @@ def find_status(
 
 
 def is_status(item: str) -> bool:
-    """Return whether an item in a cell is a known value of status columns."""
+    """Return whether an item in a cell is a recognised value of status columns."""
     return interpret_item(item) in _ANSWERS[ConsentSubject.STATUS]
 
 
@@ -164,7 +165,7 @@ def is_bare_no(cell: str) -> bool:
 
 
 def find_strictest(answers: Iterable[Answer]) -> Answer:
-    """Return the strictest status in ``answers``, or ``None`` if ``answers`` contains no status."""
+    """Return the status in ``answers`` that ranks highest in ``STRICTNESS``, if any."""
     statuses = [answer for answer in answers if answer is not None]
     return max(statuses, key=STRICTNESS.__getitem__, default=None)
 
@@ -198,8 +199,8 @@ def _find_item_status(
     answer = _ANSWERS[column.subject].get(meaning, UNKNOWN)
     if answer is not UNKNOWN:
         return answer
-    # An unrecognised word may name a tier, unless all status words of the exporting product are
-    # known.
+    # An unrecognised word may be the name of a tier, unless the file was exported by a product with
+    # a known word list.
     if mapped is None and column.may_be_tier and not product_statuses:
         return None
     return mapped or UNKNOWN
@@ -215,7 +216,7 @@ def _find_meaning(item: str, column: ConsentColumn) -> Meaning:
     if meaning is Meaning.DATE and (is_opting_out or column.is_time):
         return Meaning.YES
     if meaning is Meaning.UNKNOWN and column.reason is BOUNCED:
-        # The cell of a bounce column may hold only the kind of bounce, such as "hard".
+        # A cell in a bounce column may contain only the kind of bounce, such as "hard".
         return interpret_item(f"{item} bounce")
     return meaning
 

@@ -1,6 +1,7 @@
 """Recognises the consent columns of a file by the owner's mapping or by their headers.
 
-A consent column states consent, opting out, confirmation or a status.
+A consent column states whether a person has consented, opted out or confirmed, or which status the
+person has.
 """
 
 import re
@@ -29,7 +30,7 @@ from services.subscriptions.imports.known_words import (
 from services.subscriptions.imports.rows import SuppressionStatus
 
 _WORDS = load_words("consent.toml")
-# Maps each kind of opt-out column to the status that "yes" in the column stands for.
+# Maps each kind of opt-out column to the status that "yes" in the column means.
 _OPT_OUT_REASONS = {
     "not_subscribed": SuppressionStatus.NOT_SUBSCRIBED,
     "unsubscribed": SuppressionStatus.UNSUBSCRIBED,
@@ -38,8 +39,8 @@ _OPT_OUT_REASONS = {
     "complained": SuppressionStatus.COMPLAINED,
     "soft_bounced": SuppressionStatus.MAY_PASS,
 }
-# Maps each kind of consent column to its description. The kind of a consent column is also the name
-# of a list of headers in ``consent.toml``.
+# Maps the name of each kind of consent column to a ``ConsentColumn``. Each kind of consent column
+# has a list of known headers in ``consent.toml``.
 _KINDS = {
     "status": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN),
     "status_or_tier": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN, may_be_tier=True),
@@ -59,17 +60,19 @@ _COLUMNS_BY_HEADER = {
     for kind, names in _WORDS["headers"].items()
     for name in names
 }
-# Known headers of columns that aren't about consent, although a word in them may suggest consent.
+# The known headers of columns that aren't about consent, although a word in the header may suggest
+# consent.
 _OTHER_HEADERS = frozenset().union(*COLUMNS.values(), OWN_COLUMNS)
-# Maps the name of each list of phrases to a pattern that matches any phrase in the list.
+# Maps the name of each list of phrases in ``consent.toml`` to a pattern that matches any phrase in
+# the list.
 _PATTERNS = {
     name: re.compile(rf"\b(?:{'|'.join(map(fold_text, phrases))})\b")
     for name, phrases in _WORDS["phrases"].items()
 }
 _OPT_OUT_PATTERNS = {name: _PATTERNS[name] for name in ("complained", "bounced", "unsubscribed")}
 # If several patterns match a header, the first matching pattern determines the subject of the
-# column. The pattern ``status`` comes after the patterns of other subjects, because ``status``
-# matches headers such as "consent status".
+# column. The pattern ``status`` must be the last, because headers about consent such as "consent
+# status" match the pattern.
 _OTHER_PATTERNS = {
     name: _PATTERNS[name] for name in ("opted_in", "confirmed", "subscribed", "status")
 }
@@ -84,23 +87,24 @@ _MAIL = _PATTERNS["mail"]
 _SOFT = _PATTERNS["soft"]
 _TIME = _PATTERNS["time"]
 _ANY_WORD = [*_OPT_OUT_PATTERNS.values(), *_OTHER_PATTERNS.values(), _UNCLEAR]
-# The parts of headers without spaces, such as "opt" and "out" in "optout".
+# The words into which headers without spaces can be split, such as "opt" and "out" for "optout".
 _PARTS = frozenset(_WORDS["parts"]["words"])
 _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
 
 class Unclear(Enum):
-    """A marker for a header about consent that doesn't state what "yes" means."""
+    """A marker for a header about consent that doesn't reveal what "yes" in the column means."""
 
     HEADER = "header"
 
 
 def add_consent_columns(layout: ColumnLayout) -> None:
-    """Add the consent columns of a file to the file's layout.
+    """Find the consent columns of a file, and add the columns to the file's layout.
 
-    ``layout.consent`` gets each column that the mapping or the header marks as a consent column.
-    ``layout.ignored_consent`` gets consent columns that the owner mapped to another role.
-    ``layout.unclear`` gets columns whose header doesn't state what "yes" means.
+    Consent columns that are identified by the owner's mapping or by their headers are added to
+    ``layout.consent``. Consent columns to which the owner assigned an unrelated role are added to
+    ``layout.ignored_consent``. Columns whose header doesn't reveal what "yes" means are added to
+    ``layout.unclear``.
     """
     for index, name in enumerate(layout.header):
         role = layout.mapped.get(index)
@@ -108,8 +112,8 @@ def add_consent_columns(layout: ColumnLayout) -> None:
             layout.consent[index] = _COLUMNS_BY_ROLE[role]
             continue
         if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
-            # In a file that Pressroom exported, a column with the prefix ``fields.`` contains a
-            # field of the owner.
+            # In a file that Pressroom exported, a column whose header begins with ``fields.``
+            # contains values of the owner's fields.
             continue
         column = recognise_header(name)
         if isinstance(column, ConsentColumn):
@@ -127,7 +131,7 @@ def refuse_unclear_columns(layout: ColumnLayout, indexes: Iterable[int]) -> None
 
 
 def recognise_header(name: str) -> ConsentColumn | Unclear | None:
-    """Return the consent column that a header describes, or ``None`` for an unrelated header."""
+    """Return the consent column that a header describes, or ``None`` without one."""
     return _recognise_beginning(name[:MAX_TEXT_CHARACTERS])
 
 
@@ -169,9 +173,9 @@ def _normalise_header(name: str) -> str:
 
 
 def _split_word(word: str) -> Sequence[str]:
-    """Split a word such as "optout" into known parts.
+    """Split a word such as "optout" into the known words "opt" and "out".
 
-    A word with unknown parts is returned unchanged.
+    If a word can't be split into known words, return the word unchanged.
     """
     if len(word) > MAX_WORD_CHARACTERS:
         return (word,)
@@ -187,7 +191,7 @@ def _split_word(word: str) -> Sequence[str]:
 
 
 def _add_product_words(layout: ColumnLayout) -> None:
-    """Add status columns with words that only one product uses, such as "u" for unsubscribed."""
+    """Add status columns with words of a single product, such as "u" for unsubscribed."""
     for product, own_column in _WORDS["own_columns"].items():
         for index, name in enumerate(layout.header):
             if normalise_word(name) != own_column["header"] or index in layout.mapped:

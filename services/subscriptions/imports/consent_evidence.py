@@ -1,4 +1,4 @@
-"""Decides by the cells of a column whether the column is a consent column."""
+"""Decides from the cells of a column whether the column is a consent column."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -15,7 +15,7 @@ from services.subscriptions.imports.consent_words import (
 )
 from services.subscriptions.imports.known_words import normalise_word
 
-# The maximum number of different words in a status column whose header isn't recognised.
+# The maximum number of distinct words in a status column whose header isn't recognised.
 MAX_STATUS_WORDS = 20
 
 _LINKS = ("http://", "https://", "www.")
@@ -24,11 +24,11 @@ Records = Sequence[Sequence[str]]
 
 
 class ColumnEvidence:
-    """Evidence from the cells of a column for or against the column being a consent column.
+    """The evidence in a column's cells about whether the column is a consent column.
 
     Args:
-        column: the assumed meaning of the column as a consent column.
-        values: the statuses that the owner assigned to values in the file.
+        column: describes the column on the assumption that the column is a consent column.
+        values: the subscription statuses that the owner assigned to values in the file.
     """
 
     def __init__(self, column: ConsentColumn, values: StatusValues) -> None:
@@ -41,22 +41,22 @@ class ColumnEvidence:
         self._has_text = False
         self._has_only_status_words = True
         self._has_only_product_words = True
-        # The distinct words in the cells of the column. After more than ``MAX_STATUS_WORDS``
-        # distinct words, no further words are collected.
+        # The distinct words in the cells of the column. At most ``MAX_STATUS_WORDS + 1`` distinct
+        # words are collected.
         self._words: set[str] = set()
 
     @classmethod
     def of_sample(
         cls, column: ConsentColumn, values: StatusValues, sample: Records, index: int
     ) -> Self:
-        """Return the evidence from the cells of one column in sampled records."""
+        """Collect the evidence from one column of the sampled records."""
         evidence = cls(column, values)
         for record in sample:
             evidence.add_cell(record[index] if index < len(record) else "")
         return evidence
 
     def add_cell(self, cell: str) -> None:
-        """Add a cell to the evidence about the cell's column."""
+        """Add a cell to the evidence about whether the column is a consent column."""
         for item in split_items(cell):
             meaning = interpret_item(item)
             if meaning is Meaning.EMPTY:
@@ -76,7 +76,7 @@ class ColumnEvidence:
 
     @property
     def is_consent(self) -> bool:
-        """Return whether the cells read so far indicate a consent column."""
+        """Return whether the collected evidence indicates a consent column."""
         column = self._column
         if column.product is not None:
             return self._has_only_product_words and (
@@ -93,7 +93,7 @@ class ColumnEvidence:
 
     @property
     def may_be_status(self) -> bool:
-        """Return whether all cells read so far are status words, with only a few distinct words."""
+        """Return whether the column contains only status words, and few distinct ones."""
         return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
 
 

@@ -1,7 +1,8 @@
 """Interprets the consent columns of a file.
 
-The status of a person follows from the cells of all consent columns in the person's row. The values
-in consent columns are counted, so that the owner sees how each value was interpreted.
+The subscription status of a person depends on the cells of all consent columns in the person's row.
+The distinct values in consent columns are counted, so that the owner sees how each value was
+interpreted.
 """
 
 from collections import Counter
@@ -34,7 +35,8 @@ from services.subscriptions.imports.rows import OPT_OUTS, RowProblem, Suppressio
 
 MAX_VALUES_SHOWN = 50
 MAX_VALUES_COUNTED = 1_000
-# The maximum number of columns with unrecognised headers that are searched for status words.
+# The maximum number of columns that are searched for status words because their headers aren't
+# recognised.
 MAX_COLUMNS_WATCHED = 100
 # Optimization: cached status of equal consent cells (decision 17).
 # Most rows repeat a few combinations of consent cells, so the status of each combination is cached.
@@ -56,17 +58,16 @@ _NO_STATUS = ConsentAnswer(WANTED)
 
 
 class ConsentInterpreter:
-    """An interpreter for the consent columns of one file, which also counts the columns' values.
+    """An interpreter that finds the status of each row, and counts the values in consent columns.
 
     Some consent columns can be recognised only by their cells, because their headers are unclear.
-    The decision about the cells of a column is provisional at first, because it is based on the
-    first rows of the file. If any row contradicts a provisional decision about a column, the file
-    is read a second time.
+    The first rows of the file are the basis of a provisional decision about each column. If any row
+    of the file contradicts the provisional decision about a column, the file is read a second time.
 
     Args:
-        earlier_decisions: the result of ``find_decisions`` after the file was read for the first
-            time.
-        status_values: maps each status value in the file to the status that the owner assigned.
+        earlier_decisions: the result of ``find_decisions`` from the first time that the file was
+            read.
+        status_values: maps values in consent columns to the statuses that the owner assigned.
     """
 
     def __init__(
@@ -76,8 +77,7 @@ class ConsentInterpreter:
     ) -> None:
         self._earlier_decisions = earlier_decisions
         self.values = StatusValues(status_values)
-        # The columns that can be recognised as consent columns only by their cells, by column
-        # index.
+        # The columns whose cells determine whether the column is a consent column, by column index.
         self._judged_columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
         # Maps the index of each column in ``_judged_columns`` to whether the column is treated as a
@@ -88,7 +88,7 @@ class ConsentInterpreter:
         self._reader: ConsentReader | None = None
 
     def find_unclear_columns(self, layout: ColumnLayout, sample: Records) -> Iterator[int]:
-        """Yield the columns with unclear headers, except columns of numbers, links or addresses."""
+        """Yield columns with unclear headers whose cells aren't numbers, links or addresses."""
         column = ConsentColumn(ConsentSubject.CONSENT, Basis.WORDS)
         for index in sorted(layout.unclear):
             if ColumnEvidence.of_sample(column, self.values, sample, index).is_consent:
@@ -97,9 +97,9 @@ class ConsentInterpreter:
     def decide(self, layout: ColumnLayout, sample: Records) -> None:
         """Use the cells of the first rows to decide which columns are consent columns.
 
-        Remove columns with unsuitable cells from ``layout.consent``, and add columns with status
-        words. Raises ``import.status_values`` if the owner assigned "subscribed" to an opt-out
-        value.
+        Columns whose cells aren't about consent are removed from ``layout.consent``. Columns whose
+        cells are status words are added to ``layout.consent``. Raises ``import.status_values`` if
+        the owner assigned "subscribed" to an opt-out value.
         """
         self._watch_unknown_columns(layout, sample)
         for index, column in layout.consent.items():
@@ -118,13 +118,13 @@ class ConsentInterpreter:
         self.values.check(layout.product)
 
     def create_reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Create a status reader for records with a new layout, and drop the previous reader."""
+        """Create the reader of subscription statuses for records with the given layout."""
         self._count_rows()
         self._reader = ConsentReader(self, layout)
         return self._reader
 
     def find_watched_columns(self) -> list[int]:
-        """Return the columns whose provisional decision may change when further cells are read."""
+        """Return the columns for which unread cells may change the provisional decision."""
         return [
             index
             for index, column in self._judged_columns.items()
@@ -132,11 +132,11 @@ class ConsentInterpreter:
         ]
 
     def add_cell(self, index: int, cell: str) -> None:
-        """Add a cell to the evidence about the cell's column."""
+        """Add a cell to the evidence about whether the cell's column is a consent column."""
         self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
-        """Add ``rows`` to the count of rows that have the given cell in a column."""
+        """Increase by ``rows`` the count of rows that have the given cell in a column."""
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows
@@ -146,7 +146,7 @@ class ConsentInterpreter:
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def find_decisions(self) -> dict[str, bool]:
-        """Return, by index, which of the columns with unclear headers are consent columns.
+        """Map the index of each examined column to whether the column is a consent column.
 
         Call the method only after the whole file has been read.
         """
@@ -157,13 +157,14 @@ class ConsentInterpreter:
         }
 
     def has_misread_rows(self) -> bool:
-        """Return whether the file contradicts a provisional decision and must be read again."""
+        """Return whether the cells of the file contradict a provisional decision."""
         return self._final_decisions() != self._decisions
 
     def list_values_by_column(self) -> dict[int, list[dict[str, Any]]]:
         """Return the values of each consent column, with the row count and status of each value.
 
-        Unrecognised values come first, and frequent values come before rare values.
+        The values of each column are sorted by descending row count, with unrecognised values
+        first.
         """
         self._count_rows()
         values: dict[int, list[dict[str, Any]]] = {}
@@ -176,7 +177,7 @@ class ConsentInterpreter:
         return values
 
     def list_unknown_values(self, header: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the unrecognised values and their columns, sorted by descending number of rows."""
+        """Return the unrecognised values in consent columns, sorted by descending row count."""
         self._count_rows()
         return [
             {"column": header[index].strip()[:MAX_WORD_CHARACTERS], "value": value, "rows": rows}
@@ -220,14 +221,14 @@ class ConsentInterpreter:
 
 
 class ConsentReader:
-    """A reader of the subscription status that each record states in its consent columns."""
+    """A reader that finds a record's subscription status in the consent columns."""
 
     def __init__(self, interpreter: ConsentInterpreter, layout: ColumnLayout) -> None:
         self._interpreter = interpreter
         self._layout = layout
         self._columns = {**layout.ignored_consent, **layout.consent}
-        # Maps each combination of cells in the consent columns to the group of rows with these
-        # cells.
+        # Maps each combination of cells in the consent columns to the group of rows that have the
+        # combination.
         self._groups: dict[tuple[str, ...], _RowGroup] = {}
         self._choose_columns()
 
@@ -246,7 +247,7 @@ class ConsentReader:
         return group.answer
 
     def count_rows(self) -> None:
-        """Add the cached row counts to the counts of the whole file, and empty the cache."""
+        """Add the row counts in the cache to the counts for the whole file, and empty the cache."""
         for group in self._groups.values():
             for index, cell, answer in group.cell_answers:
                 if index in self._layout.consent:
@@ -274,8 +275,9 @@ class ConsentReader:
             self._choose_columns()
             picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
         if max(map(len, picked), default=0) > MAX_CACHED_CHARACTERS:
-            # Long cells are not cached, so that the cache doesn't use too much memory. Each row
-            # with a long cell gets a unique cache key, which prevents caching of the status.
+            # Combinations with a long cell are not cached, so that the cache doesn't use too much
+            # memory. A row with a long cell gets a unique cache key, so that the cache entry isn't
+            # used for any other row.
             picked = (str(len(self._groups)),)
         self._groups[picked] = group
         return group
@@ -290,8 +292,8 @@ class ConsentReader:
             for index, column in self._columns.items()
         }
         if self._is_confirmed(answers):
-            # If a person has confirmed their subscription, "no" in an opt-in column only describes
-            # how they joined.
+            # Ignore "no" in an opt-in column if the person has confirmed their subscription,
+            # because the column only describes how the person joined.
             for index, column in self._columns.items():
                 is_opt_in = column.subject is ConsentSubject.OPTING_IN
                 if is_opt_in and answers[index] is NOT_SUBSCRIBED and is_bare_no(cells[index]):
@@ -319,7 +321,7 @@ class ConsentReader:
 class _RowGroup:
     """A group of rows that have equal cells in all consent columns, and therefore the same status.
 
-    ``cell_answers`` contains the index, the cell and the status of each consent column.
+    ``cell_answers`` contains the column index, the cell and the status for each consent column.
     """
 
     __slots__ = ("answer", "cell_answers", "count")

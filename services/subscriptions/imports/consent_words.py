@@ -32,20 +32,19 @@ _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
 _ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
 _BLANKS = " \t\r\n\xa0\ufeff\u200b"
 _MINUS = "\N{MINUS SIGN}"
-# Matches a text whose punctuation doesn't change the meaning of a known word. A question mark, for
-# example, changes the meaning of a known word.
+# Matches texts whose punctuation doesn't change the meaning of a known word in the text. A question
+# mark after a known word, for example, changes the word's meaning.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
-# The years in which a person can have opted out. Some programs store "never" as an opt-out date
-# before 1980 or after 2099.
+# The years in which a person can have opted out. Some newsletter products store "never" as an
+# opt-out date before 1980 or after 2099.
 _YEARS = range(1980, 2100)
 
 
 class Meaning(StrEnum):
-    """The meaning of a cell by itself, without regard to the header of its column.
+    """The meaning of a cell's text, which doesn't depend on the header of the column.
 
-    Each value of ``Meaning`` except ``DATE`` and ``UNKNOWN`` is the name of a word list in
-    ``consent.toml``.
+    For each meaning except ``DATE`` and ``UNKNOWN``, ``consent.toml`` contains a list of words.
     """
 
     EMPTY = "empty"
@@ -81,7 +80,7 @@ _MEANINGS = {
     for meaning, words in _WORDS["cells"].items()
     for word in words
 }
-# The meanings whose words are recognised even if more text follows, as in "unsubscribed
+# The meanings whose words are recognised even if text follows the word, as in "unsubscribed
 # (2024-01-02)".
 _PREFIX_MEANINGS = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
 _MEMBER_WORDS = frozenset({Meaning.ALLOWED, Meaning.ACTIVE, Meaning.CUSTOMER})
@@ -94,11 +93,14 @@ _SIGNS = {
 
 
 def split_items(cell: str) -> Iterator[str]:
-    """Yield the items of a list such as ``['HARD_BOUNCE']``, or the cell if it isn't a list."""
+    """Yield the items of a list such as ``['HARD_BOUNCE']``.
+
+    If a cell isn't a list, yield the whole cell.
+    """
     text = unguard_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
-    # PostgreSQL formats a list with braces. Text in braces that contains a colon is a JSON object,
-    # not a list.
+    # PostgreSQL formats an array with braces, as in {a,b}. Text in braces that contains a colon is
+    # a JSON object, not a list.
     if is_list or (text[:1] == "{" and text[-1:] == "}" and ":" not in text):
         yield from (each.strip(" '\"\t") for each in text[1:-1].split(","))
     else:
@@ -107,7 +109,7 @@ def split_items(cell: str) -> Iterator[str]:
 
 @lru_cache(4096)
 def interpret_item(text: str) -> Meaning:
-    """Return the meaning of a cell that isn't a list, or of one item of a list."""
+    """Return the meaning of one item that ``split_items`` yields."""
     folded = fold_text(text).strip(_BLANKS)
     meaning = _interpret_sign(folded)
     if meaning is not None:
@@ -125,7 +127,7 @@ def is_exact_word(text: str) -> bool:
 
 
 def is_opt_out_from_mail(text: str) -> bool:
-    """Return whether the whole text is a word that can only mean an opt-out from mail."""
+    """Return whether the whole text is a word whose only meaning is an opt-out from mail."""
     word = normalise_word(text)
     meaning = _MEANINGS.get(word)
     return (
@@ -134,7 +136,7 @@ def is_opt_out_from_mail(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    """Return whether the text is a date in the years in which a person can have opted out."""
+    """Return whether the text is a date on which a person can have opted out."""
     if not any(map(str.isdecimal, text)):
         return False
     for order in DateOrder:
@@ -160,8 +162,8 @@ def _interpret_sign(text: str) -> Meaning | None:
         return Meaning.BLANK
     if _NUMBER.match(text):
         return _interpret_number(text)
-    # A status with a question mark, such as "Active?", states nothing. In "-1 active", the minus
-    # sign makes the meaning unclear.
+    # A status word with a question mark, such as "Active?", states no status. In a text such as "-1
+    # active", the minus sign makes the meaning unclear.
     return Meaning.UNKNOWN if text[0] in "+-" or "?" in text else None
 
 
@@ -197,7 +199,10 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
 
 
 def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
-    """Return the meaning of the longest known term at the start of ``words``, and the rest."""
+    """Find the longest known term at the start of ``words``.
+
+    Return the meaning of the longest known term, and the words after the term.
+    """
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
         meaning = _MEANINGS.get(word)
@@ -208,7 +213,7 @@ def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
 
 
 def _has_contradiction(words: list[str]) -> bool:
-    """Return whether the words after an opt-out contradict it, as in "unsubscribed: no"."""
+    """Return whether words after an opt-out word negate the word, as in "unsubscribed: no"."""
     if len(words) <= _MAX_ANSWER_WORDS and any(
         word in _NEGATIONS or _MEANINGS.get(word) is Meaning.NO or word == "0" for word in words
     ):

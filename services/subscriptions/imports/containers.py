@@ -1,6 +1,6 @@
-"""Opens the container of a file, which is gzip, zip or none.
+"""Reads the content of a file that may be compressed with gzip or zip.
 
-The size of the decompressed content is limited, because a small archive may decompress to any size.
+The size of the decompressed content is limited, because a small archive may contain a huge file.
 """
 
 import io
@@ -15,19 +15,20 @@ from typing import IO, Any, Protocol, cast
 from core.errors import imports as errors
 
 READ_BYTES = 64 * 1024
-# The number of bytes that one request to the object storage fetches.
+# How many bytes one request to the object storage fetches.
 WINDOW_BYTES = 1024 * 1024
 MAX_EXPANDED_BYTES = 10 * 1024**3
 MAX_EXPANSION_RATIO = 200
-# The expansion ratio of small files isn't limited, because small files may be repetitive and do no
-# harm.
+# The expansion ratio is limited only for files that decompress to more than ``RATIO_GRACE_BYTES``,
+# because small files are harmless.
 RATIO_GRACE_BYTES = 1024**2
-# The maximum size of a zip file's directory, which has room for thousands of entries. The directory
-# size is limited because the module zipfile loads the whole directory of a zip file into memory.
+# The maximum size of the directory in a zip file, which is enough for thousands of entries. The
+# directory's size is limited because Python's zipfile loads the whole directory of a zip file into
+# memory.
 MAX_DIRECTORY_BYTES = 256 * 1024
-# A gzip file is a sequence of members. Real gzip files have far fewer than ``MAX_GZIP_MEMBERS``
-# members. The limit on gzip members restricts the time for reading empty members, because each
-# member takes a few microseconds.
+# A gzip file is a sequence of compressed members. Real gzip files have far fewer than
+# ``MAX_GZIP_MEMBERS`` members. The limit on gzip members prevents a file of many empty members from
+# taking minutes to read.
 MAX_GZIP_MEMBERS = 1_000_000
 
 _FIRST_PART_BYTES = 512
@@ -59,16 +60,17 @@ _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError,
 
 
 class Source(Protocol):
-    """An open file whose content is read only once.
+    """An open file that is read only once, from start to end.
 
-    The source of a zip file must be seekable, because a zip file has its directory at the end.
+    The source of a zip file must be seekable, because the directory of a zip file is at the file's
+    end.
     """
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class RangeReader(Protocol):
-    """An object whose byte ranges can be read, for example an object in the object storage."""
+    """A stored object that can be read in byte ranges, for example an object in S3."""
 
     @property
     def size(self) -> int: ...
@@ -77,16 +79,16 @@ class RangeReader(Protocol):
 
 
 def open_ranged_file(ranges: RangeReader) -> io.BufferedReader:
-    """Return a seekable file that buffers up to ``WINDOW_BYTES`` of an object in memory."""
+    """Return a seekable file that buffers at most ``WINDOW_BYTES`` of an object in memory."""
     return io.BufferedReader(_Ranges(ranges), WINDOW_BYTES)
 
 
 def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
-    """Detect a file's container, and return the container's name and the content.
+    """Return the name of a file's container, such as gzip, and the decompressed content.
 
     Raises ``import.unknown_format`` for an unsupported format. Raises an error ``import.archive_…``
-    for a zip file that can't be imported. Errors in the container's content are raised only while
-    the returned content is read.
+    for a zip file that can't be imported. Errors in the compressed data are raised while the caller
+    reads the returned content.
     """
     head, chunks = take_head(iter(lambda: source.read(READ_BYTES), b""), _MAGIC_BYTES)
     if head.startswith(_GZIP):
@@ -98,9 +100,9 @@ def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
 
 
 def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return at least the first ``size`` bytes of the chunks, and an iterator over all chunks.
+    """Return the first ``size`` bytes of a file or more, and an iterator over the whole file.
 
-    If a file has fewer than ``size`` bytes, the first result contains the whole file.
+    If a file has fewer than ``size`` bytes, the first return value contains the whole file.
     """
     head = b""
     while len(head) < size and (chunk := next(chunks, b"")):
@@ -109,7 +111,7 @@ def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes
 
 
 class _Ranges(io.RawIOBase):
-    """A seekable file whose content is read from an object in ranges."""
+    """A seekable file whose content is read in byte ranges from a stored object."""
 
     def __init__(self, ranges: RangeReader) -> None:
         self._ranges = ranges
@@ -134,7 +136,7 @@ class _Ranges(io.RawIOBase):
 
 
 def _refuse_nested(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Return ``chunks``, or raise ``import.unknown_format`` if they contain a nested archive."""
+    """Return ``chunks``, or raise ``import.unknown_format`` if the content is itself an archive."""
     head, all_chunks = take_head(chunks, _MAGIC_BYTES)
     if head.startswith((_GZIP, _ZIP)):
         raise errors.IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
@@ -150,7 +152,7 @@ def _refuse_unsupported(head: bytes) -> None:
 
 @dataclass
 class _Expansion:
-    """The number of bytes that were read from a container, and the number of decompressed bytes."""
+    """Counts the bytes that were read from a compressed file, and the decompressed bytes."""
 
     read: int = 0
     expanded: int = 0
@@ -176,9 +178,9 @@ class _Expansion:
 
 
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the content of all members of a gzip file.
+    """Yield the decompressed content of all members of a gzip file.
 
-    Zero bytes may follow each member of a gzip file.
+    Each compressed member of a gzip file may be followed by bytes with the value zero.
     """
     expansion = _Expansion()
     member = None
@@ -186,8 +188,8 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         expansion.read += len(chunk)
         # Pass only a small part of the chunk to the decompressor of a new gzip member, because zlib
-        # copies unused input. Double the size of the part after each decompression, so that large
-        # gzip members are read quickly.
+        # copies the unused input. Double the size of the input after each decompression, so that
+        # large gzip members are read quickly.
         position = 0
         part_bytes = READ_BYTES
         while (position := position if member else _skip_zeros(chunk, position)) < len(chunk):
@@ -219,7 +221,7 @@ def _skip_zeros(chunk: bytes, position: int) -> int:
 
 
 class _LimitedReads:
-    """A file that limits the size of each read, so that zipfile can't load a huge directory."""
+    """A file object that limits each read, so that zipfile can't load a huge directory."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
@@ -269,8 +271,8 @@ def _find_only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     (entry,) = entries
     if entry.flag_bits & 0x1:
         raise errors.IMPORT_ARCHIVE_ENCRYPTED()
-    # Refuse rare compression methods, for which Python doesn't limit how many bytes one read
-    # decompresses.
+    # Refuse rare compression methods, because Python can't limit the memory that decompression
+    # takes.
     if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise errors.IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
     return entry

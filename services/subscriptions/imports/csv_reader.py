@@ -1,9 +1,10 @@
 """Reads the records of a CSV file.
 
-The csv module doesn't report where a record begins, or whether a quote was ever closed. After a
-stray quote, the csv module reads the following records as part of one cell. A record of several
-lines is accepted only if its quotes are in the places that RFC 4180 requires. The first line of a
-record with misplaced quotes is rejected, and the following lines are parsed again.
+Python's csv module reports neither the line where a record begins nor an unclosed quotation mark.
+After a stray quotation mark, the csv module reads all following records as part of one cell. A
+record that spans several lines is accepted only if its quotation marks follow RFC 4180. If a record
+has misplaced quotation marks, the first line of the record is rejected, and the following lines are
+parsed a second time.
 """
 
 import csv
@@ -23,12 +24,13 @@ from services.subscriptions.imports.rows import RejectedRecord
 
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
-# After each stray quote, the reader parses up to ``MAX_RECORD_CHARACTERS`` characters again. After
-# ``MAX_STRAY_QUOTES`` stray quotes in a file, the reader parses no line again, so that the time
-# stays proportional to the file's size.
+# After a stray quotation mark, the reader parses up to ``MAX_RECORD_CHARACTERS`` characters a
+# second time. After ``MAX_STRAY_QUOTES`` stray quotation marks, no line is parsed a second time, so
+# that the parsing time stays proportional to the file's size.
 MAX_STRAY_QUOTES = 500
 
-# The end marker is a line that no file contains, because the decoder removes null characters.
+# A null character marks the end of the file. No line contains a null character, because the decoder
+# removes null characters.
 _END_LINE = "\0"
 
 # Raise the csv module's limit on the size of a cell, because the default is below
@@ -39,7 +41,7 @@ Record = tuple[int, list[str]]
 
 
 class _LineGroup(NamedTuple):
-    """Consecutive lines of a CSV file, with the line number of the first line."""
+    """Consecutive lines of a CSV file, with the number of the first line in the file."""
 
     first: int
     lines: list[str]
@@ -51,12 +53,13 @@ class CsvRecords:
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        # Lists of CSV lines that must be parsed again, in reverse order.
+        # A stack of lists of CSV lines that must be parsed a second time.
         self._unparsed: list[list[str]] = []
-        # The lines that the csv module has read since the start of the current record.
+        # The lines from the start of the current record to the last line that the csv module has
+        # read.
         self._buffer: deque[_LineGroup] = deque()
-        # The number of the line where the current record begins, and of the line that the csv
-        # module reads next.
+        # The number of the line where the current record begins, and the number of the line that
+        # the csv module reads next.
         self._start_line = 1
         self._next_line = 1
         self._stray_quotes = 0
@@ -69,7 +72,7 @@ class CsvRecords:
             yield from self._read_segment()
 
     def _read_segment(self) -> Iterator[Record | RejectedRecord]:
-        """Yield records up to a stray quote, a line that is too long, or the end of the file."""
+        """Yield records until a stray quotation mark, an overlong line or the end of the file."""
         self._next_line = self._start_line
         self._has_ended = False
         self._buffer.clear()
@@ -106,10 +109,10 @@ class CsvRecords:
             self._start_line += 1
 
     def _feed_lines(self) -> Iterator[list[str]]:
-        """Yield lists of CSV lines that the csv module parses.
+        """Yield lists of CSV lines for the csv module to parse.
 
         The last yielded line is ``_END_LINE``. If the csv module returns ``_END_LINE`` as a
-        separate record, all quotes are closed.
+        separate record, the file has no unclosed quotation mark.
         """
         while True:
             while self._buffer and self._is_parsed(self._buffer[0]):
@@ -137,7 +140,7 @@ class CsvRecords:
         return group.first + len(group.lines) <= self._start_line
 
     def _get_lines_before(self, after: int) -> list[str]:
-        """Return the lines of the current CSV record before line ``after``."""
+        """Return the lines from the start of the current record to the line before ``after``."""
         record_lines = []
         for first, lines in self._buffer:
             record_lines += lines[max(0, self._start_line - first) : max(0, after - first)]
@@ -153,7 +156,7 @@ class CsvRecords:
         return False
 
     def _reject_first_line(self) -> RejectedRecord:
-        """Reject the first line of the current record, and parse the following lines again."""
+        """Reject the first line of the record, and parse the following lines a second time."""
         self._stray_quotes += 1
         first_line, *other_lines = self._get_lines_before(self._next_line)
         line = self._start_line

@@ -1,4 +1,4 @@
-"""Parses dates in the notations that imported files use."""
+"""Parses dates in imported files."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -15,8 +15,8 @@ from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, norm
 NUMBERED_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?!\d)", re.ASCII)
 _YEAR_FIRST = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})(?!\d)", re.ASCII)
 _CHINESE = re.compile(r"(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日", re.ASCII)
-# Matches dates such as "31 de diciembre de 2025". In Russian dates, a letter for "year" may follow
-# the number of the year.
+# Matches dates such as "31 de diciembre de 2025". In Russian dates, an abbreviation of the word for
+# "year" may follow the number of the year.
 _DAY_MONTH = re.compile(
     r"(\d{1,2})(?:\.|er|º|-)?\s?(?:de )?([^\W\d_]+)\.?,?[ -]?(?:de )?(\d{4})(?: ?\u0433\.?)?(?!\d)"
 )
@@ -27,7 +27,7 @@ _TIME = re.compile(
 )
 # Spreadsheets store a date as a serial number, which is the number of days since day 0.
 _SERIAL = re.compile(r"([2-7]\d{4})(?:[.,](\d{1,12}))?\Z", re.ASCII)
-# The day that Excel, LibreOffice and Google Sheets use as day 0 of serial numbers.
+# Day 0 of the serial numbers in Excel, LibreOffice and Google Sheets.
 _SERIAL_EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
 _LANGUAGES = ("en", "de", "fr", "es", "ru")
 _NOON_HOUR = 12
@@ -36,7 +36,7 @@ _NOON_HOUR = 12
 class DateOrder(StrEnum):
     """The order of day and month in dates such as 03/04/2025.
 
-    If dots separate the numbers of a date, the day always comes first.
+    In dates with dots, such as 03.04.2025, the day always comes first.
     """
 
     DAY_FIRST = "dmy"
@@ -46,10 +46,10 @@ class DateOrder(StrEnum):
 def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | None:
     """Return the date and time in a cell, or ``None`` if the cell is empty or means "no".
 
-    A time without a time zone is interpreted as UTC. A date may be in ISO 8601, or consist of
-    numbers with dots, slashes or hyphens. The name of a month in a date may be in one of five
-    languages. A number may be the serial number of a date in a spreadsheet, or the seconds or
-    milliseconds since 1970.
+    A time without a time zone is interpreted as UTC. The date may be in ISO 8601, or consist of
+    numbers that dots, slashes or hyphens separate. If the date contains the name of a month, the
+    name may be in one of five languages. A cell with only a number contains a spreadsheet's serial
+    number of a date, or the seconds or milliseconds since 1970.
 
     Raises ``ValueError`` for a cell without a valid date.
     """
@@ -63,7 +63,10 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
 
 
 def is_written_date(text: str) -> bool:
-    """Return whether the text is a date without a time, and isn't only a number."""
+    """Return whether the text is a date without a time of day.
+
+    Return false for a text that is only a number.
+    """
     if ":" in text or text.isdecimal() or _SERIAL.match(text) or len(text) > MAX_WORD_CHARACTERS:
         return False
     return any(_parse(text, order) is not None for order in DateOrder)
@@ -79,8 +82,9 @@ def _parse(text: str, order: DateOrder) -> datetime | None:
             return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
         except (ValueError, OverflowError):
             continue
-    # A number with 10 or 13 digits is a time since 1970 in seconds or milliseconds. Times before
-    # September 2001 have fewer than 10 digits, and aren't recognised as times.
+    # A number with 10 digits counts the seconds since 1970, and a number with 13 digits counts the
+    # milliseconds. A number with fewer than 10 digits, which would be a time before September 2001,
+    # isn't recognised as a time.
     if len(text) in (10, 13) and text.isascii() and text.isdecimal():
         return datetime.fromtimestamp(int(text[:10]), UTC)
     if serial := _SERIAL.match(text):
@@ -93,7 +97,10 @@ def _parse(text: str, order: DateOrder) -> datetime | None:
 
 
 def _parse_notation(text: str, order: DateOrder) -> datetime | None:
-    """Parse a date in numbers or words, with or without a time. Raises ``ValueError``."""
+    """Parse a date such as 31/12/2025 or "31 December 2025", with or without a time of day.
+
+    Raises ``ValueError``.
+    """
     if match := NUMBERED_DATE.match(text):
         is_month_first = match[2] != "." and order is DateOrder.MONTH_FIRST
         year = match[4]

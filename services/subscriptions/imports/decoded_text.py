@@ -2,12 +2,12 @@
 
 If a file begins with a byte-order mark, the mark determines the encoding. A file without a
 byte-order mark is UTF-16 if many bytes at even positions or at odd positions are zero. A file that
-isn't UTF-16 counts as UTF-8 unless most of its non-ASCII characters are invalid UTF-8. For a file
-with mostly invalid UTF-8, ``encoding_detection`` detects the encoding, provisionally from the
-beginning of the file.
+isn't UTF-16 counts as UTF-8 unless most of its non-ASCII characters are invalid UTF-8. For files
+that aren't in a Unicode encoding, ``encoding_detection`` detects the encoding from cells with
+non-ASCII bytes.
 
-A few invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can
-detect the bytes in an address. ``repair_text`` decodes the invalid bytes in a name as Windows-1252.
+Invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can detect
+a damaged address. ``repair_text`` decodes the invalid bytes in a name as Windows-1252.
 """
 
 import codecs
@@ -28,13 +28,13 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 # A file without a byte-order mark is UTF-16 only if the share of zero bytes at even or odd
-# positions exceeds ``_MIN_ZEROS_OF_UTF16``. In some scripts, UTF-16 text has zero bytes at even and
-# at odd positions, because some letters end in a zero byte.
+# positions exceeds ``_MIN_ZEROS_OF_UTF16``. UTF-16 text may have zero bytes at both even and odd
+# positions, because the code of some letters ends in a zero byte.
 _MIN_ZEROS_OF_UTF16 = 0.2
 # Maps encodings to decoder error handlers that keep undecodable bytes as lone surrogates.
 _ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
-# Matches control characters, except whitespace and characters that programs use as separators or as
-# the end of a file.
+# Matches control characters that don't occur in text files. Whitespace, separators and end-of-file
+# characters don't match.
 _CONTROL = re.compile("[\0-\x08\x0e-\x19\x7f]")
 _DAMAGE = re.compile("[\udc80-\udcff\ufffd]")
 _AS_WINDOWS_1252 = {
@@ -45,12 +45,13 @@ _AS_WINDOWS_1252 = {
 class DecodedText:
     """The decoded text of a file, without null characters.
 
-    ``damaged`` becomes true when the decoder finds bytes that are invalid in the encoding.
-    ``is_binary`` is true if the first line has control characters, as in a binary file.
+    ``damaged`` becomes true when the decoder finds a byte that is invalid in the file's encoding.
+    ``is_binary`` is true if the first line of the file has control characters, as in a binary file.
 
-    If ``named`` is set, ``encoding`` equals ``named``. If ``named`` isn't set, the encoding is
-    detected from the first ``head_bytes`` bytes of the file. After the whole file was decoded,
-    ``find_final_encoding`` may return an encoding that differs from ``encoding``.
+    If the owner chose an encoding, which is passed as ``named``, the file is decoded with the
+    chosen encoding. If ``named`` is ``None``, the encoding is detected from the first
+    ``head_bytes`` bytes of the file. After the whole file was decoded, ``find_final_encoding`` may
+    return an encoding that differs from ``encoding``.
 
     Raises ``EncodingUnclear`` for a short file whose encoding can't be detected.
     """
@@ -58,14 +59,15 @@ class DecodedText:
     def __init__(self, chunks: Iterable[bytes], head_bytes: int, named: str | None = None) -> None:
         self.damaged = False
         self._is_named = named is not None
-        # The number of non-ASCII characters in the text, and the number of bytes that are invalid
-        # UTF-8.
+        # The number of non-ASCII characters in the decoded text, and the number of bytes that are
+        # invalid UTF-8.
         self._beyond_ascii = 0
         self._invalid = 0
         self._evidence = EncodingEvidence()
         head, all_chunks = take_head(iter(chunks), head_bytes)
         unicode_encoding, mark_bytes = _detect_unicode(head, named)
-        # A byte-order mark, or the zero bytes in UTF-16 text, proves which encoding the file has.
+        # The encoding is certain if the file has a byte-order mark or the zero bytes of UTF-16
+        # text.
         self._is_certain = mark_bytes > 0 or unicode_encoding not in (None, "utf-8")
         self.encoding = named or unicode_encoding or WINDOWS_1252
         text = head[mark_bytes:].decode(self.encoding, "replace")
@@ -85,9 +87,9 @@ class DecodedText:
                 text = decoder.decode(data, is_end)
                 is_valid = True
             except UnicodeDecodeError:
-                # Decode the invalid chunk again with an error handler that keeps undecodable bytes.
-                # After a decoding error, the decoder has kept the incomplete character from the end
-                # of the previous chunk.
+                # Decode the chunk a second time, with an error handler that keeps undecodable
+                # bytes. A decoding error doesn't change the decoder's state, so the incomplete
+                # character from the preceding chunk isn't lost.
                 is_valid = False
                 self.damaged = True
                 decoder.errors = _ERROR_HANDLERS.get(self.encoding, "replace")
@@ -100,7 +102,7 @@ class DecodedText:
         self._evidence.end()
 
     def find_final_encoding(self) -> str:
-        """Return the encoding that is detected from the whole file.
+        """Return the encoding of the file, which is detected from the whole content.
 
         Call the method only after the whole file has been decoded. Raises ``EncodingUnclear``.
         """
@@ -111,7 +113,7 @@ class DecodedText:
         return self._evidence.decide()
 
     def is_equivalent_to(self, encoding: str) -> bool:
-        """Return whether decoding the file with ``encoding`` would change none of the names.
+        """Return whether decoding the file with ``encoding`` would leave all names unchanged.
 
         Decoding with ``encoding`` may change e-mail addresses, because invalid UTF-8 is repaired
         only in names.
@@ -123,8 +125,8 @@ class DecodedText:
         if self.encoding != "utf-8":
             self._evidence.add_bytes(data)
         elif is_valid:
-            # The counted number of non-ASCII characters may be too high, because one non-ASCII
-            # character has up to four bytes in UTF-8.
+            # ``_beyond_ascii`` is an upper bound of the number of non-ASCII characters, because a
+            # character in UTF-8 may have up to three additional bytes.
             self._beyond_ascii += max(0, len(data) - len(text))
             self._evidence.add_bytes(data if data.isascii() else b"\n")
         else:
@@ -139,15 +141,15 @@ def is_damaged(text: str) -> bool:
 
 
 def repair_text(text: str) -> str:
-    """Return the text with each undecodable byte decoded as Windows-1252."""
+    """Return the text after decoding each undecodable byte as Windows-1252."""
     return text.translate(_AS_WINDOWS_1252)
 
 
 def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
     """Return the Unicode encoding of a file, and the length of its byte-order mark in bytes.
 
-    The encoding is ``None`` if the file doesn't have a Unicode encoding. ``named`` is the encoding
-    that the owner chose for the file.
+    The returned encoding is ``None`` if the file isn't in a Unicode encoding. ``named`` is the
+    encoding that the owner chose for the file.
     """
     for mark, encoding in _BYTE_ORDER_MARKS:
         if head.startswith(mark) and named in (None, encoding):
@@ -179,6 +181,6 @@ def _detect_encoding(head: bytes, *, is_complete: bool) -> str:
     except EncodingUnclear:
         if is_complete:
             raise
-        # Assume Windows-1252 provisionally, because the rest of the file may help to detect the
-        # encoding.
+        # Assume Windows-1252 until the whole file has been read, because the rest of the file may
+        # reveal the encoding.
         return WINDOWS_1252

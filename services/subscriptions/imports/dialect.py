@@ -13,7 +13,7 @@ from services.subscriptions.imports.line_blocks import split_lines
 
 DELIMITERS = (",", ";", "\t", "|")
 SAMPLE_RECORDS = 100
-# The header is searched in the first ``MAX_TITLE_LINES`` records, because some exports have titles
+# The header may be any of the first ``MAX_TITLE_LINES`` records, because some exports have titles
 # above the header.
 MAX_TITLE_LINES = 10
 # The maximum length of an e-mail address (RFC 5321). A cell with more than
@@ -28,15 +28,15 @@ Record = Sequence[str]
 
 
 class Dialect(NamedTuple):
-    """The dialect of a file, and a sample of its records.
+    """The dialect of a file, and a sample of the file's records.
 
     Attributes:
         delimiter: the delimiter of a CSV file, or ``None`` for JSON Lines.
-        sample: the first records of the file below the header.
+        sample: the first records after the header of the file.
         email: the index of the column with addresses in at least half of its cells, or ``None``.
         header_line: the line number of the header, or ``None`` if the file has no header.
-        skip_through: the number of the last line before the first row, for example the header's
-            line.
+        skip_through: the number of the last line before the rows of the file, for example the
+            header's line.
     """
 
     delimiter: str | None
@@ -57,7 +57,7 @@ def detect_csv_dialect(
     """
     declaration = _DECLARATION.match(text)
     usual_delimiter = "\t" if (filename or "").lower().endswith((".tsv", ".tab")) else ","
-    # Maps each delimiter to the first records that the delimiter yields in the text.
+    # Maps each delimiter to the first records into which the delimiter splits the text.
     candidates = {
         delimiter: _parse_sample(text, delimiter, is_complete=is_complete)
         for delimiter in ([declaration[1]] if declaration else DELIMITERS)
@@ -75,14 +75,13 @@ def detect_csv_dialect(
         header = _build_default_header(records, email)
         return Dialect(delimiter, header, records, email, skip_through=declaration_lines)
     sample = records[position + 1 :]
-    # Skip all lines of a header that spans several lines, because a record has the number of its
-    # first line.
+    # ``lines`` contains the number of each record's first line.
     line = lines[position]
     return Dialect(delimiter, records[position], sample, find_email_column(sample), line, line)
 
 
 def find_email_column(records: Sequence[Record]) -> int | None:
-    """Return the column with addresses in at least half of its cells, or ``None``."""
+    """Return the index of the column that contains mostly addresses, or ``None`` without one."""
     addresses = Counter(
         index for cells in records for index, cell in enumerate(cells) if _is_like_address(cell)
     )
@@ -98,7 +97,7 @@ def extend_header(header: Sequence[str], width: int) -> list[str]:
 
 
 def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
-    """Return the first non-blank CSV records, each with the number of its first line."""
+    """Return the first non-blank CSV records, by the number of the record's first line."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     records: dict[int, list[str]] = {}
     line = 1
@@ -109,18 +108,19 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
         if len(records) == SAMPLE_RECORDS:
             return records
     if not is_complete and len(records) > 1:
-        # Remove the last record of an incomplete sample, because the record may be cut off.
+        # If the text is only the beginning of a file, remove the last record, because the record
+        # may be incomplete.
         records.popitem()
     return records
 
 
 def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
-    """Return a rank for the records that a delimiter yields.
+    """Return a rank for the records into which a delimiter splits the file.
 
-    The rank is highest for the delimiter that is most probably right. E-mail addresses and a known
-    header in the records have the largest effect on the rank. The second criterion of the rank is
-    an equal number of cells in all records. The third criterion of the rank is a large number of
-    cells per record.
+    The delimiter whose records have the highest rank is most probably the right one. The first
+    criterion of the rank is the presence of e-mail addresses and a known header. The second
+    criterion of the rank is whether all records have the same number of cells. The third criterion
+    of the rank is the number of cells per record.
     """
     if not records:
         return 0, 0, 0
@@ -132,13 +132,13 @@ def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
 
 
 def _find_header(records: Sequence[Record], mapping: Mapping[str, str]) -> int | None:
-    """Return the position of the header in the records, or ``None`` for a file without a header."""
+    """Return the header's position among the records, or ``None`` for a file without a header."""
     for position, cells in enumerate(records[:MAX_TITLE_LINES]):
         if _has_email_header(cells) or any(name in mapping for name in cells if name):
             return position
         if any(map(_is_like_address, cells)):
-            # The record before the first record with an address is the header if both records have
-            # equally many cells.
+            # The record before the first record with an address is the header if the two records
+            # have the same number of cells.
             has_header = position and len(records[position - 1]) == len(cells)
             return position - 1 if has_header else None
     return 0 if records else None
@@ -153,7 +153,7 @@ def _is_like_address(cell: str) -> bool:
 
 
 def _build_default_header(records: Sequence[Record], email: int | None) -> list[str]:
-    """Build a header for a file without a header.
+    """Invent column names for a file without a header.
 
     If a file without a header has two columns, the column without addresses may get the header
     ``name``.

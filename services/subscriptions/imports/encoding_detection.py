@@ -1,9 +1,9 @@
-"""Detects the non-Unicode encoding of a file from the file's cells with non-ASCII bytes.
+"""Detects the encoding of a file that isn't Unicode from the cells with non-ASCII bytes.
 
-Statistics can't reliably detect the encoding of a single name. The module ``western_text`` decides
-by rules whether the cells are Western European names in Windows-1252. If the cells aren't Western
-European names, the library chardet ranks the encodings in which the words are plausible. If no
-encoding is clearly the best, the owner of the file chooses the encoding.
+Statistical methods can't reliably detect the encoding of a single name. The Python module
+``western_text`` checks whether the cells look like Western European names in Windows-1252. If the
+cells don't look like Western European names, the library chardet ranks the encodings that yield
+plausible words. If no encoding is clearly the best, the owner of the file chooses the encoding.
 """
 
 import re
@@ -22,10 +22,10 @@ from services.subscriptions.imports.western_text import is_western
 
 ROWS_SHOWN = 3
 
-# The encodings that ``encoding_detection`` can detect. Unicode encodings are detected in
-# ``decoded_text``.
+# The encodings that ``encoding_detection`` can detect. The Python module ``decoded_text`` detects
+# Unicode encodings.
 _CANDIDATES = tuple(encoding for encoding in ENCODINGS if not encoding.startswith("utf"))
-# Maps each East Asian encoding to the language of its names in ``encoding_detection.toml``.
+# Maps each East Asian encoding to the language for which the encoding is used.
 _EAST_ASIAN = {
     "cp932": "japanese",
     "euc_jp": "japanese",
@@ -33,7 +33,7 @@ _EAST_ASIAN = {
     "cp950": "traditional_chinese",
     "cp949": "korean",
 }
-# Maps each East Asian language to the characters that are frequent in names.
+# Maps each East Asian language to the characters that are frequent in names in the language.
 _NAME_CHARACTERS = {
     language: frozenset(text)
     for language, text in tomllib.loads(
@@ -45,49 +45,48 @@ _WORD = re.compile(r"[^\s.,;:()&+/|\"<>@_-]+")
 _EAST_ASIAN_SCRIPTS = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "IDEOGRAPHIC"}
 _SURROUNDING_CHARACTERS = "’‘'´`“”„«»…!?¡¿"
 _INNER_CHARACTERS = frozenset("’‘·´ʼ・ー々〇")
-# The Unicode categories of control characters, unassigned characters, private characters and
-# surrogates.
+# The Unicode categories of characters that don't occur in names, such as control characters.
 _INVALID_CATEGORIES = frozenset({"Cc", "Cn", "Co", "Cs"})
-# The minimum share of plausible words, below which an encoding is usually wrong.
+# If the share of plausible words is below ``_MIN_PLAUSIBLE_SHARE``, the encoding is usually wrong.
 _MIN_PLAUSIBLE_SHARE = 0.9
-# An encoding remains possible if its share of plausible words is at most ``_SHARE_MARGIN`` below
-# the best share.
+# An encoding is rejected if its share of plausible words is more than ``_SHARE_MARGIN`` below the
+# highest share of any encoding.
 _SHARE_MARGIN = 0.02
 _MIN_WESTERN_SHARE = 0.97
 
-# Maps chardet's name of an encoding to the name in ``encodings``, if the two names differ.
+# Maps chardet's names of encodings to the names in ``encodings``, if the two names differ.
 _NAMES_OF_CHARDET = {
     "shift_jis_2004": "cp932",
     "euc_jis_2004": "euc_jp",
     "big5hkscs": "cp950",
 }
-# The maximum number of bytes that chardet analyses.
+# The maximum number of bytes that the library chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
-# An encoding is chosen only if chardet's confidence in the encoding exceeds the next highest
-# confidence by one of the following factors. The required confidence factor is largest if the
-# decoded texts differ in only a few cells.
+# Chardet's confidence in the chosen encoding must exceed the confidence in every rival encoding by
+# one of three factors. ``_MIN_FACTOR_FEW_CELLS`` is the required factor if the text of only a few
+# cells depends on the encoding.
 _MIN_FACTOR_FEW_CELLS = 3.0
 _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2
 _FEW_CELLS = 3
 _MANY_CELLS = 20
-# An East Asian encoding can be chosen only if the share of characters that are frequent in names is
-# at least ``_MIN_NAME_SHARE``.
+# An East Asian encoding is chosen only if the share of characters that are frequent in names is at
+# least ``_MIN_NAME_SHARE``.
 _MIN_NAME_SHARE = 0.34
-# An East Asian encoding remains possible if the share of characters that are frequent in names is
-# at least ``_RIVAL_NAME_SHARE``.
+# If the share of characters that are frequent in East Asian names is at least
+# ``_RIVAL_NAME_SHARE``, no alphabetic encoding is chosen automatically.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
 # The Cyrillic and Greek encodings that ``encoding_detection`` can detect. If Hebrew text is decoded
-# with a Cyrillic or Greek encoding, the result may look like lower-case letters.
+# as Cyrillic or Greek, the text may look like lower-case Cyrillic or Greek letters.
 _CYRILLIC_AND_GREEK = frozenset({"cp1251", "koi8-r", "cp1253"})
 _MIN_LOWER_CASE_WORDS = 10
 
 
 class EncodingUnclear(DomainError):
-    """The error ``import.encoding_needed``, which means that no encoding is clearly the best.
+    """The error ``import.encoding_needed``, which asks the owner to choose an encoding.
 
-    ``readings`` maps each possible encoding to some rows of the file, decoded with this encoding.
+    ``readings`` maps each possible encoding to some rows of the file, decoded with the encoding.
     """
 
     def __init__(self, readings: Mapping[str, Sequence[str]]) -> None:
@@ -98,7 +97,7 @@ class EncodingUnclear(DomainError):
 
 
 class _Decoding(NamedTuple):
-    """The text of cells that were decoded with one encoding.
+    """The text of the collected cells, decoded with one encoding.
 
     Attributes:
         words: all words with non-ASCII letters in the decoded cells.
@@ -115,9 +114,9 @@ class _Decoding(NamedTuple):
 
 
 def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
-    """Return the encoding of cells with non-ASCII bytes.
+    """Detect the encoding of cells that contain non-ASCII bytes.
 
-    ``rows`` are some rows with non-ASCII bytes, which the owner sees if the encoding is unclear.
+    ``rows`` contains some rows with non-ASCII bytes, which help the owner to choose an encoding.
 
     Raises ``EncodingUnclear`` if no encoding is clearly the best.
     """
@@ -127,7 +126,7 @@ def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
     possible = _select_plausible(decodings)
     if _is_mostly_western(decodings, possible):
         return WINDOWS_1252
-    # Ignore a cell that has the same text in all possible encodings, because the cell doesn't help
+    # Ignore a cell whose text is the same in all possible encodings, because the cell doesn't help
     # to choose an encoding.
     texts_of_cells = zip(*(decoding.cells for decoding in possible.values()), strict=True)
     ambiguous = [
@@ -144,7 +143,7 @@ def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
 
 
 def _decode_cells(cells: Sequence[bytes]) -> dict[str, _Decoding]:
-    """Decode the cells with each encoding that can decode all cells."""
+    """Return the text of the cells for each encoding that can decode all cells."""
     decodings: dict[str, _Decoding] = {}
     for encoding in _CANDIDATES:
         try:
@@ -158,7 +157,7 @@ def _decode_cells(cells: Sequence[bytes]) -> dict[str, _Decoding]:
 
 
 def _select_plausible(decodings: Mapping[str, _Decoding]) -> dict[str, _Decoding]:
-    """Return the decoded texts in which nearly all words are plausible."""
+    """Return the encodings in which nearly all words of the cells are plausible."""
     best = max((decoding.plausible_share for decoding in decodings.values()), default=0.0)
     min_share = max(_MIN_PLAUSIBLE_SHARE, best - _SHARE_MARGIN)
     return {
@@ -169,7 +168,7 @@ def _select_plausible(decodings: Mapping[str, _Decoding]) -> dict[str, _Decoding
 
 
 def _is_plausible_in(encoding: str, word: str) -> bool:
-    """Return whether a word looks like a real word of a language that uses the encoding."""
+    """Return whether a word looks like a real word in a language for which the encoding is used."""
     if encoding in _EAST_ASIAN:
         return _is_plausible_east_asian(word)
     return _is_plausible(word) or (encoding == WINDOWS_1252 and is_western(word))
@@ -193,7 +192,7 @@ def _is_plausible(word: str) -> bool:
 
 
 def _extract_letters(word: str) -> str | None:
-    """Return the letters and accents of a word, or ``None`` for an implausible word.
+    """Return only the letters and accents in a word, or ``None`` if the word is implausible.
 
     A word that starts with an accent is implausible. A word with digits or non-ASCII symbols among
     its letters is implausible.
@@ -228,7 +227,7 @@ def _find_script(letter: str) -> str:
 
 
 def _has_fitting_case(letters: str, *, is_latin: bool) -> bool:
-    """Return whether capital letters are only in places where names have them."""
+    """Return whether the word has capital letters only where names have capital letters."""
     if is_latin and letters[0].islower() and not letters[0].isascii():
         return False
     for before, letter in pairwise(letters):
@@ -241,7 +240,7 @@ def _has_fitting_case(letters: str, *, is_latin: bool) -> bool:
 def _is_mostly_western(
     decodings: Mapping[str, _Decoding], possible: Mapping[str, _Decoding]
 ) -> bool:
-    """Return whether the file is probably in Windows-1252, although a few cells are unusual.
+    """Return whether the file is probably in Windows-1252, although a few cells look wrong.
 
     Nearly all cells whose text differs between Windows-1252 and a rival encoding must look like
     Western European names.
@@ -261,8 +260,9 @@ def _is_mostly_western(
 
 
 def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
-    """Return the confidence of the library chardet in each encoding of the cells."""
-    # Import chardet only when it is needed, because chardet loads large models that few files need.
+    """Map each encoding to the library chardet's confidence that the cells have the encoding."""
+    # Import the library chardet inside the function, because chardet loads large models that few
+    # files need.
     import chardet
 
     sample = b"\n".join(cells)[:_MAX_SAMPLE_BYTES]
@@ -279,7 +279,7 @@ def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
 def _choose_best(
     possible: Mapping[str, _Decoding], confidences: Mapping[str, float], ambiguous_cells: int
 ) -> str | None:
-    """Return the encoding that is clearly the best, or ``None`` if no encoding is.
+    """Return the encoding that is clearly the most probable, or ``None`` without one.
 
     ``ambiguous_cells`` is the number of cells whose text differs between the possible encodings.
     """
@@ -309,8 +309,8 @@ def _choose_best(
         return None
     best = alphabetic[0]
     confidence = confidences.get(best, 0.0)
-    # Windows-1252 needs a larger lead in chardet's confidence than other encodings, because
-    # ``western_text`` has already rejected Windows-1252.
+    # Require more confidence for Windows-1252, because ``western_text`` has found that the text
+    # doesn't look Western European.
     is_doubtful = ambiguous_cells < _FEW_CELLS or best == WINDOWS_1252
     factor = _MIN_FACTOR_FEW_CELLS if is_doubtful else _MIN_FACTOR
     if ambiguous_cells >= _MANY_CELLS:
@@ -326,10 +326,11 @@ def _choose_best(
 
 
 def _measure_name_share(decoding: _Decoding, encoding: str) -> float:
-    """Return the share of characters that are frequent in names in the encoding's language."""
+    """Return which share of the characters is frequent in names in the encoding's language."""
     characters = [each for word in decoding.words for each in word if not each.isascii()]
     frequent = _NAME_CHARACTERS[_EAST_ASIAN[encoding]]
-    # Count kana as frequent characters, because only Japanese text contains kana.
+    # Count Japanese kana as characters that are frequent in names, because only Japanese text
+    # contains kana.
     count = sum(each in frequent or "\u3040" <= each <= "\u30ff" for each in characters)
     return count / max(1, len(characters))
 
@@ -337,15 +338,16 @@ def _measure_name_share(decoding: _Decoding, encoding: str) -> float:
 def _decode_rows(
     rows: Sequence[bytes], decodings: Mapping[str, _Decoding], confidences: Mapping[str, float]
 ) -> dict[str, list[str]]:
-    """Return some rows decoded with each encoding, the most probable encoding first.
+    """Map each encoding, the most probable first, to some rows decoded with the encoding.
 
-    If several encodings yield the same text, the result contains only the most probable encoding.
+    If several encodings yield the same text, the result contains only the most probable of the
+    encodings.
     """
     decoded_rows: dict[str, list[str]] = {}
     for encoding in sorted(decodings, key=lambda each: -confidences.get(each, 0.0)):
         texts = [row.decode(encoding, "replace") for row in rows]
-        # Prefer rows with many non-ASCII letters, because encodings differ only in non-ASCII
-        # letters.
+        # Show the owner rows with many non-ASCII letters, because only non-ASCII letters depend on
+        # the encoding.
         texts.sort(key=lambda row: sum(not letter.isascii() for letter in row), reverse=True)
         if texts[:ROWS_SHOWN] not in decoded_rows.values():
             decoded_rows[encoding] = texts[:ROWS_SHOWN]

@@ -1,35 +1,37 @@
-"""Collects the cells of a file that help to detect its encoding."""
+"""Collects the cells that help to detect the encoding of a file."""
 
 import re
 
 from services.subscriptions.imports.encoding_detection import detect_encoding
 
-# The bytes that end a cell in an undecoded file. All bytes that end a cell are below 0x40, because
-# a higher byte may be the second byte of an East Asian character. A space doesn't end a cell, so
-# that paired quotation marks stay in the same cell.
+# The bytes at which the undecoded content of a file is split into cells. No byte above 0x3F ends a
+# cell, because the byte may be the second byte of an East Asian character. A space doesn't end a
+# cell, so that opening and closing quotation marks stay in the same cell.
 _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# The maximum number of cells to collect per non-ASCII byte value. The limit per byte value saves
-# memory, but leaves room for letters that first appear late in a large file.
+# The maximum number of cells that are collected per non-ASCII byte value. The limit on collected
+# cells saves memory, and applies per byte value because some letters occur only late in a large
+# file.
 _MAX_CELLS_PER_BYTE = 40
 _MAX_ROWS = 200
 _MAX_ROW_BYTES = 400
 
 
 class EncodingEvidence:
-    """A collection of file cells with non-ASCII bytes, with a maximum per byte value."""
+    """A collection of cells with non-ASCII bytes, with a maximum number of cells per byte value."""
 
     def __init__(self) -> None:
-        # The distinct collected cells, in the order of the file.
+        # The distinct cells that were collected, in the order of the file.
         self._cells: dict[bytes, None] = {}
-        # Some rows with non-ASCII bytes, which the owner sees if the encoding is unclear.
+        # Some rows with non-ASCII bytes, which are shown to the owner if the encoding is unclear.
         self._rows: list[bytes] = []
         self._counts = dict.fromkeys(range(0x80, 0x100), 0)
         self._incomplete_row = b""
         # Matches the non-ASCII bytes for which fewer than ``_MAX_CELLS_PER_BYTE`` cells were
-        # collected. The pattern is ``None`` after enough cells for every byte value were collected.
+        # collected. The pattern is ``None`` when enough cells have been collected for every byte
+        # value.
         self._pattern = self._needed_bytes()
 
     @property
@@ -37,7 +39,7 @@ class EncodingEvidence:
         return bool(self._cells)
 
     def add_bytes(self, data: bytes) -> None:
-        """Collect cells from the next part of the file, unless the part contains only ASCII."""
+        """Collect cells with non-ASCII bytes from the next part of the file."""
         if data.isascii() and self._incomplete_row.isascii():
             self._incomplete_row = (self._incomplete_row + data)[-_MAX_CELL_BYTES:]
             return
@@ -82,7 +84,7 @@ class EncodingEvidence:
 
 
 def _cell_around(data: bytes, position: int) -> tuple[bytes, int]:
-    """Return the cell that contains the byte at ``position``, and the position after the cell."""
+    """Return the cell that contains the byte at ``position``, and where the cell ends."""
     before = data[max(0, position - _MAX_CELL_BYTES) : position].translate(_TO_LINE_ENDS)
     limit = position + _MAX_CELL_BYTES
     match = _CELL_END.search(data, position, limit)

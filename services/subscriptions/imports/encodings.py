@@ -1,10 +1,10 @@
-"""The encodings that an imported file may have."""
+"""Lists the encodings that an imported file may have."""
 
 import re
 from collections.abc import Mapping
 
 WINDOWS_1252 = "cp1252"
-# The encodings that an owner can choose, in the order of the list on the upload page.
+# The encodings that an owner can choose on the upload page, in the order of the page.
 ENCODINGS: Mapping[str, str] = {
     "utf-8": "Unicode (UTF-8)",
     "utf-16": "Unicode (UTF-16)",
@@ -26,8 +26,8 @@ ENCODINGS: Mapping[str, str] = {
     "cp950": "Traditional Chinese (Big5)",
     "cp949": "Korean (EUC-KR)",
 }
-# Maps alternative names of encodings, and names of their subsets, to the names in ``ENCODINGS``.
-# The alternative names are in lower case and without punctuation.
+# Maps alternative names such as "latin1", and encodings that are subsets of a listed one, to the
+# names in ``ENCODINGS``. The keys of ``_ALIASES`` are in lower case and without punctuation.
 _ALIASES = {
     "utf16le": "utf-16",
     **dict.fromkeys(("latin1", "iso88591", "iso885915", "ansi"), WINDOWS_1252),
@@ -42,7 +42,7 @@ _NOT_OF_A_NAME = re.compile(r"[^a-z0-9]+")
 
 
 def read_encoding(name: str) -> str | None:
-    """Return the encoding with a name in any spelling, or ``None`` if the name is unknown."""
+    """Return the encoding for a name such as "Latin-1", or ``None`` if the name is unknown."""
     plain = _NOT_OF_A_NAME.sub("", name.lower())
     encodings = {_NOT_OF_A_NAME.sub("", encoding): encoding for encoding in ENCODINGS}
     return encodings.get(plain.replace("windows", "cp")) or _ALIASES.get(plain)

@@ -1,4 +1,4 @@
-"""Ends an import by recording its result, mailing the owner and removing the file."""
+"""Ends an import by storing its result, informing the owner and removing the imported file."""
 
 from datetime import timedelta
 from typing import Any
@@ -23,16 +23,16 @@ from services.jobs.transitions import complete_job, fail_job
 from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
-# The time for which the file of a dry run is stored, so that the owner can import the file without
-# a second upload.
+# How long the file of a dry run is stored, so that the owner can import the file without a second
+# upload.
 DRY_RUN_FILE_RETENTION = timedelta(days=1)
-# The maximum number of dry-run files per owner. The number of dry-run files is limited because no
-# plan limits the size of dry-run files.
+# The maximum number of stored dry-run files per owner. The number of dry-run files per owner is
+# limited because no plan limits the size of dry-run files.
 MAX_DRY_RUN_FILES = 3
 _MAX_RECENT_IMPORTS = 100
 NOTICE_WINDOW = timedelta(hours=1)
-# The maximum number of result mails per owner and ``NOTICE_WINDOW``, which is limited because a
-# program may start imports all day.
+# The maximum number of result mails per owner in an hour. The number of result mails is limited
+# because an API client may start many imports.
 MAX_NOTICES_PER_WINDOW = 20
 MAX_TITLE_CHARACTERS = 60
 _NO_FILENAME = "a file"
@@ -56,7 +56,7 @@ def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
 def end_with_job(uow: UnitOfWork, job: Job) -> None:
     """End an import whose job has failed or was cancelled.
 
-    The owner can undo the changes of chunks that were applied before the job ended.
+    The owner can undo the changes that the import made before its job ended.
     """
     task = uow.session.get(MemberImport, job.subject_id)
     if task is not None:
@@ -65,8 +65,8 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
         task.side_by_side = False
         keep_for = RETRY_INPUT_RETENTION if is_retry_sensible(job) else timedelta(0)
         if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
-            # Keep the import's file, because the owner must see some rows of the file to choose the
-            # encoding.
+            # Keep the file of the import, because the owner compares some rows of the file to
+            # choose the encoding.
             keep_for = DRY_RUN_FILE_RETENTION
         _finish(uow, task, job.id, keep_for=keep_for)
 
@@ -74,9 +74,9 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
 def _finish(
     uow: UnitOfWork, task: MemberImport, job_id: int, *, keep_for: timedelta = timedelta(0)
 ) -> None:
-    """Send an event about the end of an import, and remove the import's file.
+    """Send an event and a mail about an ended import, and schedule the removal of its file.
 
-    The verdicts on the rows stay in the database after the file is removed.
+    The row counts of the import stay in the database after the file has been removed.
     """
     announce_event(
         uow,
@@ -89,7 +89,8 @@ def _finish(
     )
     _mail_owner(uow, task)
     task.finished_at = func.now()
-    # Delete the rows of waiting chunks, because a restarted job adds them again.
+    # Delete the import's rows in ``waiting_chunks``. A restarted import job inserts the rows into
+    # ``waiting_chunks`` again.
     uow.session.execute(delete(WaitingChunk).where(WaitingChunk.import_id == task.id))
     if task.dry_run and task.source == "file" and not task.by_operator:
         _remove_older_dry_runs(uow, task)
@@ -99,7 +100,7 @@ def _finish(
 
 
 def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
-    """Remove the files of the owner's dry runs, except the newest ``MAX_DRY_RUN_FILES`` files."""
+    """Remove the owner's dry-run files, except the newest ``MAX_DRY_RUN_FILES`` files."""
     are_earlier = MemberImport.user_id == task.user_id, MemberImport.id != task.id
     recent = select(MemberImport).where(*are_earlier).order_by(MemberImport.id.desc())
     dry_runs = [
@@ -109,17 +110,17 @@ def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
     ]
     for dry_run in dry_runs[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
         key = f"{dry_run.object_prefix}/"
-        # Set the removal time of the file to now, because a file with a future removal time could
-        # still be imported.
+        # Remove the dry-run file immediately, because the owner could import a file whose removal
+        # is only scheduled.
         if removals.keep_object(uow, key):
             removals.forget_objects(uow, key)
 
 
 def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Restart a failed import together with its job.
+    """Prepare a failed import for the restart of its job.
 
-    Return false if the failed import can't be restarted. An undone import can't be restarted,
-    because its undo wouldn't include the members that a restart adds.
+    Return whether the failed import can be restarted. An import that has been undone can't be
+    restarted, because the undo wouldn't remove the members that a restart adds.
     """
     task = _lock_unless_being_undone(uow, job.subject_id)
     if task is None or task.files_removed_at is not None or task.undone_at is not None:
@@ -129,8 +130,8 @@ def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
     task.status = "running"
     task.error = None
     task.finished_at = None
-    # Reset the position of the undo, because an unfinished undo may have passed members that the
-    # restarted import changes.
+    # Reset the undo to the first member, because the restarted import may change members that an
+    # unfinished undo has processed.
     task.undo_restored = None
     task.undo_removed = None
     return True
@@ -144,8 +145,7 @@ def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberI
     task = uow.session.get(MemberImport, import_id)
     if task is None:
         return None
-    # Lock the undo's job before the import, which is also the order at the start of an undo, to
-    # prevent deadlocks.
+    # To prevent deadlocks, lock the undo's job before the import, as at the start of an undo.
     undo_id = task.undo_job_id
     undo = uow.session.get(Job, undo_id, with_for_update=True) if undo_id else None
     query = select(MemberImport).where(MemberImport.id == import_id)
@@ -157,7 +157,7 @@ def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberI
 
 
 def build_result(task: MemberImport) -> dict[str, Any]:
-    """Return the counts and columns of an import as the result of the import's job."""
+    """Return the result of an import's job, which contains the row counts and the columns."""
     counts = {name: getattr(task, name) for name in COUNTS}
     result = {**counts, "import_id": task.id, "dry_run": task.dry_run}
     if task.columns is None:
@@ -171,16 +171,16 @@ def build_result(task: MemberImport) -> dict[str, Any]:
 
 
 def get_columns(task: MemberImport) -> dict[str, Any]:
-    """Return the meaning of each column in the file, and the ignored columns."""
+    """Return the meaning of each column in an imported file, and the ignored columns."""
     columns = task.columns or {}
     return {name: columns.get(name, []) for name in ("columns", "ignored_columns")}
 
 
 def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
-    """Mail the result of a file's import to the owner, unless the owner disabled result mails.
+    """Mail the result of a file import to the owner, unless the owner has disabled result mails.
 
-    Imports from requests and by operators send no mail, because the caller or operator waits for
-    the result.
+    No mail is sent for imports from API requests or by operators, because the client or operator
+    waits for the result.
     """
     needs_mail = task.source == "file" and not (task.dry_run or task.by_operator)
     if not needs_mail or task.status == "cancelled":
@@ -216,7 +216,7 @@ def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
 
 
 def _shorten(text: str) -> str:
-    """Shorten a title or filename, and enclose the shortened text in quotation marks."""
+    """Return a title or filename, shortened and in quotation marks."""
     if len(text) > MAX_TITLE_CHARACTERS:
         text = text[: MAX_TITLE_CHARACTERS - 1] + "…"
     return f"“{text}”"

@@ -17,12 +17,11 @@ from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
-# The maximum number of fields that one file can propose, which is limited because a file may have a
-# hundred thousand columns. The limit on proposed fields exceeds the number of fields that an owner
-# may have.
+# The maximum number of new fields that are proposed for a file, which may have a hundred thousand
+# columns. The limit on proposed fields is higher than the maximum number of fields per owner.
 MAX_NEW_FIELDS = 500
-# The types of fields that an import can create. An import can't create choice fields, because the
-# owner must define the choices first.
+# The types of fields that an import can create. An import can't create a choice field, because the
+# owner must define its choices first.
 NEW_TYPES = (FieldType.TEXT, FieldType.NUMBER, FieldType.DATE, FieldType.BOOLEAN)
 
 _NOT_OF_A_KEY = re.compile(r"[^a-z0-9]+")
@@ -33,10 +32,10 @@ Records = Sequence[Sequence[str]]
 def match_fields(
     layout: ColumnLayout, columns: Collection[int], fields: Sequence[MemberField]
 ) -> None:
-    """Assign ``columns`` to the owner's fields by the owner's mapping or by the headers.
+    """Assign the owner's fields to columns, according to the owner's mapping or the headers.
 
-    At most one column is assigned to each field. A header that equals a field's key or label has
-    priority over a similar header. Raises ``import.mapping_type``.
+    At most one column is assigned to each field. Exact matches between a header and a field's key
+    or label take precedence over similar headers. Raises ``import.mapping_type``.
     """
     by_key = {field.key: field for field in fields}
     for index in columns:
@@ -61,10 +60,10 @@ def match_fields(
 def propose_fields(
     layout: ColumnLayout, columns: Collection[int], taken_keys: Collection[str], sample: Records
 ) -> dict[int, MemberField]:
-    """Propose a new field for each column in ``columns`` that has no role.
+    """Propose new fields for the columns in ``columns`` that have no role.
 
-    At most ``MAX_NEW_FIELDS`` fields are proposed, and the proposed fields have negative ids.
-    ``taken_keys`` are the keys of the owner's fields.
+    At most ``MAX_NEW_FIELDS`` fields are proposed. A proposed field has a negative id.
+    ``taken_keys`` contains the keys of the owner's existing fields.
 
     Raises ``import.mapping_field``, ``import.mapping_type``.
     """
@@ -109,10 +108,10 @@ def find_free_key(name: str, taken_keys: Collection[str]) -> str:
 
 
 def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
-    """Return the columns whose header may be the name of one of the owner's fields.
+    """Return the columns whose header may be the key or label of one of the owner's fields.
 
-    A column that was recognised as a consent column only by its cells or by single words in its
-    header may be a field.
+    The result includes status columns that were recognised only by their cells or by single words
+    in their header.
     """
     meanings = layout.describe_roles()
     uncertain = {
@@ -125,7 +124,7 @@ def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list
 
 
 def _find_unknown_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
-    """Return the columns that have no role, and that the owner's mapping doesn't name."""
+    """Return the columns that have no role and aren't in the owner's mapping."""
     known = {*layout.describe_roles(), *layout.mapped_fields, *layout.ignored}
     return [index for index in columns if index not in known]
 

@@ -1,4 +1,4 @@
-"""Converts the cells of a column into values of one of the owner's fields."""
+"""Converts the text in a cell into a value of one of the owner's fields."""
 
 import re
 from collections.abc import Iterable
@@ -14,21 +14,21 @@ from services.subscriptions.imports.known_words import normalise_word
 
 MAX_CELL_CHARACTERS_SHOWN = 40
 
-# Matches texts that stay the same after a conversion to a number and back. Postal codes and
-# telephone numbers may have signs or zeros that a conversion to a number would lose.
+# Matches texts that are unchanged after a conversion to a number and back to text. Postal codes and
+# telephone numbers don't match if a conversion to a number would lose a zero or a plus sign.
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d{0,9})(\.\d{0,4}[1-9])?\Z", re.ASCII)
 # Matches amounts with a decimal comma and two decimal places. Text such as "1,2" doesn't match the
-# pattern for amounts, because the text may be a list.
+# pattern for amounts, because the text may be a list of two numbers.
 _AMOUNT = re.compile(r"-?(0|[1-9]\d{0,9}|[1-9]\d{0,2}(\.\d{3})+),\d\d\Z", re.ASCII)
 
 
 def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -> FieldValue | None:
-    """Return the value of a cell, converted to the format in which the field is stored.
+    """Return the value of a cell, converted to the format in which field values are stored.
 
-    Return ``None`` for a blank cell. ``index`` is the index of the cell's column.
+    Return ``None`` for a blank cell. ``index`` is the index of the column that contains the cell.
 
-    Raises ``ValueError`` for an invalid cell, with a message that states which rule the cell
-    breaks.
+    Raises ``ValueError`` for an invalid cell. The message of the ``ValueError`` states which rule
+    the cell breaks.
     """
     text = unguard_cell(cell).strip()
     if not text:
@@ -44,14 +44,14 @@ def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -
 
 
 def abbreviate_cell(cell: str) -> str:
-    """Return the beginning of a cell for an error message."""
+    """Shorten the text of a cell for an error message."""
     text = unguard_cell(cell).strip()
     beginning = text[:MAX_CELL_CHARACTERS_SHOWN]
     return beginning + "…" if len(text) > len(beginning) else beginning
 
 
 def guess_type(cells: Iterable[str]) -> FieldType:
-    """Return the field type that fits all cells of a column, or text if no type fits better."""
+    """Return the field type that fits all cells of a column, or text if no other type fits."""
     texts = {text for cell in cells if (text := unguard_cell(cell).strip())}
     if not texts:
         return FieldType.TEXT

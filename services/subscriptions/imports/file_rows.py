@@ -1,11 +1,11 @@
-"""Reads the rows of an uploaded file, and collects the rows in chunks.
+"""Reads the rows of an uploaded file, and groups the rows into chunks.
 
-If several rows have the same address, only the row with the strictest status is applied. Some
-rejected rows prevent every row of the file from adding the person in the rejected row. Opt-outs and
-rejected rows that block a person are collected in separate chunks, which are applied first. When a
-row is read, a less strict row with the same address may already be in a chunk. After the whole file
-has been read, ``StoredChunks.mark_next_chunk`` marks the rows for which the file has a stricter
-row.
+If several rows have the same address, only the row whose status ranks highest in ``STRICTNESS`` is
+applied. Some rejected rows block a person, which means that no row of the file may add the person.
+Opt-outs and rejected rows that block a person are collected in separate chunks, which are applied
+first. When an opt-out is read, a row that would add the same person may already be in a chunk.
+After the whole file has been read, ``StoredChunks.mark_next_chunk`` rejects each row that an
+opt-out in the file overrides.
 """
 
 import dataclasses
@@ -27,21 +27,24 @@ from services.subscriptions.imports.samples import Problems, mark_duplicates
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 from storage.resources import Resources
 
-# The error codes of rejected rows that might be valid if the file had a different encoding.
+# The error codes of rejected rows that may be valid after the file is decoded with a different
+# encoding.
 _CODES_OF_DAMAGED_ROWS = frozenset({"encoding.invalid", "row.unreadable"})
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Facts about how to interpret a file, which the content of the whole file reveals.
+    """Facts about a file's content that are known only after the whole file has been read.
 
     Attributes:
-        forms: maps the index of each column to the notation of dates and numbers in the column.
+        forms: maps the index of each column to the notation in which the column contains dates or
+            numbers.
         consent: maps the index of each column to whether the column is a consent column.
-        encoding: the right encoding, if the file was decoded with a wrong encoding.
-        are_applied: true if the facts were used to read the rows, or false if the file must be read
-            again.
-        error: the error that asks the owner to choose the date order or the encoding.
+        encoding: the right encoding of the file if the file was decoded with a wrong encoding,
+            otherwise ``None``.
+        are_applied: whether the rows were read according to the facts. If ``are_applied`` is false,
+            the file must be read again.
+        error: an error that asks the owner to choose the date order or the encoding, or ``None``.
     """
 
     forms: Mapping[str, str] = field(default_factory=dict)
@@ -52,13 +55,13 @@ class FileFacts:
 
 
 class FileRows:
-    """The rows of one open file.
+    """The rows of one imported file that is being read.
 
     Attributes:
-        seen: the addresses in the rows that have been read.
+        seen: the e-mail addresses in the rows that have been read.
         received: the number of rows that have been read from the file.
         count: the number of chunks that ``next_chunk`` has returned.
-        unknown_status: the number of rows whose consent value isn't recognised.
+        unknown_status: the number of rows in which a value of a consent column isn't recognised.
         samples: cells and rows of the file that are shown to the owner. The samples are complete
             after the whole file has been read.
     """
@@ -81,7 +84,7 @@ class FileRows:
 
     @property
     def description(self) -> dict[str, Any]:
-        """Return the detected format of the file.
+        """Return the detected format and the header of the file.
 
         Records of a JSON Lines file may add columns to the header while the file is read.
         """
@@ -93,9 +96,9 @@ class FileRows:
         return self._is_read and not (self._opt_outs.rows or self._ordinary_rows.rows)
 
     def next_chunk(self) -> Chunk | None:
-        """Read rows of the file until one chunk is full.
+        """Read rows of the file until a chunk is full or the file ends.
 
-        Return the full chunk, or ``None`` after the last chunk.
+        Return the next full chunk, or ``None`` after the last chunk.
         """
         while not (self._is_read or self._opt_outs.is_full() or self._ordinary_rows.is_full()):
             batch, characters = next(self._batches, ([], 0))
@@ -112,7 +115,7 @@ class FileRows:
         return chunk
 
     def find_facts(self) -> FileFacts:
-        """Return facts about how to interpret the file.
+        """Return the facts that are needed to interpret the file.
 
         Call the method only after the whole file has been read.
         """
@@ -147,12 +150,12 @@ class FileRows:
         self._ordinary_rows.add(batch, characters)
 
     def _end_file(self) -> None:
-        """Complete the last chunks and the samples after the file has been read to its end."""
+        """Complete the last chunks and the samples after the last row of the file has been read."""
         self._is_read = True
         rows = self._opt_outs.rows + self._ordinary_rows.rows
         if not self.count and len(rows) <= chunks.ROWS_PER_CHUNK:
-            # If all rows fit into one chunk, the chunk contains opt-outs and members, because a
-            # chunk is applied in one transaction.
+            # If all rows fit into one chunk, don't put opt-outs into a separate chunk, because one
+            # transaction applies all rows.
             self._opt_outs.take_rows()
             self._ordinary_rows.rows = sorted(rows, key=attrgetter("line"))
         preview = self.samples.preview
@@ -164,7 +167,7 @@ class FileRows:
         )
 
     def _is_read_in(self, encoding: str) -> bool:
-        """Return whether the rows would stay the same if the file were decoded in ``encoding``."""
+        """Return whether decoding the file with ``encoding`` would leave all rows unchanged."""
         text = self._file.reader.text
         if encoding == text.encoding:
             return True

@@ -1,11 +1,11 @@
-"""Opens an imported file of any supported format as a sequence of rows.
+"""Reads imported files of all supported formats as sequences of rows.
 
-A file is read in six steps, which are container, encoding, blocks of lines, dialect, records and
-rows.
+A file is decompressed, decoded, cut into blocks of lines, parsed into records in the detected
+dialect, and converted into rows.
 
-Each step of reading a file takes its input from the preceding step, and holds only a limited part
-of the file in memory. A record that can't be read becomes a ``RejectedRecord``. A ``DomainError``
-with a code ``import.…`` is raised if the file as a whole can't be read.
+While a file is being read, only a limited part of the file is in memory. A record of the file that
+can't be read becomes a ``RejectedRecord``. If a whole file can't be read, a ``DomainError`` with a
+code such as ``import.empty`` is raised.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,14 +44,14 @@ from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 # The number of bytes from which the encoding, the dialect and the header are detected.
 HEAD_BYTES = 64 * 1024
 
-# The roles that columns in files of suppressions, bounces and complaints can have.
+# The only roles that columns can have in files of suppressions, bounces and complaints.
 _ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
 
 Outcome = MemberRow | RejectedRecord | None
 Records = Sequence[Sequence[str]]
-# A function that assigns the columns of a layout to the owner's fields. ``FindFields`` gets a
-# sample of records from the beginning of the file. When a record after the sample adds columns,
-# ``FindFields`` is called a second time without a sample.
+# A function that assigns the columns of a layout to the owner's fields. A ``FindFields`` function
+# gets a sample of the file's first records. If a record after the sample adds columns, the
+# ``FindFields`` function is called a second time, with an empty sample.
 FindFields = Callable[[ColumnLayout, Records], None]
 # A function that receives the header and a sample of the records before the roles of the columns
 # are known.
@@ -60,13 +60,14 @@ StoreHeader = Callable[[Sequence[str], Records], None]
 
 @dataclass(frozen=True)
 class FileDescription:
-    """The detected format of a file.
+    """The detected format of an imported file.
 
     Attributes:
         container: the container of the file, which is ``plain``, ``gzip`` or ``zip``.
         format: the format of the file, which is ``csv`` or ``jsonl``.
-        product: the product that exported the file, if the header identifies the product.
-        columns: maps each role to the names of the columns with the role.
+        product: the newsletter product that exported the file, or ``None`` if the header doesn't
+            identify the product.
+        columns: maps each role to the headers of the columns that have the role.
     """
 
     container: str
@@ -82,9 +83,9 @@ class FileDescription:
 class RowReader:
     """The rows and rejected records of a file, in the order of the file.
 
-    A row reader can be iterated only once. ``sample`` contains the first records of the file.
+    A ``RowReader`` can be iterated only once. ``sample`` contains the first records of the file.
     Records of a JSON Lines file may add columns to ``header`` while the file is read. The records
-    in ``sample`` lack columns that were added after the sample was taken.
+    in ``sample`` lack the columns that records after the sample add to ``header``.
     """
 
     outcomes: Iterator[Outcome]
@@ -96,15 +97,18 @@ class RowReader:
     def __iter__(self) -> Iterator[MemberRow | RejectedRecord]:
         for outcome in self.outcomes:
             if isinstance(outcome, RejectedRecord) and self.text.damaged:
-                # Repair the cells of a rejected record, because lone surrogates in the cells can't
-                # be encoded.
+                # Repair the cells of a rejected record, because undecodable bytes in the cells
+                # can't be stored as text.
                 yield outcome._replace(cells=[repair_text(cell) for cell in outcome.cells])
             elif outcome is not None:
                 yield outcome
 
 
 def ignore_columns(_: object, __: object) -> None:
-    """Do nothing, as the default for the parameters of type ``FindFields`` and ``StoreHeader``."""
+    """Do nothing.
+
+    Parameters of type ``FindFields`` and ``StoreHeader`` have a default function that does nothing.
+    """
 
 
 def open_member_rows(
@@ -118,24 +122,23 @@ def open_member_rows(
     consent: ConsentInterpreter | None = None,
     encoding: str | None = None,
 ) -> RowReader:
-    """Detect the format of a file of members, and return its rows.
+    """Detect the format of a file with members, and return a reader of its rows.
 
     Args:
-        source: the file. The source of a zip file must have the methods ``seek`` and ``tell`` (see
-            ``open_ranged_file``). The source of a file that isn't a zip file needs only the method
-            ``read``.
-        mapping: maps columns to the roles or fields that the owner assigned. The mapping names a
-            column by its header or by its index, which starts at 0. The owner's mapping takes
-            precedence over the header.
-        forms: the detector of the notation in which a column has dates and numbers.
-        consent: the interpreter of the file's consent columns.
+        source: the file. For a zip file, ``source`` must have the methods ``seek`` and ``tell``
+            (see ``open_ranged_file``). For a file that isn't a zip file, ``source`` needs only the
+            method ``read``.
+        mapping: maps columns to the roles or fields that the owner assigned. The mapping identifies
+            a column by its header or its index, which starts at 0. A role in the owner's mapping
+            takes precedence over the role that the header suggests.
+        forms: detects in which notation each column contains dates and numbers.
+        consent: interprets the file's consent columns.
         encoding: the encoding that the owner chose, or ``None`` to detect the encoding.
 
     Raises ``EncodingUnclear`` if the encoding of the file is unclear. Raises the errors that
-    ``find_fields`` raises. Raises ``import.empty``, ``import.no_email_column``,
-    ``import.unknown_format``, ``import.mapping_…``, ``import.column_ambiguous``,
-    ``import.status_values``, ``import.json_array`` or ``import.no_readable_row`` for a file that
-    can't be imported. Errors of ``open_container`` may be raised while the rows are read.
+    ``find_fields`` raises. Raises a ``DomainError`` with a code such as ``import.no_email_column``
+    for a file that can't be imported. The errors that ``open_container`` documents may be raised
+    while the rows are read.
     """
     file = _open_file(source, filename, mapping, encoding)
     sample = file.dialect.sample
@@ -158,11 +161,12 @@ def open_suppression_rows(
     *,
     encoding: str | None = None,
 ) -> RowReader:
-    """Detect the format of a file of suppressions, bounces or complaints, and return its rows.
+    """Detect the format of a file of suppressions, bounces or complaints, and return a row reader.
 
-    Only the columns with addresses and names have roles in a file of suppressions, bounces or
-    complaints. The module ``suppression_files`` interprets the columns without roles.
-    ``open_member_rows`` documents the parameters and the errors of ``open_suppression_rows``.
+    In a file of suppressions, bounces or complaints, roles are assigned only to columns with
+    addresses and names. The Python module ``suppression_files`` interprets the columns without
+    roles. The parameters and errors are the same as the parameters and errors of
+    ``open_member_rows``.
     """
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
@@ -171,7 +175,7 @@ def open_suppression_rows(
 
 @dataclass(frozen=True)
 class _OpenFile:
-    """A file whose dialect has been detected, but whose columns don't have roles yet."""
+    """An opened file whose dialect has been detected, and whose columns have no roles."""
 
     container: str
     text: DecodedText
@@ -180,10 +184,10 @@ class _OpenFile:
 
 
 class _LayoutDetector:
-    """A detector that finds the layout of a file, and extends the layout when records add columns.
+    """Assigns roles to the columns of a file, and to columns that JSON records add to the header.
 
     Args:
-        interpret_columns: a function that adds, changes or removes roles in a layout.
+        interpret_columns: a function that adds, changes or removes the roles of columns.
     """
 
     def __init__(
@@ -201,12 +205,13 @@ class _LayoutDetector:
         self.email = self._find_email(dialect)
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
-        # The header with all columns of the records that have been read. Columns are added to the
-        # header in place, because the ``RowReader`` refers to the same list object.
+        # The header, including the columns that the records read so far have added. New columns are
+        # added to the existing list object ``header``, because the ``RowReader`` refers to the
+        # list.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:
-        """Return the layout for a header that has more columns than the current layout."""
+        """Assign roles to the columns in a header that has new columns at the end."""
         layout = self._detect(header)
         layout.roles["email"] = self.layout.find_columns("email")
         layout.fields = dict(self.layout.fields)
@@ -229,8 +234,8 @@ class _LayoutDetector:
                 raise errors.IMPORT_NO_EMAIL_COLUMN(columns=describe_columns(dialect.header))
             email = dialect.email
             self.layout.add("email", email)
-            # The address column may be beyond the end of the header, because records may have more
-            # columns than the header.
+            # Records may have more columns than the header, so the header may lack the address
+            # column.
             self.layout.header = extend_header(dialect.header, email + 1)
         return email
 
@@ -245,13 +250,13 @@ def _open_file(
         sample, is_complete=is_complete, mapping=mapping or {}, filename=filename
     )
     if text.is_binary and dialect.delimiter and dialect.email is None:
-        # Refuse a binary file, because the file can't have a header with the names of columns.
+        # A file with control characters in its first line isn't a table.
         raise errors.IMPORT_UNKNOWN_FORMAT(what="a binary file, not a table")
     return _OpenFile(container, text, dialect, blocks)
 
 
 def _take_sample(blocks: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
-    """Return the text of the first blocks, whether the file has no more text, and all blocks.
+    """Return the beginning of a text, whether the text is complete, and all blocks of the text.
 
     Raises ``import.empty``.
     """
@@ -317,9 +322,9 @@ def _map_objects(
     layouts: _LayoutDetector,
     create_mapper: Callable[[ColumnLayout], RowMapper],
 ) -> Iterator[Outcome]:
-    """Yield the rows of a JSON Lines file, and extend the header with new keys.
+    """Yield the rows of a JSON Lines file, and add new keys to the header.
 
-    A JSON key becomes a column when the first object with the key is read.
+    When the first object with a JSON key is read, the key becomes a column of the file.
     """
     header = [*layouts.header]
     known_keys = set(header)

@@ -1,30 +1,32 @@
 """Runs the helpers of an import, which are jobs that apply chunks in several processes.
 
-1. The import job stores the chunks, adds a row to ``waiting_chunks`` for each chunk, and enqueues a
-   helper. While helpers apply the chunks, the import job has no worker, and its lease doesn't
-   expire.
-2. A helper claims a chunk by writing the id and attempt of the helper's job into the chunk's row. A
-   helper enqueues one additional helper if several chunks are waiting and no helper is queued.
-3. Each helper applies its chunk in one transaction. The transaction that applies a chunk checks the
-   leases of the helper and of the import job, and deletes the chunk's row.
-4. A helper that finds no waiting chunk and no other helper ends the import job and the import.
+1. The import job stores the chunks of the file, inserts a row per chunk into ``waiting_chunks``,
+   and enqueues a helper. While helpers apply the chunks, no worker runs the import job, and the
+   import job's lease doesn't expire.
+2. A helper claims a chunk by writing the helper job's id and attempt number into the chunk's row in
+   ``waiting_chunks``. A helper enqueues one additional helper if several chunks are waiting and no
+   helper is queued.
+3. A helper applies each claimed chunk in one transaction. The transaction that applies a chunk
+   checks the leases of the helper and the import job, and deletes the chunk's row from
+   ``waiting_chunks``.
+4. A helper that finds all chunks applied ends the import and the import job.
 
-A helper ends when no chunk of its import is waiting. A helper applies two chunks at the same time
-if no other helper of the import has a chunk. A helper's claim on a chunk is valid while the attempt
-of the helper's job that made the claim is running. If the import was cancelled, or if the helper
-lost its lease, the changes of the chunk are rolled back.
+A helper ends when no chunk of its import is waiting. While only one helper of an import has claimed
+chunks, the helper applies two chunks at the same time. A claim on a chunk is valid while the
+attempt of the helper's job that made the claim is running. If the import is cancelled or the helper
+loses its lease, the transaction of the chunk is rolled back.
 
-Two chunks of one file have no address in common. Only one import into a list may have several
-helpers at the same time, because two imports may contain the same people. While an import with
-several helpers is running, a second import into the same list has a single helper, which locks the
-list for each chunk.
+An address is never applied from more than one chunk of a file. If two imports into a list are
+running, only one of the imports may have several helpers, because both may contain the same people.
+While an import with several helpers is running, a second import into the same list has a single
+helper, which locks the list for each chunk.
 
 Chunks without opt-outs wait until all chunks with opt-outs have been applied.
 
-A chunk that kills its worker process is tried three times. A helper that retries a chunk claims no
-second chunk in the same turn, so that a crash costs a harmless chunk at most one try. An import
-fails after the third failed try of a chunk, or if the database rejects a chunk. Before an import
-fails, its helpers apply all chunks that can be applied.
+If applying a chunk kills the worker process, the chunk is tried three times in total. A helper that
+retries a chunk claims no other chunk in the same turn, so that a crash doesn't use up the tries of
+harmless chunks. An import fails if a chunk has failed three times, or if the database rejects a
+chunk. Before an import fails, its helpers apply all other chunks that can be applied.
 """
 
 from collections.abc import Sequence
@@ -77,11 +79,11 @@ MAX_TRIES = 3
 
 
 class ImportEnded(Exception):
-    """Raised if a helper's import has ended or was restarted, because the helper isn't needed."""
+    """Raised if the import of a helper has ended or was restarted, so that the helper must stop."""
 
 
-# The errors that aren't caused by the content of a chunk. A try of a chunk that ends with one of
-# ``_ERRORS_UNRELATED_TO_CHUNKS`` isn't counted.
+# The errors that aren't caused by the content of a chunk. If applying a chunk fails with an error
+# in ``_ERRORS_UNRELATED_TO_CHUNKS``, the failure doesn't count as a try of the chunk.
 _ERRORS_UNRELATED_TO_CHUNKS = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
     *(ImportEnded, JobCancelled, LeaseLost, EarlierChunkPending),
@@ -90,7 +92,7 @@ _ERRORS_UNRELATED_TO_CHUNKS = (
 
 @dataclass(frozen=True)
 class _HelperTask:
-    """The import that a helper works on, and the lease of the import's job.
+    """The import whose chunks a helper applies, and the lease of the import's job.
 
     All helpers of an import share the lease of the import's job.
     """
@@ -106,7 +108,7 @@ EXCEPT SELECT number FROM import_chunks WHERE import_id = :import_id ORDER BY nu
 
 
 def find_missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
-    """Return the numbers of the import's chunks that haven't been applied."""
+    """Return the numbers of all chunks of an import that haven't been applied."""
     return list(
         uow.session.scalars(text(_MISSING_CHUNKS), {"import_id": task.id, "chunks": task.chunks})
     )
@@ -119,9 +121,10 @@ SELECT :import_id, number FROM ({_MISSING_CHUNKS}) AS missing ON CONFLICT DO NOT
 
 
 def hand_over_chunks(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
-    """Hand the stored chunks of an import over to helpers. Raises ``LeaseLost``.
+    """Make the stored chunks of an import available to helpers, and enqueue the first helper.
 
-    ``lease`` is the lease of the import's job. All chunks of the import must have been stored.
+    Raises ``LeaseLost``. ``lease`` is the lease of the import's job. The function must be called
+    after all chunks of the import have been stored.
     """
     delegate_to_helpers(uow, lease)
     enable_parallel_chunks(uow, task)
@@ -136,13 +139,13 @@ _LOCK_DECISION = text(
 
 
 def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
-    """Allow an import to apply chunks in parallel, unless another import into the list does.
+    """Allow an import to apply chunks in parallel, unless an import into the same list does.
 
-    Only one import into a list may apply several chunks at the same time, because two imports may
-    contain the same people.
+    Two imports into one list may not apply chunks in parallel, because the imports may contain the
+    same people.
     """
-    # Lock the decision about parallel chunks per list, so that the second of two simultaneous
-    # imports sees the first decision.
+    # Acquire a lock per list, so that only one of two simultaneous imports may apply chunks in
+    # parallel.
     uow.session.execute(_LOCK_DECISION, {"list_id": task.list_id})
     are_other_imports = MemberImport.list_id == task.list_id, MemberImport.id != task.id
     are_allowed = MemberImport.status == "running", MemberImport.side_by_side
@@ -166,9 +169,10 @@ def run_helper(resources: Resources, lease: Lease) -> None:
 
 
 def _end_import_with_helper(uow: UnitOfWork, job: Job) -> None:
-    """Replace a helper that a chunk may have killed, or fail the import of a helper that failed.
+    """Replace a helper whose worker was lost, or fail the import if the helper failed.
 
-    The replacement of a killed helper tries the chunk again, up to ``MAX_TRIES`` times in total.
+    The new helper retries the chunk that may have killed the worker. Each chunk is tried at most
+    ``MAX_TRIES`` times.
     """
     import_lease = lock_shared_lease(uow, job.subject_id)
     if import_lease is None or job.error is None:
@@ -208,8 +212,8 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        # An API process of an older release, which doesn't know helpers, may have cancelled the
-        # import.
+        # Cancel the import job, because the import may have been cancelled by an API process of an
+        # older release, which can't cancel helpers.
         if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None
@@ -223,7 +227,10 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
 
 
 def _find_next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
-    """Return the waiting chunks with opt-outs, or all waiting chunks if none has opt-outs."""
+    """Return the waiting chunks with opt-outs.
+
+    If no chunk with opt-outs is waiting, return all waiting chunks.
+    """
     query = select(WaitingChunk).where(WaitingChunk.import_id == task.id)
     waiting = uow.session.scalars(query.order_by(WaitingChunk.number)).all()
     opt_outs = set(task.opt_out_chunks)
@@ -231,14 +238,14 @@ def _find_next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingCh
 
 
 def _find_other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
-    """Return the job statuses of the import's helpers, except this helper and ended helpers."""
+    """Return the job statuses of all unfinished helpers of an import, except the calling helper."""
     helpers = records.is_working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
     return uow.session.scalars(select(Job.status).where(helpers, Job.id != lease.job_id)).all()
 
 
 # Claims the first waiting chunk that no helper has claimed. Chunks without opt-outs wait until all
-# chunks with opt-outs are applied. A helper may claim a chunk that was tried before only as the
-# first chunk of its turn.
+# chunks with opt-outs are applied. A chunk with a failed try can be claimed only as the first chunk
+# of a helper's turn.
 _CLAIM_CHUNK = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (
@@ -271,10 +278,10 @@ _ABANDON_CHUNK = Statement(f"""
 
 
 def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) -> bool:
-    """Apply chunks until the helper's turn is over or no chunk can be claimed.
+    """Claim and apply chunks until the helper's turn is over or no chunk can be claimed.
 
-    Return true if no chunk can be claimed. If the turn ends before all chunks are claimed, queue
-    the helper's job again and return false.
+    Return whether the function stopped because no chunk can be claimed. If the helper's turn is
+    over and chunks may be waiting, put the helper's job back into the queue.
     """
     task = helper_task.task
     turn = Turn()
@@ -299,8 +306,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
                 lease.check_cancelled()
                 claims = resources.database.rows(_CLAIM_CHUNK, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():
-                    # Try again to claim a chunk, because applying the last chunk with opt-outs
-                    # makes the chunks without opt-outs claimable.
+                    # Retry the claim, because chunks without opt-outs become claimable when the
+                    # last chunk with opt-outs has been applied.
                     continue
                 if not claims:
                     break
@@ -311,8 +318,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
         if not claims:
             return True
     except _ERRORS_UNRELATED_TO_CHUNKS:
-        # Ignore a database error while the chunk is being released, because the error that caused
-        # the release is raised anyway.
+        # If deleting the claim on the chunk fails, ignore the database error, because the original
+        # error is raised below.
         with suppress(psycopg2.Error):
             resources.database.rows(_RELEASE_CHUNK, **claim)
         raise
@@ -324,8 +331,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
 def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> int:
     """Return how many chunks a helper may apply at the same time.
 
-    At most two chunks are applied at the same time, because three chunks at the same time are
-    slower on two cores.
+    A helper applies at most two chunks at the same time, because applying three is slower on two
+    cores.
     """
     claim = {"import_id": task.id, "job_id": lease.job_id}
     if not task.side_by_side or resources.database.rows(_OTHER_CLAIMS, **claim):
@@ -338,8 +345,9 @@ def _lock_import_job(
 ) -> Lease:
     """Lock the import's job until the transaction ends, and return the lease of the import's job.
 
-    Delete the helper's claim on the chunk. Raises ``LeaseLost`` if the helper has no claim on the
-    chunk. Raises ``ImportEnded`` if the import has ended.
+    Delete the chunk's row in ``waiting_chunks``, which contains the helper's claim. Raises
+    ``LeaseLost`` if the helper has no claim on the chunk. Raises ``ImportEnded`` if the import has
+    ended.
     """
     record_progress(uow, lease, done=0)
     import_lease = lock_shared_lease(uow, helper_task.import_lease.job_id)
@@ -356,7 +364,7 @@ def _lock_import_job(
 def _end_helper(resources: Resources, lease: Lease) -> None:
     """End a helper that finds no waiting chunk.
 
-    If all chunks of the import have been applied or have failed, end the import.
+    If every chunk of the import has either been applied or failed, end the import.
     """
     chunk_error = _find_chunk_error(resources, lease)
     with resources.unit_of_work() as uow:
@@ -369,15 +377,15 @@ def _end_helper(resources: Resources, lease: Lease) -> None:
             elif chunk_error is not None:
                 fail_job(uow, import_lease, chunk_error)
             elif not _find_other_helpers(uow, lease, task):
-                # Queue the helper's job again if the helper released a chunk and the import has no
-                # other helper.
+                # Put the helper's job back into the queue if unapplied chunks remain and the import
+                # has no other helper.
                 hand_back_job(uow, lease)
                 return
         complete_job(uow, lease, {})
 
 
 def _find_chunk_error(resources: Resources, lease: Lease) -> DomainError | None:
-    """Return the error of a failed chunk, or ``None`` while any chunk can still be applied."""
+    """Return the error of a failed chunk, or ``None`` if any waiting chunk can be applied."""
     with resources.unit_of_work() as uow:
         import_id = uow.session.scalar(select(Job.subject_id).where(Job.id == lease.subject_id))
         task = uow.session.get(MemberImport, import_id)
@@ -393,7 +401,7 @@ def _find_chunk_error(resources: Resources, lease: Lease) -> DomainError | None:
 
 
 def _can_be_applied(uow: UnitOfWork, chunk: WaitingChunk) -> bool:
-    """Return whether any helper is applying the chunk, or may try the chunk again."""
+    """Return whether a helper is applying the chunk, or may retry the chunk."""
     if chunk.tries < MAX_TRIES:
         return True
     is_running = Job.attempt == chunk.attempt, Job.status == JobStatus.RUNNING

@@ -1,13 +1,13 @@
 """Runs the job of an import, which reads the rows and adds the members.
 
-The job stores the whole file as chunks before it adds a member, because any part of a file may be
-damaged. The job adds the members of a request while it reads the request, because the API has
-validated the request.
+The job of a file import stores the whole file as chunks before it adds any member, because any part
+of the file may be damaged. Members in an API request are added while the request is being read,
+because the API has validated the request.
 
 An import job reads a file in turns of a few seconds. All turns of an import job run in one process,
 because an open file can't be moved to another process. If the process of an import job crashes or
-has too many open files, another process reads the file from its first row. ``helper_jobs``
-describes how chunks are applied.
+has too many open files, a different process reads the imported file from the first row. The Python
+module ``helper_jobs`` describes how chunks are applied.
 """
 
 from collections.abc import Generator
@@ -41,18 +41,19 @@ from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chu
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of seconds for which an import job runs in the same process. When an import job
-# has run in a process for ``MAX_STAY_SECONDS``, another process reads the file from its start.
+# The maximum number of seconds for which an import job runs in the same process. After
+# ``MAX_STAY_SECONDS``, the import job moves to a different process, which reads the file from its
+# start.
 MAX_STAY_SECONDS = 3600.0
 
 
 def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None]:
-    """Run the job of an import.
+    """Run the job that imports a file or the members in a request.
 
-    The generator yields between two turns of the job, which must run in the same process. Raises a
-    ``DomainError`` with a code ``import.…`` for a file that can't be read. Raises
-    ``list.not_found`` for an archived list. Raises ``quota.exceeded`` if the chunks exceed the
-    storage quota.
+    The generator yields after each turn of the job. All turns of the job must run in the same
+    process. Raises a ``DomainError`` with a code such as ``import.empty`` for a file that can't be
+    read. Raises ``list.not_found`` for an archived list. Raises ``quota.exceeded`` if the stored
+    chunks of the file exceed the owner's storage quota.
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, lease.subject_id)
@@ -87,9 +88,9 @@ IMPORT_SUPPRESSIONS = _register("members.suppress")
 def _add_members(
     resources: Resources, lease: Lease, task: MemberImport
 ) -> Generator[None, None, MemberImport]:
-    """Add the members in a request to the list.
+    """Add the members in an API request to the list.
 
-    The generator yields between two turns of the job, and returns the ``MemberImport``.
+    The generator yields after each turn of the job, and returns the ``MemberImport`` at the end.
     """
     with closing(RequestRows(resources, task)) as rows:
         while True:
@@ -98,8 +99,8 @@ def _add_members(
             with resources.unit_of_work() as uow:
                 renew_lease(uow, lease)
                 task = uow.session.get_one(MemberImport, task.id)
-                # Record the number of chunks at the end of a turn, because two chunks that are
-                # applied at the same time may end in any order.
+                # Record the number of chunks only at the end of a turn, because chunks that are
+                # applied in parallel may be committed in any order.
                 task.chunks = max(task.chunks, rows.count)
                 task.received = max(task.received, rows.received)
                 task.is_split = is_complete
@@ -112,8 +113,8 @@ def _begin_turn(
     resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows
 ) -> MemberImport:
     with resources.unit_of_work() as uow:
-        # Store the total number of members without recording progress, so that a chunk that kills
-        # its process isn't tried without limit.
+        # Store the total number of members without recording progress, because a job that crashes
+        # repeatedly without progress must fail eventually.
         set_total(uow, lease, total=rows.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**REQUEST_DESCRIPTION}
@@ -125,8 +126,8 @@ def _begin_turn(
 def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows) -> bool:
     """Add members from a request until the turn of the job is over.
 
-    Return whether all chunks of the request have been applied. While one chunk is being read, up to
-    two preceding chunks are being written.
+    Return whether all chunks of the request have been applied. While one chunk is being read from
+    the request, up to two preceding chunks are written to the database.
     """
     turn = Turn()
     with resources.unit_of_work() as uow:
@@ -137,8 +138,8 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
         while not rows.is_complete:
             lease.check_cancelled()
             chunk = rows.next_chunk()
-            # Skip chunks that were applied before the job moved to this process. Skipping all
-            # chunks of a request takes less than a second.
+            # Skip the chunks that were applied before the import job moved to this process.
+            # Skipping all chunks of a request takes less than a second.
             if chunk is not None and chunk.number not in applied:
                 commits.wait_for_room()
                 prepared = prepare_chunk(chunk.number, chunk.rows)
@@ -153,8 +154,8 @@ def _store_file(
 ) -> Generator[None, None, MemberImport]:
     """Store the rows of a file as chunks.
 
-    The generator yields between two turns of the job, and returns the ``MemberImport``. The file is
-    read again if its complete content shows that the first rows were misread.
+    The generator yields after each turn of the job, and returns the ``MemberImport`` at the end. If
+    the end of the file reveals that preceding rows were misread, the file is read a second time.
     """
     turn = Turn()
     while not task.is_split:
@@ -174,10 +175,10 @@ def _store_file(
 
 
 def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
-    """Store the next chunk of the file, or mark duplicates in one of the stored chunks.
+    """Store the next chunk of the file.
 
-    Return the facts about how to interpret the file, or ``None`` until all chunks are stored and
-    marked.
+    After the last chunk, mark duplicate rows in one stored chunk. Return the ``FileFacts`` after
+    all chunks have been stored and marked, and ``None`` before.
     """
     chunk = rows.next_chunk()
     if chunk is not None:
@@ -199,14 +200,14 @@ def _record_progress(
     *,
     facts: FileFacts | None,
 ) -> MemberImport:
-    """Record how far the file has been read.
+    """Record how many rows of the file have been read.
 
     Raises ``LeaseLost`` if another worker has taken over the job. Raises ``quota.exceeded`` if the
-    chunks exceed the storage quota.
+    stored chunks of the file exceed the owner's storage quota.
     """
     is_split = facts is not None and facts.are_applied and facts.error is None
     with resources.unit_of_work() as uow:
-        # Lock the import's job, and fail if another worker has taken over the job.
+        # Lock the import's job, and raise ``LeaseLost`` if another worker has taken over the job.
         if is_split:
             record_progress(uow, lease, done=0, total=rows.received)
         elif rows.received > task.received:
@@ -234,7 +235,7 @@ def _record_progress(
 
 
 def _store_facts(task: MemberImport, facts: FileFacts) -> None:
-    """Store facts about how to interpret the file, because the file may be read again."""
+    """Store the facts that are needed to interpret the file, because the file may be read again."""
     task.encoding = facts.encoding or task.encoding
     task.column_forms = dict(facts.forms)
     task.consent_columns = None if facts.consent is None else dict(facts.consent)
@@ -251,7 +252,7 @@ def _store_facts(task: MemberImport, facts: FileFacts) -> None:
 
 
 def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
-    """Apply at most one stored chunk and end the import, or hand several chunks over to helpers."""
+    """Enqueue a helper if several chunks are stored, or apply the only chunk and end the import."""
     with resources.unit_of_work() as uow:
         missing = helper_jobs.find_missing_chunks(uow, task)
         if missing and task.chunks > 1:
@@ -268,7 +269,8 @@ def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
 
 def _commit_chunk(resources: Resources, lease: Lease, import_id: int, chunk: PreparedChunk) -> None:
     def lock_job(uow: UnitOfWork) -> Lease:
-        # The lock on the job prevents two chunks from being counted at the same time.
+        # The lock on the import's job prevents two transactions from updating the row counts at the
+        # same time.
         renew_lease(uow, lease)
         return lease
 

@@ -20,17 +20,17 @@ MAX_STATUS_VALUES = 200
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """The options with which the rows of a file are applied.
+    """The options that determine how a file is read and imported.
 
     Attributes:
-        dry_run: whether the import only checks all rows and changes nothing.
-        on_existing: the option ``skip`` only adds fields and tags that an active member lacks. The
-            option ``update`` also changes the names, tiers and fields of active members.
-        mapping: maps the name or index of a column to the column's role.
+        dry_run: whether the import only validates all rows without changing any member.
+        on_existing: ``skip`` adds only fields and tags that an active member lacks. With
+            ``update``, the import replaces existing names, tiers and fields of active members.
+        mapping: maps the header or index of a column to the role that the owner assigned.
         kind: whether the rows are members or suppressed addresses.
         create_fields: whether a field is created for each column without a known meaning.
-        date_order: whether the day or the month comes first in columns whose dates are ambiguous.
-        status_values: maps consent values in the file to the status that the owner assigned.
+        date_order: whether the day or the month comes first in ambiguous dates such as 03/04/2025.
+        status_values: maps values in consent columns to the statuses that the owner assigned.
         encoding: the encoding of the file, one of ``encodings.ENCODINGS``. If ``encoding`` is
             ``None``, the encoding of the file is detected.
     """
@@ -46,7 +46,7 @@ class ImportOptions:
 
     @property
     def stored_values(self) -> dict[str, Any]:
-        """Return the options as values for the columns of ``MemberImport``."""
+        """Return the import options as values for the database columns of ``MemberImport``."""
         mapping = dict(self.mapping) if self.mapping else None
         status_values = dict(self.status_values) if self.status_values else None
         return {**vars(self), "mapping": mapping, "status_values": status_values}
@@ -57,7 +57,7 @@ class ImportOptions:
 
 
 def read_encoding(name: str | None) -> str | None:
-    """Convert the name of an encoding for ``ImportOptions``, or raise ``import.encoding``."""
+    """Return the normalised name of an encoding, or raise ``import.encoding``."""
     if name is None:
         return None
     encoding = encodings.read_encoding(name)
@@ -67,9 +67,9 @@ def read_encoding(name: str | None) -> str | None:
 
 
 def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:
-    """Parse ``ImportOptions.mapping`` from JSON.
+    """Parse the JSON text of the option ``mapping``.
 
-    Raises ``error`` for a text that isn't a JSON object of strings.
+    Raises ``error`` if the text isn't a JSON object whose values are strings.
     """
     if text is None:
         return None
@@ -80,7 +80,7 @@ def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:
 
 
 def read_status_values(text: str | None) -> dict[str, str] | None:
-    """Parse ``ImportOptions.status_values`` from JSON. Raises ``import.status_values``."""
+    """Parse the JSON text of the option ``status_values``. Raises ``import.status_values``."""
     if text is None:
         return None
     parsed = _parse_strings(text)

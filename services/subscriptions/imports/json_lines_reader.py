@@ -1,6 +1,6 @@
-"""Reads the records of a JSON Lines file, which has one object per line.
+"""Reads the records of a JSON Lines file, which has one JSON object per line.
 
-The objects in a JSON Lines file may have different keys. The values of a nested object become
+The objects in a JSON Lines file may have different keys. The values of a nested JSON object become
 columns such as ``person.name``.
 """
 
@@ -23,8 +23,8 @@ MAX_JSON_KEYS = 300
 MAX_JSON_KEY_CHARACTERS = 200
 # The maximum depth at which nested JSON objects are split into columns.
 MAX_JSON_DEPTH = 5
-# The maximum size of a JSON document that isn't JSON Lines. A parsed JSON document takes several
-# times as much memory as its file.
+# The maximum size of a JSON document that isn't JSON Lines. The size of a JSON document is limited
+# because the parsed document takes several times as much memory as the file.
 MAX_DOCUMENT_BYTES = 16 * 1024**2
 
 _OBJECT = re.compile(r'\{[ \t]*["}]')
@@ -37,8 +37,8 @@ Values = dict[str, str]
 def convert_document(stored: io.BufferedReader, size: int) -> Source:
     """Convert the records of a JSON document to JSON Lines, or return any other file unchanged.
 
-    A provider's API often returns suppressed addresses as one JSON document. ``size`` is the size
-    of the file in bytes.
+    Mail providers' APIs often return suppressed addresses as one JSON document. ``size`` is the
+    size of the file in bytes.
     """
     head = stored.read(READ_BYTES)
     stored.seek(0)
@@ -50,7 +50,8 @@ def convert_document(stored: io.BufferedReader, size: int) -> Source:
         document = None
     records = document if isinstance(document, list) else None
     if isinstance(document, dict):
-        # The records of a JSON document are in the first field that contains a list of objects.
+        # The first field that contains a list of objects is assumed to contain the records of the
+        # JSON document.
         lists = (value for value in document.values() if isinstance(value, list))
         records = next((each for each in lists if all(isinstance(i, dict) for i in each)), None)
     if records is None:
@@ -79,7 +80,10 @@ def detect_json_lines(sample: str) -> Dialect | None:
 
 
 def read_objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
-    """Yield the line and the values of each object, and a rejected record for each invalid line."""
+    """Yield the line number and the values of each JSON object.
+
+    For an invalid line of the file, yield a rejected record.
+    """
     line = 0
     for block in blocks:
         if not isinstance(block, str):
@@ -106,18 +110,18 @@ def read_objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | Rejec
 
 
 def list_keys(objects: Iterable[Values]) -> list[str]:
-    """Return the keys of the objects that become columns, in the order of the file."""
+    """Return the keys of the JSON objects, in the order of the file, as the header of the file."""
     keys = dict.fromkeys(key for values in objects for key in values)
     return [key for key in keys if len(key) <= MAX_JSON_KEY_CHARACTERS][:MAX_JSON_KEYS]
 
 
 def arrange_cells(values: Values, header: Sequence[str]) -> list[str]:
-    """Return the values of an object as cells in the order of the header."""
+    """Return the values of a JSON object as cells in the order of the header."""
     return [values.get(name, ABSENT) for name in header]
 
 
 def _flatten(document: dict[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
-    """Yield each value of an object with its path in the object, such as ``person.name``."""
+    """Yield each value of a JSON object with the value's path, such as ``person.name``."""
     for name, value in document.items():
         if isinstance(value, dict) and value and depth < MAX_JSON_DEPTH:
             yield from _flatten(value, f"{path}{name}.", depth + 1)

@@ -1,4 +1,4 @@
-"""Defines the validated rows of an import, and their encoding in chunks."""
+"""Defines the validated rows of an import, and encodes the rows for storage."""
 
 from collections.abc import Sequence
 from operator import itemgetter
@@ -15,7 +15,7 @@ from services.subscriptions.imports.rows import (
     SuppressionStatus,
 )
 
-# The value of ``paid_expiry`` in a row that removes the stored end of the paid tier.
+# The value of ``paid_expiry`` that tells the import to remove the stored end of the paid tier.
 CLEARED = ""
 DUPLICATE_CODE = "row.duplicate"
 EARLIER_ROW_REASON = "The address came before in the same file."
@@ -24,19 +24,21 @@ _STORED_FIELDS = itemgetter(slice(0, 9))
 
 
 class JudgedRow(NamedTuple):
-    """A judged row. A row with a ``code`` isn't applied, and ``reason`` says why not.
+    """A judged row. If a row has a ``code``, the row isn't applied, and ``reason`` states why.
 
-    A stored chunk contains all fields of a row except ``extras``, in the order of ``JudgedRow``.
+    A stored chunk contains the fields of each row in the order of ``JudgedRow``, and encodes
+    ``extras`` separately.
 
     Attributes:
-        line: the number of the physical line where the row begins, counted from 1. In a request,
-            ``line`` is the position of the member.
-        email: the normalised e-mail address. ``email`` is empty if the address is invalid, or if
-            another row with the same address is applied.
-        paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end of the paid tier.
-            ``None`` means that the row doesn't state an end of the paid tier.
-        opt_out: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), or
-            ``None`` without an opt-out.
+        line: the number of the physical line where the row begins, counted from 1. For an import
+            from a request, ``line`` is the position of the member in the request.
+        email: the e-mail address in the row, normalised. ``email`` is empty if the address is
+            invalid, or if the row is a duplicate of a row that is applied.
+        paid_expiry: when the member's paid tier ends. If ``paid_expiry`` is ``CLEARED``, the stored
+            end of the paid tier is removed. If ``paid_expiry`` is ``None``, the row doesn't state
+            when the paid tier ends.
+        opt_out: the row's status if the row is an opt-out (unsubscribed, cleaned, bounced or
+            complained), otherwise ``None``.
         cells: the original cells of the row.
     """
 
@@ -53,14 +55,14 @@ class JudgedRow(NamedTuple):
 
     @property
     def is_withheld(self) -> bool:
-        """Return whether the row is rejected and blocks all rows that would add the person."""
+        """Return whether the row is rejected, and no row of the import may add the person."""
         return self.code is not None and bool(self.email)
 
     @property
     def strictness(self) -> int:
         """Return the rank of the row's status in ``STRICTNESS``.
 
-        The property is undefined for a rejected row, which has a ``code``.
+        Don't use the property for a rejected row, which has a ``code``.
         """
         return STRICTNESS[SuppressionStatus(self.opt_out or SuppressionStatus.WANTED)]
 
@@ -70,9 +72,9 @@ def reject_row(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: s
 
 
 def encode_rows(rows: Sequence[JudgedRow]) -> bytes:
-    """Encode validated rows for storage in a chunk.
+    """Encode validated rows as the content of a stored chunk.
 
-    The extras of rows are encoded separately, because few rows have extras.
+    The fields, tags and consent claims of rows are encoded separately, because few rows have any.
     """
     extras = {str(place): tuple(row.extras) for place, row in enumerate(rows) if row.extras}
     return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED_FIELDS)

@@ -1,7 +1,7 @@
-"""Validates the rows of an import without the database.
+"""Validates the rows of an import without accessing the database.
 
-Each row gets its normalised address, or the reason why the row isn't applied. ``judge_statements``
-decides with the database whether the person in a valid row can be added.
+A valid row gets a normalised address, and an invalid row gets the reason why the row isn't applied.
+The SQL statements in ``judge_statements`` decide whether the person in a valid row can be added.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,9 +21,9 @@ from services.subscriptions.imports.judged_rows import (
 from services.subscriptions.imports.rows import STRICTNESS, MemberRow, RejectedRecord
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 
-# Rows are validated in batches, because validating and looking up many addresses at once is faster
-# than one by one. A batch has a maximum number of characters, because one row may have a quarter of
-# a million characters.
+# Rows are validated in batches, because looking up many addresses at once is faster than looking up
+# one address at a time. The number of characters in a batch is limited, because one row may have a
+# quarter of a million characters.
 MAX_BATCH_ROWS = 2_000
 MAX_BATCH_CHARACTERS = 1_000_000
 
@@ -40,8 +40,8 @@ def judge_rows(
             batch.append(row)
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:
-                # Count the characters of the sentences about omitted values, which are much longer
-                # than the omitted cells.
+                # Count the characters of the sentences about omitted values, because a sentence is
+                # much longer than the omitted value.
                 characters += sum(map(len, map(str, row.extras.left_out)))
             if characters >= MAX_BATCH_CHARACTERS:
                 break
@@ -56,7 +56,7 @@ def _judge_batch(
     members = [row for row in batch if isinstance(row, MemberRow)]
     normalised = email_addresses.normalise_addresses([row.email for row in members])
     strictest = _find_strictest(members, normalised)
-    # The addresses of preceding rows that will be applied.
+    # The addresses for which a preceding row will be applied.
     used = set()
     for address, earlier in seen.add(strictest).items():
         if earlier >= strictest[address]:

@@ -1,4 +1,4 @@
-"""Normalises the words of a file, so that they can be compared with lists of known words."""
+"""Normalises headers and cells, in order to compare them with lists of known words."""
 
 import re
 import tomllib
@@ -17,7 +17,7 @@ _NOT_A_WORD = re.compile(r"[\W_]+")
 # Matches the words in texts such as "HasOptedOutOfEmail", "do-not-contact" and "HTML2mail".
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]+|\d+")
 # Maps accented letters to letters without accents, because ``_WORD`` recognises only A to Z as
-# capitals.
+# capital letters.
 _WITHOUT_ACCENTS = {
     number: letter
     for number in range(0xC0, 0x180)
@@ -26,7 +26,7 @@ _WITHOUT_ACCENTS = {
 
 
 def load_words(name: str) -> Mapping[str, Any]:
-    """Read a TOML file from the package's folder, and return the tables in the file."""
+    """Load a TOML file of word lists from the package's folder."""
     return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))
 
 
@@ -37,18 +37,18 @@ def normalise_words(words: Iterable[str]) -> frozenset[str]:
 def normalise_word(text: str) -> str:
     """Return ``text`` in lower case, without accents, spaces or punctuation.
 
-    "E-mail Address " and "email_address" both become "emailaddress". A text that is longer than
-    ``MAX_WORD_CHARACTERS`` becomes "".
+    "E-mail Address " and "email_address" both become "emailaddress". If ``text`` is longer than
+    ``MAX_WORD_CHARACTERS``, the result is "".
     """
-    # Cache only short words, so that the cache doesn't use too much memory.
+    # Cache the normalised text only for short texts, so that the cache doesn't use too much memory.
     return _normalise_short_word(text) if len(text) <= MAX_WORD_CHARACTERS else ""
 
 
 def split_words(text: str) -> list[str]:
     """Split the beginning of ``text`` into words, in lower case and without accents.
 
-    Whitespace and punctuation separate words. A number is a separate word, and a capital letter
-    inside a word begins a new word.
+    Words are separated by whitespace and punctuation. A new word begins at each number, and at each
+    capital letter after a lower-case letter.
     """
     composed = unicodedata.normalize("NFC", text[:MAX_TEXT_CHARACTERS])
     plain = composed.translate(_WITHOUT_ACCENTS)

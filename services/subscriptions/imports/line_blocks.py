@@ -1,4 +1,4 @@
-"""Cuts the text of a file into blocks of whole lines."""
+"""Cuts the decoded text of a file into blocks of whole lines."""
 
 import io
 import re
@@ -9,17 +9,17 @@ from typing import Final
 
 from services.subscriptions.imports.rows import RejectedRecord
 
-# A line with ``MAX_LINE_CHARACTERS`` characters takes a few megabytes of memory, because the line
-# is copied, and a character can take four bytes. A line with more than ``MAX_LINE_CHARACTERS``
-# characters is skipped while it is read, so that it is never in memory as a whole. The line of a
-# real member is far shorter than ``MAX_LINE_CHARACTERS``.
+# A line of the maximum length takes a few megabytes of memory, because the line is copied, and a
+# character can take four bytes. A line that is too long is discarded while it is being read, so
+# that the whole line is never in memory. A line about a real member has far fewer than
+# ``MAX_LINE_CHARACTERS`` characters.
 MAX_LINE_CHARACTERS = 256 * 1024
 
 _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class SkippedLine(Enum):
-    """The placeholder for a line that is longer than the limit."""
+    """The placeholder for a skipped line, which is a line with too many characters."""
 
     LINE = "line"
 
@@ -32,17 +32,17 @@ Block = str | SkippedLine
 def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterator[Block]:
     """Yield the text of a file in blocks of whole lines.
 
-    Only the last line of the file may lack a line end. ``SKIPPED`` takes the place of each line
-    that is longer than ``limit`` characters.
+    Each line in a block ends with a line break, except possibly the last line of the file. If a
+    line has more than ``limit`` characters, ``SKIPPED`` is yielded, and the line is skipped.
     """
-    # The text of the incomplete last line, and the length of the text. If the incomplete line is
-    # already too long, its text is discarded.
+    # The text of the last line, which isn't complete, and the number of characters in the text. The
+    # text of the incomplete line is discarded as soon as the line is too long.
     line_parts: list[str] = []
     characters = 0
     carriage_return = ""
     for new_text in texts:
-        # If the decoded text ends with a CR, process the CR with the next text, because an LF may
-        # follow.
+        # If a text ends with a CR, process the CR together with the next text, which may begin with
+        # an LF.
         text = carriage_return + new_text
         carriage_return = "\r" if text.endswith("\r") else ""
         text = text.removesuffix("\r")
@@ -67,7 +67,7 @@ def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterat
 
 
 def split_lines(block: str) -> Iterable[str]:
-    """Return the physical lines of a block, each with its line end CR, LF or CRLF."""
+    """Return the lines of a block, including the line break (CR, LF or CRLF) of each line."""
     return io.StringIO(block, newline="")
 
 
@@ -77,9 +77,9 @@ def reject_long_line(line: int) -> RejectedRecord:
 
 
 def _skip_long_lines(text: str, limit: int) -> Iterator[Block]:
-    """Yield the text of whole lines, but ``SKIPPED`` for each line that is too long.
+    """Yield ``text``, with ``SKIPPED`` in the place of each line that is too long.
 
-    The decoder may return a text that contains whole lines that are too long.
+    A text that the decoder returns at once may contain a whole line that is too long.
     """
     if len(text) <= limit:
         yield text

@@ -1,4 +1,4 @@
-"""Reads the name of each member from the columns with names."""
+"""Reads the name of each member in an imported file."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,11 +11,11 @@ from services.subscriptions.imports.column_vocabulary import NAME_OR_PART
 from services.subscriptions.imports.known_words import normalise_word
 
 MAX_MEMBER_NAME_CHARACTERS = 200
-# The order of the parts in a full name, except in Chinese, Japanese and Korean.
+# The order of first, middle and last names in a full name, except in Chinese, Japanese and Korean.
 NAME_PARTS = ("first_name", "middle_name", "last_name")
 
-# Matches Chinese, Japanese and Korean characters, which are Han, kana and Hangul. In foreign names
-# in katakana, the parts have the same order as in the foreign language.
+# Matches names in Chinese, Japanese or Korean characters. Names in katakana are foreign names in
+# Japanese text, in which the first name comes first.
 _EAST_ASIAN = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+\Z")
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]+\Z")
 
@@ -23,12 +23,12 @@ _KATAKANA = re.compile(r"[\u30a0-\u30ff]+\Z")
 def assign_name_column(
     layout: ColumnLayout, mapping: Mapping[str, str] | None, sample: Iterable[Sequence[str]]
 ) -> None:
-    """Decide whether a column such as ``Name`` holds the first, the last or the full name.
+    """Decide whether a column ``Name`` contains the first name, the last name or the full name.
 
-    In a file with the header ``Vorname;Name``, the column ``Name`` holds the last name. In a file
-    with the header ``Name;Surname``, the column ``Name`` holds the first name. If the cells in
-    ``Name`` contain the cells of the second name column in most sampled records, ``Name`` is the
-    full name.
+    For example, in a file with the German header ``Vorname;Name``, the column ``Name`` contains the
+    last name. In a file with the header ``Name;Surname``, the column ``Name`` contains the first
+    name. If most cells in the column ``Name`` include the last name from the column ``Surname``,
+    ``Name`` contains the full name.
     """
     index = layout.find_first_column("name")
     first_names = layout.find_columns("first_name")
@@ -51,7 +51,7 @@ def assign_name_column(
 
 
 class NameReader:
-    """A reader of the member's name in each record of a file."""
+    """A reader that builds the full name of the member in each record."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._name = layout.find_first_column("name")
@@ -64,7 +64,7 @@ class NameReader:
         self.indexes = [*name_columns, *(index for indexes in self._parts for index in indexes)]
 
     def read(self, cells: Sequence[str]) -> str:
-        """Return the full name from the cells of all columns, or "" if the record has no name."""
+        """Return the full name of the member in a record, or "" if the record has no name."""
         name = "" if self._name is None else tidy_cell(cells[self._name])
         if not self._has_parts or (name and self._is_full_name):
             return name
@@ -83,12 +83,15 @@ class NameReader:
 
 
 def tidy_cell(cell: str) -> str:
-    """Return the name in a cell, without an apostrophe that prevents formulas in spreadsheets."""
+    """Return the name in a cell.
+
+    Remove an apostrophe that a program has added to prevent formulas in spreadsheets.
+    """
     return tidy_name(unguard_cell(cell) if "'" in cell else cell)
 
 
 def tidy_name(name: str) -> str:
-    """Return the name as a single line in Unicode's NFC form, without invisible characters."""
+    """Return a name in one line, without invisible characters and in the Unicode form NFC."""
     name = name if name.isascii() else normalize("NFC", name)
     if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
         return name.strip()
@@ -100,7 +103,7 @@ def tidy_name(name: str) -> str:
 
 
 def _join_cells(cells: Iterable[str]) -> str:
-    """Join the cells of columns for the same part of a name, without repeating equal cells."""
+    """Join several cells with the same part of a name, without repeating words."""
     parts: list[str] = []
     for cell in cells:
         if cell and not any(_contains(part, cell) for part in parts):
@@ -109,7 +112,7 @@ def _join_cells(cells: Iterable[str]) -> str:
 
 
 def _join_parts(first: str, middle: str, last: str) -> str:
-    """Return the full name, without any part whose words all occur in another part."""
+    """Join the parts of a name, and omit a part that is included in a different part."""
     if last and first != last and _contains(first, last):
         last = ""
     elif first and first != last and _contains(last, first):
@@ -124,7 +127,7 @@ def _join_parts(first: str, middle: str, last: str) -> str:
 
 
 def _contains(name: str, part: str) -> bool:
-    """Return whether a name contains all words of a name part, such as a last name."""
+    """Return whether a name contains all words in ``part``, such as a last name."""
     if _EAST_ASIAN.match(part):
         # Chinese, Japanese and Korean names are often written without spaces between their parts.
         return part in name

@@ -25,7 +25,7 @@ from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
 IMPORT_JOBS = (ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS)
-# The values of database columns for an import whose file hasn't been read.
+# The initial values of the database columns of an import, before the file is read.
 _UNREAD: Mapping[str, Any] = {
     "status": "running",
     **dict.fromkeys(("error", "description", "columns", "column_forms", "consent_columns")),
@@ -41,14 +41,17 @@ _UNREAD: Mapping[str, Any] = {
 def get_import(
     uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False
 ) -> MemberImport:
-    """Return the caller's import with the id ``import_id``. Raises ``import.not_found``."""
+    """Return the import with the id ``import_id`` that belongs to the caller.
+
+    Raises ``import.not_found``.
+    """
     return IMPORT_UNDO.find_row(uow, caller, import_id, lock=lock)
 
 
 def list_imports(
     uow: UnitOfWork, caller: Caller, page: PageRequest, *, list_id: int | None
 ) -> PageOfRows[MemberImport]:
-    """Return the caller's imports into one list or all lists, newest first.
+    """Return the caller's imports into one list or into all lists, the newest import first.
 
     Raises ``cursor.invalid``.
     """
@@ -61,7 +64,7 @@ def list_imports(
 
 
 def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:
-    """Return up to five imports of the owner that failed in the last seven days, newest first."""
+    """Return the owner's newest failed imports, at most five from the last seven days."""
     has_failed = MemberImport.status == "failed", MemberImport.dry_run.is_(False)
     is_recent = MemberImport.finished_at > func.now() - timedelta(days=7)
     query = select(MemberImport).where(MemberImport.user_id == user_id, *has_failed, is_recent)
@@ -69,21 +72,21 @@ def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport
 
 
 def find_job(uow: UnitOfWork, task: MemberImport) -> Job | None:
-    """Return the import's job, or ``None`` after the job has ended."""
+    """Return the unfinished job of an import, or ``None`` after the job has ended."""
     return records.find_unfinished_job(uow, task.user_id, IMPORT_JOBS, task.id)
 
 
 def find_undo_job(uow: UnitOfWork, task: MemberImport) -> Job | None:
-    """Return the job of the import's latest undo, or ``None`` if no such job exists."""
+    """Return the job of the import's latest undo, or ``None`` if the job doesn't exist."""
     return uow.session.get(Job, task.undo_job_id) if task.undo_job_id else None
 
 
 def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportOptions) -> Job:
-    """Enqueue a job that reads a dry run's file again with different options.
+    """Enqueue a job that reads the file of a dry run a second time, with different options.
 
     Raises ``import.not_found`` for an unknown import. Raises ``import.running`` while the import is
-    running. Raises ``import.file_gone`` if the file has been removed. Raises the errors that
-    ``check_upload`` raises.
+    running. Raises ``import.file_gone`` if the file of the import has been removed. Raises the
+    errors that ``check_upload`` raises.
     """
     task = get_import(uow, caller, import_id)
     check_upload(uow, caller, task.list_id, dry_run=options.dry_run)
@@ -91,7 +94,8 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
     task = get_import(uow, caller, import_id, lock=True)
     if task.status == "running":
         raise errors.IMPORT_RUNNING()
-    # Refuse a second job for an import whose job can be retried after an internal error.
+    # If the job of the import failed because of an internal error, the owner must retry the job, so
+    # refuse a second job.
     can_be_retried = task.error is not None and task.error["code"].startswith("job.")
     has_file = task.dry_run and not can_be_retried and task.undo_job_id is None
     if not has_file or not removals.keep_object(uow, f"{task.object_prefix}/"):
@@ -106,7 +110,7 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
 
 
 def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
-    """Restart an import whose job failed although the file is valid.
+    """Retry an import whose job failed because of an internal error.
 
     Raises ``import.not_found`` for an unknown import. Raises ``job.not_found`` if the import's job
     is unknown. Raises the errors that ``retry_own_job`` raises.
@@ -119,13 +123,14 @@ def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
 
 
 def undo_import(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
-    """Start or continue the undo of an import.
+    """Start the undo of an import, or continue an unfinished undo.
 
-    Return the id of the undo's job, or ``None`` if the undo is complete. An undo skips members who
-    were changed after the import. After the changes to skipped members have been undone, a second
-    call can undo the import for the skipped members. Raises ``auth.login_again`` if the login isn't
-    recent. Raises ``import.not_found`` for an unknown import. Raises ``import.running`` while the
-    import is running. Raises ``import.undo_over`` if the import is too old for an undo.
+    Return the id of the undo's job, or ``None`` if the import has already been undone completely.
+    The undo skips members who were changed after the import. A second call can undo the import for
+    the skipped members, after the changes to the members have been undone. Raises
+    ``auth.login_again`` if the caller hasn't logged in recently. Raises ``import.not_found`` for an
+    unknown import. Raises ``import.running`` while the import is running. Raises
+    ``import.undo_over`` if the import is too old for an undo.
     """
     require_recent_login(uow, caller)
     return IMPORT_UNDO.start(uow, caller, import_id)

@@ -1,4 +1,4 @@
-"""Formats the rows that weren't imported as a CSV file, so that the owner can correct the rows."""
+"""Writes the rows that weren't imported to a CSV file, so that the owner can correct the rows."""
 
 import codecs
 import csv
@@ -28,7 +28,7 @@ from services.subscriptions.imports.verdicts import (
 from storage.encryption import unseal
 from storage.resources import Resources
 
-# The columns that the file of rejected rows has after the columns of the imported file.
+# The columns that the file of rejected rows has in addition to the columns of the imported file.
 ADDED_COLUMNS = ("line", "code", "reason")
 REASONS = {
     ALREADY: ("member.already", "The person is an active member."),
@@ -47,12 +47,13 @@ def format_csv_lines(
     left_out: Mapping[int, Sequence[str]],
     width: int,
 ) -> bytes:
-    """Return compressed CSV lines of rows that were added only in part or not at all.
+    """Return, as compressed CSV lines, the rows that weren't imported completely.
 
     Args:
-        left_out: maps row numbers to sentences about the omitted values of the rows.
-        width: the number of columns in the header. Cells beyond the header come after the columns
-            in ``ADDED_COLUMNS``.
+        left_out: maps the number of a row to sentences about the row's values that weren't
+            imported.
+        width: the number of columns in the header of the imported file. Cells of a row beyond the
+            last column of the header come after the columns in ``ADDED_COLUMNS``.
     """
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
@@ -65,7 +66,7 @@ def format_csv_lines(
             reason = row.reason or ""
         else:
             code, reason = REASONS.get(verdict, (_LEFT_OUT, "Some of its values are left out:"))
-        # Guard a reason that quotes a cell, because a spreadsheet could interpret the reason as a
+        # Escape a reason that quotes a cell, because a spreadsheet may interpret the reason as a
         # formula.
         if sentences or row.code is not None:
             reason = guard_foreign_cell(" ".join([reason, *sentences]))
@@ -76,7 +77,7 @@ def format_csv_lines(
 
 
 def get_encryption_name(prefix: str, number: int) -> str:
-    """Return the encryption context for the rejected rows of one chunk."""
+    """Return the encryption context for the rejected rows in one chunk of an import."""
     return f"{prefix}/not-added/{number}"
 
 
@@ -88,16 +89,16 @@ def format_header_line(header: Sequence[str]) -> bytes:
 
 
 def get_header(task: MemberImport) -> list[str]:
-    """Return the names of the file's columns, or an empty list until the file has been opened."""
+    """Return the header of the imported file, or an empty list until the file has been opened."""
     header: list[str] = (task.description or {}).get("header", [])
     return header
 
 
 def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes]:
-    """Return a CSV file of the rows that weren't imported, one chunk at a time.
+    """Return the content of the CSV file with the rows that weren't imported, in parts.
 
-    Each chunk is read in a separate transaction, because the client may read slowly. Raises
-    ``import.errors_gone`` if the stored rows of the import have been removed.
+    The rows of each chunk are read in a separate transaction, because the client may download the
+    file slowly. Raises ``import.errors_gone`` if the stored rows of the import have been removed.
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, import_id)
@@ -108,8 +109,7 @@ def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes
     key = bulk_files.unwrap_key(resources, task)
 
     def stream_pieces() -> Iterator[bytes]:
-        # Write a byte-order mark first, because Excel would otherwise open the file as
-        # Windows-1252.
+        # Write a byte-order mark first, so that Excel decodes the file as UTF-8.
         yield codecs.BOM_UTF8 + format_header_line(get_header(task))
         chunks = select(ImportChunk).where(ImportChunk.import_id == import_id)
         number = -1

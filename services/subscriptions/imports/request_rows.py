@@ -1,4 +1,4 @@
-"""Reads the rows of a request that adds members, and collects the rows in chunks."""
+"""Reads the members in an API request, and groups the members into chunks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,12 +14,14 @@ from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 from storage.resources import Resources
 
-# The value of ``MemberImport.description`` for an import from a request.
+# The value of ``MemberImport.description`` for an import from an API request.
 REQUEST_DESCRIPTION: Mapping[str, Any] = {"format": "request", "header": ["email", "name"]}
 
 
 class RequestRows:
-    """The rows of one request, which aren't stored as chunks, because the request itself is stored.
+    """The members in one API request.
+
+    The chunks of a request aren't stored, because the request itself is stored.
 
     Attributes:
         total: the number of members in the request.
@@ -43,7 +45,7 @@ class RequestRows:
         return self.received == self.total
 
     def next_chunk(self) -> Chunk | None:
-        """Return the next chunk, or ``None`` after the last chunk."""
+        """Return the next chunk of members, or ``None`` after the last chunk."""
         while not self._pending.is_full():
             batch, characters = next(self._batches, ([], 0))
             if not batch:

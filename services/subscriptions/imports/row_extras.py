@@ -1,7 +1,7 @@
-"""Reads the extras of a record, which are its fields, tags, join date and consent.
+"""Reads the fields, tags, join date and consent in a record.
 
-A value that breaks a rule isn't imported, but the other values in its row are imported. The result
-of the import lists the values that weren't imported.
+If a value in a row is invalid, only the value is omitted, and the rest of the row is imported. The
+result of an import lists the values that weren't imported.
 """
 
 import csv
@@ -30,14 +30,14 @@ from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
 MAX_CLAIM_CHARACTERS = 2_000
 
-# The parts of the consent that are times.
+# The details of a person's consent that are times.
 _TIMES = ("at", "confirmed_at")
-# The parts of the consent that are IP addresses.
+# The details of a person's consent that are IP addresses.
 _IP_ADDRESSES = ("ip", "confirmed_ip")
 
 
 class RowExtrasReader:
-    """A reader of the extras in each record of a file."""
+    """A reader of the fields, tags, join date and consent in each record of a file."""
 
     def __init__(self, layout: ColumnLayout, forms: ColumnForms) -> None:
         self._layout = layout
@@ -53,7 +53,7 @@ class RowExtrasReader:
         ]
 
     def read(self, cells: Sequence[str]) -> RowExtras | None:
-        """Return the extras of a record, or ``None`` if the record has no extras.
+        """Return the fields, tags, join date and consent in a record, or ``None`` without any.
 
         ``cells`` must have a cell for every column of the file.
         """
@@ -82,7 +82,7 @@ class RowExtrasReader:
     def _read_tags(self, cells: Sequence[str], left_out: list[OmittedValue]) -> Sequence[str]:
         names: dict[str, str] = {}
         for index in self._tag_columns:
-            # Only the first problem with a cell is reported, even if the cell contains many invalid
+            # Report only the first invalid tag in a cell, because a cell may contain many invalid
             # tags.
             problem: OmittedValue | None = None
             for text in split_tags(cells[index]):
@@ -129,10 +129,10 @@ class RowExtrasReader:
         return claim.get("confirmed_at") or claim.get("at")
 
     def _parse_claim(self, part: str, index: int, text: str) -> str | None:
-        """Return a part of the consent, such as a time, in the format for storage.
+        """Convert a detail of the consent, such as a time, into the format in which it is stored.
 
-        Raises ``ValueError`` for an invalid text, with a message that states which rule the text
-        breaks.
+        Raises ``ValueError`` for an invalid text. The message of the ``ValueError`` states which
+        rule the text breaks.
         """
         if part in _TIMES:
             moment = self._forms.parse_date(index, text)
@@ -156,9 +156,9 @@ class RowExtrasReader:
 
 
 def split_tags(cell: str) -> Iterator[str]:
-    """Yield the tag names in a cell, which are separated by commas or form a JSON array.
+    """Yield the tag names in a cell, which contains a comma-separated list or a JSON array.
 
-    The yielded names may exceed the maximum length of a tag name.
+    A yielded name may exceed the maximum length of tag names.
     """
     text = " ".join(unguard_cell(cell).split())
     names: list[Any] = []

@@ -25,17 +25,17 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# Address cells are parsed further if they are empty, or end with an angle bracket or with the
-# end-of-file character of old programs.
+# An empty address cell, or an address cell that ends with a character in ``_ODD_ENDS``, needs
+# special treatment. Some old programs end files with "\x1a".
 _ODD_ENDS = ("", ">", "\x1a")
 # The tiers of members, from the lowest to the highest.
 _TIERS = ("free", "silver", "gold")
 
 
 class RowMapper:
-    """A converter that turns the records of a file into rows.
+    """A converter of a file's records into rows.
 
-    ``email`` is the index of the address column.
+    ``email`` is the index of the column with e-mail addresses.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class RowMapper:
         self._tiers = _TierReader(layout)
         self._has_tiers = bool(self._tiers.indexes)
         extras = RowExtrasReader(layout, forms)
-        # Don't look for extras in a file without columns of extras, because most files have no
-        # extras.
+        # Skip the reading of fields, tags, join dates and consent if the file has no columns for
+        # them.
         self._extras = extras if extras.indexes else None
         single_columns = [index for index in (email, self._expiry) if index is not None]
         columns = (
@@ -62,10 +62,9 @@ class RowMapper:
     def map_record(
         self, line: int, cells: list[str], *, damaged: bool = False
     ) -> MemberRow | RejectedRecord | None:
-        """Convert a record into a row or a rejected record, or return ``None`` for a blank record.
+        """Convert a record into a row or a ``RejectedRecord``. Return ``None`` for a blank record.
 
-        ``damaged`` states whether the file up to the record contains bytes that could not be
-        decoded.
+        ``damaged`` states whether any byte in the file up to the record could not be decoded.
         """
         if damaged and any(map(is_damaged, cells)):
             has_damaged_email = any(map(is_damaged, cells[self._email : self._email + 1]))
@@ -90,9 +89,9 @@ class RowMapper:
     def _map_row(
         self, line: int, email: str, name: str, cells: list[str], padded: list[str]
     ) -> MemberRow | RejectedRecord:
-        """Return the row for a record with an address, or a rejected record.
+        """Convert a record that has an address into a row or a ``RejectedRecord``.
 
-        ``padded`` contains ``cells`` and an empty cell for each missing column.
+        ``padded`` contains ``cells``, followed by a placeholder for each missing cell.
         """
         status, problem = self._consent.read(padded)
         if problem is not None:
@@ -118,9 +117,9 @@ class RowMapper:
     def _read_expiry(
         self, cells: Sequence[str], tier: str | None, status: SuppressionStatus
     ) -> tuple[datetime | None, bool]:
-        """Return the end date of the paid tier, and whether the row removes the stored end date.
+        """Return the end date of the paid tier, and whether the import removes the stored end date.
 
-        Raises ``ValueError`` if the end date can't be parsed and the row isn't an opt-out.
+        Raises ``ValueError`` if the end date is invalid and the row isn't an opt-out.
         """
         if self._expiry is None or tier == "free":
             return None, False
@@ -132,14 +131,14 @@ class RowMapper:
                 # An opt-out is imported even if the end date of its paid tier can't be parsed.
                 return None, False
             raise ValueError(f"{unguard_cell(cell).strip()[:60]!r} is no date.") from None
-        # If the tier and the end date are empty in a file with a tier column, the stored end date
-        # stays.
+        # In a file with a tier column, a row without a tier and without an end date doesn't remove
+        # the stored end date.
         can_clear = tier is not None or not self._has_tiers
         return expiry, expiry is None and can_clear and not isinstance(cell, AbsentCell)
 
 
 class _TierReader:
-    """A reader of each record's tier in the columns about tiers and payment."""
+    """A reader that finds the tier of each record in the columns about tiers and payment."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout
@@ -159,7 +158,7 @@ class _TierReader:
         if self._pick is None:
             return None
         picked = self._pick(cells)
-        # Cache the tier only for short cells, so that the cache doesn't use too much memory.
+        # Don't cache the tier for long cells, so that the cache doesn't use too much memory.
         is_short = max(map(len, picked)) <= MAX_WORD_CHARACTERS
         return self._cached(picked) if is_short else self._find_tier(picked)
 
@@ -169,8 +168,8 @@ class _TierReader:
         tiers = {"silver" for index in layout.find_columns("paid") if not is_no(cells[index])}
         for index in layout.find_columns("tier"):
             tier = TIERS.get(normalise_word(cells[index]))
-            # In a file that Ghost exported, the tier column contains the names that the owner chose
-            # for paid tiers.
+            # In a file that the product Ghost exported, the tier column contains the names that the
+            # owner chose for paid tiers.
             if tier is None and layout.product == "ghost" and cells[index].strip():
                 tier = "silver"
             tiers.add(tier or "")

@@ -1,4 +1,4 @@
-"""Defines the rows that are read from an imported file."""
+"""Defines the data types for rows that are read from an imported file."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -30,8 +30,9 @@ OPT_OUTS = frozenset(
         SuppressionStatus.COMPLAINED,
     }
 )
-# Maps each status to a number, which is higher for a stricter status. If several rows have the same
-# address, only the row with the strictest status is applied.
+# Ranks the statuses. In ``STRICTNESS``, the status of an opt-out has a higher number than the
+# status of a member. If several rows have the same address, only the row whose status has the
+# highest number is applied.
 STRICTNESS = {
     SuppressionStatus.WANTED: 0,
     SuppressionStatus.MAY_PASS: 1,
@@ -45,10 +46,9 @@ STRICTNESS = {
 
 
 class AbsentCell(str):
-    """The placeholder for a cell that is missing from a record.
+    """The placeholder for a cell that is missing, because a record has fewer cells than the header.
 
-    Unlike an empty cell in the file, the placeholder for a missing cell doesn't clear the stored
-    value.
+    An empty cell in the file clears the member's stored value, but a missing cell doesn't.
     """
 
     __slots__ = ()
@@ -60,8 +60,8 @@ ABSENT = AbsentCell()
 class OmittedValue(NamedTuple):
     """A value that isn't imported, although the other values in its row are imported.
 
-    ``rule`` is the rule that the value breaks. ``cell`` is ``None`` if the rule doesn't concern the
-    text of one cell.
+    ``rule`` states the rule that the omitted value breaks. ``cell`` is the text that breaks the
+    rule, or ``None`` if the rule isn't about a single cell.
     """
 
     column: str
@@ -73,14 +73,13 @@ class OmittedValue(NamedTuple):
 
 
 class RowExtras(NamedTuple):
-    """The extras of a row, which are all values except the address, name, tier and status.
+    """The fields, tags, join date and consent of the person in a row.
 
     Attributes:
-        fields: maps the id of each field, as text, to the value of the field.
+        fields: maps the id of each field of the owner, as text, to the person's value.
         tags: the distinct tag names in the row.
-        joined_at: the time at which the person joined the list that the file comes from, in ISO
-            8601.
-        claim: maps each part of the person's consent, such as ``ip``, to the text in the file.
+        joined_at: when the person joined the list from which the file was exported, in ISO 8601.
+        claim: maps each detail of the person's consent, such as ``ip``, to the text in the file.
         left_out: the values of the row that could not be imported.
     """
 
@@ -102,19 +101,20 @@ class RowProblem(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """A row of an imported file that has an e-mail address.
+    """A row with an e-mail address in an imported file.
 
-    The address in a member row is trimmed, but not validated.
+    The attribute ``email`` contains the trimmed address, which hasn't been validated.
 
     Attributes:
         line: the number of the physical line where the record begins, counted from 1.
-        tier: the tier free, silver or gold, or ``None`` if the file names no tier.
-        cells: the original cells in the order of the header. A record may have fewer or more cells
-            than the header.
-        problem: the reason why the row isn't imported, or ``None``. If several rows have the same
-            address, only the strictest row is used, even if the strictest row has a problem.
-        clears_expiry: whether an empty cell in the expiry column of the paid tier removes the
-            stored expiry.
+        tier: the member's tier (free, silver or gold), or ``None`` if the row states no tier.
+        cells: the unchanged cells of the row, in the order of the header. The number of cells may
+            differ from the number of columns in the header.
+        problem: the reason why the row isn't imported, or ``None`` if the row is valid. A row with
+            a problem prevents the import of rows with the same address whose status ranks lower in
+            ``STRICTNESS``.
+        clears_expiry: whether the import removes the stored expiry of the paid tier, because the
+            row's expiry cell is empty.
     """
 
     line: int
@@ -134,9 +134,9 @@ class MemberRow(NamedTuple):
 
 
 class RejectedRecord(NamedTuple):
-    """A record of an imported file that can't be imported, with the reason.
+    """A record of a file that can't be imported, and the reason why not.
 
-    ``cells`` contains those cells of the record that could be read.
+    ``cells`` contains the cells of the record that could be read.
     """
 
     line: int

@@ -1,8 +1,8 @@
-"""Collects and stores samples of an imported file, which are shown to the owner.
+"""Collects some cells, rows and problems of an imported file, called samples, to show to the owner.
 
-The samples consist of some cells of each column, the first rows of a dry run, and problems with
-rows. Samples are personal data, so they are encrypted with the key of the import's file. Samples
-are removed together with the file of rejected rows.
+The samples of a file consist of some cells of each column, the first rows of a dry run, and
+problems with rows. Samples of a file contain personal data, so they are encrypted with the key of
+the import's file. The samples of a file are removed together with the rejected rows of the import.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,8 +38,8 @@ from storage.resources import Resources
 MAX_ROWS_SHOWN = 5
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARACTERS = 60
-# The maximum number of columns with example cells. The owner sees only the headers of the columns
-# beyond ``MAX_COLUMNS_WITH_EXAMPLES``.
+# The maximum number of columns for which example cells are shown. For columns after the first
+# ``MAX_COLUMNS_WITH_EXAMPLES``, the owner sees only the headers.
 MAX_COLUMNS_WITH_EXAMPLES = 500
 MAX_LEFT_OUT_SHOWN = 20
 MAX_PROBLEMS = 50
@@ -53,17 +53,18 @@ AnyRow = MemberRow | RejectedRecord
 
 
 class ImportSamples(NamedTuple):
-    """The samples of one import.
+    """Samples of the content of one imported file.
 
     Attributes:
         examples: some cells of each column, in the order of the columns.
-        preview: the first rows of a dry run, as they would be imported.
-        problems: the problems with rows, grouped by column and rule, which are set after the whole
-            file was read.
-        consent: how the consent values in the file were interpreted. In ``consent``, the entries
-            ``values`` and ``ignored_opt_outs`` are maps whose keys are the indexes of consent
-            columns. In ``consent``, the entry ``unknown`` lists the values that weren't recognised.
-        readings: some rows decoded with each possible encoding, if no encoding is clearly the best.
+        preview: how the first rows of the file would be imported, which is set in a dry run.
+        problems: the problems with rows, grouped by column and rule. ``problems`` is empty until
+            the whole file has been read.
+        consent: how the values in consent columns were interpreted. The entries ``values`` and
+            ``ignored_opt_outs`` of ``consent`` are maps whose keys are column indexes. The entry
+            ``unknown`` of ``consent`` lists the unrecognised values in consent columns.
+        readings: some rows of the file, decoded with each possible encoding, if the owner must
+            choose the encoding.
     """
 
     examples: Sequence[Sequence[str]]
@@ -80,9 +81,9 @@ class ImportSamples(NamedTuple):
         rows: Sequence[AnyRow],
         keys: Mapping[str, str],
     ) -> Self:
-        """Return samples that are collected from some records and rows of a file.
+        """Collect samples from some records and rows of a file.
 
-        ``keys`` maps the ids of fields, as text, to the keys of the fields.
+        ``keys`` maps the ids of the owner's fields, as text, to the keys of the fields.
         """
         columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
         examples = [_collect_examples(records, index) for index in columns]
@@ -90,13 +91,16 @@ class ImportSamples(NamedTuple):
 
 
 class Problems:
-    """The problems with a file's rows, grouped by column and rule, with examples per group."""
+    """The problems with the rows of a file.
+
+    Problems in the same column with the same rule form a group.
+    """
 
     def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
         self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
 
     def add_rows(self, rows: Iterable[JudgedRow]) -> None:
-        """Collect the problems with rows, except rows that only repeat an address."""
+        """Collect the problems with rows, except duplicates of rows with the same address."""
         for row in rows:
             if row.code is not None and row.code != DUPLICATE_CODE:
                 cells = ", ".join(filter(None, map(str.strip, row.cells)))
@@ -108,9 +112,9 @@ class Problems:
         group = self._groups.get((column, rule))
         if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
-                # After ``MAX_PROBLEMS`` groups exist, collect all problems that don't fit a group
-                # in one additional group. Without the limit on groups, there could be as many
-                # groups as rows, because a rule may quote a cell.
+                # After ``MAX_PROBLEMS`` groups of problems exist, add each problem that fits no
+                # group to the group "Other problems". The number of groups is limited because the
+                # text of a rule may quote a cell, which would result in one group per row.
                 column = None
                 rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
@@ -120,16 +124,17 @@ class Problems:
             group["examples"].append({"line": line, "cell": cell[:MAX_EXAMPLE_CHARACTERS]})
 
     def groups(self) -> list[dict[str, Any]]:
-        """Return the groups of problems, with the most frequent group first."""
+        """Return the groups of problems with rows, sorted by descending number of rows."""
         return sorted(self._groups.values(), key=lambda group: -group["rows"])
 
 
 def mark_duplicates(
     preview: Iterable[Mapping[str, Any]], strictest: Mapping[str, int]
 ) -> list[Mapping[str, Any]]:
-    """Mark preview rows as duplicates if a stricter or preceding row has the same address.
+    """Mark the rows in a preview that won't be applied, because other rows have the same address.
 
-    ``strictest`` maps each address to the strictness of its strictest row in the file.
+    ``strictest`` maps each address in the file to the highest rank in ``STRICTNESS`` among the
+    address's rows.
     """
     marked: list[Mapping[str, Any]] = []
     counted: set[str] = set()
@@ -158,10 +163,10 @@ def store_samples(resources: Resources, task: MemberImport, samples: ImportSampl
 def add_problems(
     resources: Resources, task: MemberImport, left_out: Mapping[int, OmittedValue]
 ) -> None:
-    """Extend the stored problems of the file with values that couldn't be imported.
+    """Add values that couldn't be imported to the stored problems with an import's rows.
 
-    ``left_out`` maps line numbers to the values that couldn't be imported. The caller must hold the
-    lock for counting chunks, so that two chunks don't overwrite each other's problems.
+    ``left_out`` maps line numbers of the file to values that couldn't be imported. The caller must
+    have locked the import's job, so that no concurrent transaction overwrites the problems.
     """
     samples = _load_samples(resources, task)
     problems = Problems(samples.problems)
@@ -171,7 +176,7 @@ def add_problems(
 
 
 def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an import job's result, with the samples of the import unless they were removed."""
+    """Add the samples of an import, unless they were removed, to the result of the import's job."""
     if "import_id" not in result:
         return {**result}
     query = select(MemberImport).where(MemberImport.id == result["import_id"])
@@ -199,7 +204,7 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
 def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
     """Return how a consent column's values were interpreted.
 
-    The result is empty for a column that isn't a consent column.
+    For a column that isn't a consent column, return an empty dictionary.
     """
     values = {
         name: samples.consent.get(name, {}).get(str(index))

@@ -1,4 +1,4 @@
-"""Remembers the addresses of one file, in order to detect rows with the same address."""
+"""Remembers the addresses in a file, in order to detect several rows with the same address."""
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
@@ -6,30 +6,31 @@ from itertools import chain
 
 from core.errors import imports as errors
 
-# The maximum number of addresses in memory, which take about ten megabytes. A request never
-# contains more than ``MAX_ADDRESSES_IN_MEMORY`` members.
+# The maximum number of addresses that are kept in memory, where they take about ten megabytes. An
+# API request never contains more than ``MAX_ADDRESSES_IN_MEMORY`` members.
 MAX_ADDRESSES_IN_MEMORY = 100_000
-# The maximum size of the addresses on disk, which is enough for about twenty million addresses.
+# The maximum size of the SQLite database, which is enough for about twenty million addresses.
 MAX_SEEN_BYTES = 1024**3
 MAX_ADDRESSES_PER_QUERY = 2_000
 
 
 class SeenAddresses:
-    """The addresses of one file, with the strictest status that was read for each address.
+    """The addresses in a file.
 
-    About the first ``MAX_ADDRESSES_IN_MEMORY`` addresses are kept in memory. Addresses that don't
+    Each address has the status of its row that ranks highest in ``STRICTNESS``. Approximately the
+    first ``MAX_ADDRESSES_IN_MEMORY`` addresses of the file are kept in memory. Addresses that don't
     fit into memory are stored in a temporary SQLite database in the folder ``SQLITE_TMPDIR`` or
     ``TMPDIR``. SQLite deletes the temporary database when the database is closed.
 
     Attributes:
-        has_stricter_rows: whether any row of the file is stricter than a preceding row with the
-            same address.
+        has_stricter_rows: whether any row ranks higher in ``STRICTNESS`` than a preceding row with
+            the same address.
     """
 
     def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
         self.has_stricter_rows = False
         self._in_memory: dict[str, int] = {}
-        # SQLite creates a temporary database for an empty file name.
+        # SQLite creates a temporary database if the file name is empty.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -8000"):
             self._database.execute(f"PRAGMA {setting}")
@@ -41,10 +42,11 @@ class SeenAddresses:
         self._database.execute("BEGIN")
 
     def add(self, rows: Mapping[str, int]) -> dict[str, int]:
-        """Store the addresses of some rows, each with the strictness of its strictest row.
+        """Store addresses.
 
-        Return the strictness that was stored before the call, for each address that was already
-        stored. Raises ``import.too_many_addresses`` when memory and disk space are used up.
+        ``rows`` maps each address to the highest rank in ``STRICTNESS`` among the address's rows.
+        Return the formerly stored rank of each address that was stored before the call. Raises
+        ``import.too_many_addresses`` if the permitted memory and disk space are used up.
         """
         earlier = {
             address: self._in_memory[address] for address in self._in_memory.keys() & rows.keys()
@@ -63,7 +65,7 @@ class SeenAddresses:
         return earlier
 
     def find(self, addresses: Collection[str]) -> dict[str, int]:
-        """Return the strictness of each given address that occurs in the rows read so far."""
+        """Return the stored rank of each address in ``addresses``, omitting unknown addresses."""
         in_memory = self._in_memory.keys() & set(addresses)
         strictness = {address: self._in_memory[address] for address in in_memory}
         addresses_on_disk = [address for address in addresses if address not in strictness]
@@ -73,8 +75,8 @@ class SeenAddresses:
         self._database.close()
 
     def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
-        # Sort the addresses before the insert, so that SQLite stores neighbouring addresses in the
-        # same page.
+        # Sort the addresses before inserting them, so that SQLite writes to as few pages of the
+        # database as possible.
         added = sorted(rows.items())
         places = ",".join(["(?,?)"] * len(added))
         insert = f"INSERT INTO seen VALUES {places} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - only placeholders

@@ -1,4 +1,4 @@
-"""Fills the temporary tables from which Postgres compares a chunk's rows with stored data."""
+"""Copies a chunk's rows into temporary tables, in order to compare them with stored data."""
 
 import hashlib
 import io
@@ -32,11 +32,11 @@ _JUDGED = """
 
 
 def name_table(name: str, columns: str) -> str:
-    """Return a name for a temporary table that depends on the table's columns.
+    """Return a table name that is different for each list of columns.
 
-    A connection pooler may alternate one database session between processes of two releases. If the
-    name didn't depend on the columns, it could refer to the table of a different release, which may
-    have different columns.
+    A connection pooler may let processes of two releases share a database session and its temporary
+    tables. Because a table's name depends on its columns, a process never uses a temporary table
+    with the columns of a different release.
     """
     return f"{name}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 
@@ -58,12 +58,12 @@ _TABLES = ";".join(
 
 
 def escape_value(value: str) -> str:
-    """Escape a value for the text format of PostgreSQL's COPY."""
+    """Escape a value for the text format of the SQL command COPY."""
     return value.translate(_ESCAPES)
 
 
 def format_rows(rows: Sequence[JudgedRow]) -> str:
-    """Return rows in the format of PostgreSQL's COPY, except rows that can't change any person."""
+    """Return rows in the text format of the SQL command COPY, except rows that can't be applied."""
     new_ids = ids.neighbouring_ids(len(rows))
     lines = []
     for number, row in enumerate(rows):
@@ -82,19 +82,20 @@ def format_rows(rows: Sequence[JudgedRow]) -> str:
 
 
 def copy_rows(uow: UnitOfWork, lines: str) -> None:
-    """Copy rows, which are in COPY format, into the temporary table STAGED.
+    """Copy rows from text in COPY format into the temporary table STAGED.
 
-    The temporary tables are created once per connection, and are empty when a transaction begins.
+    The temporary tables are created once per connection, and are emptied at the end of each
+    transaction.
     """
     uow.session.execute(text(_TABLES))
     copy_lines(uow, STAGED, lines)
 
 
 def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) -> None:
-    """Copy the address digests under which opt-outs of the rows may be stored.
+    """Copy the digests of the rows' addresses, because opt-outs are stored by address digest.
 
-    Each address has one current digest, and an older digest per retired key. If ``all_rows`` is
-    false, the function copies only the digests of rows that will be stored as opt-outs.
+    Each address has one digest for the current key, and one digest per retired key. If ``all_rows``
+    is false, the function copies digests only for rows that are opt-outs.
     """
     digests_of = opt_out_checks.create_address_digester(uow.settings.keyring)
     lines = (

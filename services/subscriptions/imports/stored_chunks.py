@@ -1,4 +1,4 @@
-"""Stores the chunks of a file in the object storage."""
+"""Stores the chunks of an imported file in the object storage."""
 
 from models import MemberImport
 from services.subscriptions import bulk_files
@@ -17,17 +17,17 @@ from storage.resources import Resources
 
 
 def get_chunk_key(prefix: str, number: int) -> str:
-    """Return the key of the object in which a chunk of an import is stored."""
+    """Return the key under which a chunk of an import is stored in the object storage."""
     return f"{prefix}/chunks/{number:06}"
 
 
 class StoredChunks:
-    """The chunks of a file that is being read and stored.
+    """The stored chunks of a file that is being read.
 
     Attributes:
-        count: the number of stored chunks.
+        count: the number of chunks that have been stored.
         opt_out_numbers: the numbers of the chunks with opt-outs, which are applied first.
-        size: the number of bytes in all chunks before encryption.
+        size: the total size of the stored chunks in bytes, before encryption.
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
@@ -48,14 +48,14 @@ class StoredChunks:
 
     @property
     def has_unmarked_chunks(self) -> bool:
-        """Return whether ``mark_next_chunk`` must be called before the chunks may be applied."""
+        """Return whether ``mark_next_chunk`` must be called for any stored chunk."""
         return bool(self._unmarked)
 
     def mark_next_chunk(self, seen: SeenAddresses) -> None:
-        """Mark the rows of one unchecked chunk for which the file has stricter rows.
+        """Reject each row of one chunk that is overridden by a row of the same file.
 
-        A stricter row has the same address, and its status has a higher rank in ``STRICTNESS``.
-        Call the method only after the whole file has been read.
+        A row is overridden by a row with the same address whose status ranks higher in
+        ``STRICTNESS``. Call the method only after the whole file has been read.
         """
         number = self._unmarked.pop()
         key = get_chunk_key(self._prefix, number)
@@ -72,7 +72,7 @@ class StoredChunks:
             self._store_rows(number, rows)
 
     def _store_rows(self, number: int, rows: list[JudgedRow]) -> int:
-        """Store rows as a chunk, and return the size of the chunk before its encryption."""
+        """Store rows as an encrypted chunk, and return the size of the chunk before encryption."""
         content = encode_rows(rows)
         key = get_chunk_key(self._prefix, number)
         self._objects.put(key, seal(content, self._key, key), "application/octet-stream")
@@ -80,7 +80,7 @@ class StoredChunks:
 
 
 def fetch_chunk(resources: Resources, task: MemberImport, number: int) -> PreparedChunk:
-    """Fetch a stored chunk, and prepare the chunk for copying into the database."""
+    """Fetch a chunk from the object storage, and prepare it for copying into the database."""
     key = get_chunk_key(task.object_prefix, number)
     content = unseal(resources.objects.get(key), bulk_files.unwrap_key(resources, task), key)
     return prepare_chunk(number, decode_rows(content))

@@ -1,8 +1,7 @@
-"""Finds the reason why each person in a file of suppressions, bounces or complaints gets no mail.
+"""Finds out why each person in a file of suppressions, bounces or complaints gets no mail.
 
-Only a type, event, reason or code in a row determines why the person gets no mail. The reason must
-be interpreted correctly, because an opt-out from a suppression file stays even if the import is
-undone.
+The cells with a type, event, reason or code reveal why a person gets no mail. A wrong reason is
+hard to correct, because opt-outs from a suppression file stay even if the import is undone.
 """
 
 import re
@@ -30,8 +29,7 @@ from services.subscriptions.imports.rows import (
     SuppressionStatus,
 )
 
-# Maps each kind of file to the default status of rows, which applies if the file has no column with
-# reasons.
+# Maps each kind of file to the status that its rows get if the file has no column with reasons.
 _DEFAULT_STATUSES = {
     ImportKind.SUPPRESSIONS: SuppressionStatus.UNSUBSCRIBED,
     ImportKind.BOUNCES: SuppressionStatus.BOUNCED,
@@ -44,7 +42,7 @@ _SUBJECTS = normalise_words(_WORDS["headers"]["subjects"])
 _HEADER_WORDS = _SUBJECTS | normalise_words(_WORDS["headers"]["others"])
 # The headers of columns that contain the responses of mail servers.
 _RESPONSES = normalise_words(_WORDS["headers"]["answers"])
-# Maps headers of columns whose reasons are numbers to the status that each number means.
+# Maps the header of each column whose reasons are numbers to a map from numbers to statuses.
 _NUMBERED_REASONS = {
     header: {
         str(number): SuppressionStatus(status)
@@ -53,20 +51,20 @@ _NUMBERED_REASONS = {
     }
     for header, statuses in _WORDS["numbers"].items()
 }
-# Maps each known word in a column with reasons to a status.
+# Maps each word that is recognised as a reason to a status.
 _MEANINGS = {
     normalise_word(word): SuppressionStatus(status)
     for status, words in _WORDS["words"].items()
     for word in words
 }
-# The statuses in the order of the file ``suppression_files.toml``. If a row has several reasons,
+# All statuses, in the order of the file ``suppression_files.toml``. If a row has several reasons,
 # the status that comes first in ``suppression_files.toml`` is used.
 _RANKED_STATUSES = [SuppressionStatus(status) for status in _WORDS["words"]]
 _MAY_PASS = SuppressionStatus.MAY_PASS
-# The words that are recognised as a reason only if no word follows.
+# The words that are recognised as a reason only if no text follows the word.
 _EXACT_WORDS = normalise_words(_WORDS["exact"]["words"])
-# Matches SMTP status codes such as 550 and 5.1.1. "smtp;" may precede an SMTP status code, and text
-# may follow the code.
+# Matches SMTP status codes such as 550 and 5.1.1. In a cell, "smtp;" may precede the SMTP status
+# code, and text may follow the code.
 _CODE = re.compile(
     r"(?:smtp ?[;:] ?)?[#<(\[\"']?([245])(?:\d\d|\.\d{1,3}\.\d{1,3})(?!\w|\.\d)",
     re.ASCII | re.IGNORECASE,
@@ -82,15 +80,15 @@ _KIND_UNKNOWN = RowProblem(
 
 
 class SuppressionReader:
-    """A reader that adds to each row of a file the reason why the person gets no mail.
+    """A reader that finds, for each row of a file, the reason why the person gets no mail.
 
     Args:
-        sample: some records of the file.
-        mapping: maps columns to the roles that the owner assigned. A column with the role
-            ``status`` contains the reason.
-        status_values: maps values in the file to the status that the owner assigned.
-        earlier_decisions: the result of ``find_decisions`` after the file was read for the first
-            time.
+        sample: the first records of the file.
+        mapping: maps columns to the roles that the owner assigned. Columns with the role ``status``
+            contain the reasons for not mailing people.
+        status_values: maps values in the file to the statuses that the owner assigned.
+        earlier_decisions: the result of ``find_decisions`` from the first time that the file was
+            read.
     """
 
     def __init__(
@@ -116,7 +114,7 @@ class SuppressionReader:
     def read(
         self, rows: Iterable[MemberRow | RejectedRecord]
     ) -> Iterator[MemberRow | RejectedRecord]:
-        """Yield each row with the reason why the person gets no mail, or with a problem."""
+        """Yield the rows of a file after adding the reason why the person gets no mail."""
         for row in rows:
             if isinstance(row, RejectedRecord):
                 yield row
@@ -138,21 +136,22 @@ class SuppressionReader:
         return {_HAS_REASONS: bool(self._reason_columns) or self._had_reasons}
 
     def has_misread_rows(self) -> bool:
-        """Return whether the file must be read again, because its first rows were misread.
+        """Return whether the file must be read a second time, because its first rows were misread.
 
-        Rows are misread if they get the default reason before a record adds a column with reasons.
+        Rows are misread if they got the default status before a record of the file added a column
+        with reasons.
         """
         return self._used_default and bool(self._reason_columns)
 
     def list_unknown_values(self) -> list[dict[str, object]]:
-        """Return the unrecognised values with columns and row counts, by descending row count."""
+        """Return the unrecognised values in columns with reasons, the most frequent first."""
         return [
             {"column": column, "value": value, "rows": rows}
             for (column, value), rows in self._unknown.most_common(MAX_VALUES_SHOWN)
         ]
 
     def _find_columns(self) -> None:
-        """Find the columns with reasons in the current header."""
+        """Find the columns in the current header that contain reasons for not mailing people."""
         header = self._header
         roles = self._roles
         self._width = len(header)
@@ -165,7 +164,7 @@ class SuppressionReader:
         ]
 
     def _find_status(self, cells: Sequence[str]) -> SuppressionStatus | None:
-        """Return the status for a row's reason, or ``None`` for an unrecognised reason."""
+        """Return the status that a row's reason means, or ``None`` for an unrecognised reason."""
         statuses = [
             self._find_reason_status(index, _get_cell(cells, index))
             for index in self._reason_columns
@@ -199,7 +198,7 @@ class SuppressionReader:
             self._unknown[value] += 1
 
     def _find_reasons_by_cells(self, unmapped: Iterable[int]) -> list[int]:
-        """Return the columns in which at least half of the sampled cells are recognised reasons."""
+        """Return the columns in which at least half of the sampled cells are known reasons."""
         reason_columns = []
         for index in unmapped:
             cells = [cell for record in self._sample if (cell := _get_cell(record, index).strip())]
@@ -210,7 +209,7 @@ class SuppressionReader:
 
 
 def _is_reason_header(name: str) -> bool:
-    """Return whether a header names a column of types, events, reasons or codes."""
+    """Return whether a header is the name of a column with types, events, reasons or codes."""
     words = split_words(name)
     return normalise_word(name) in _NUMBERED_REASONS or (
         all(word in _HEADER_WORDS for word in words) and any(word in _SUBJECTS for word in words)
@@ -218,7 +217,7 @@ def _is_reason_header(name: str) -> bool:
 
 
 def _find_code_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for the SMTP code at the start of the cell, or ``None`` without one."""
+    """Return the status for the SMTP code at the start of a cell, or ``None`` without a code."""
     text = cell.strip()[:MAX_WORD_CHARACTERS]
     code = _CODE.match(text)
     if code is None:
@@ -229,7 +228,7 @@ def _find_code_status(cell: str) -> SuppressionStatus | None:
 
 
 def _find_word_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for the words in a cell, which may contain a list of items."""
+    """Return the status for the words in a cell, which may contain several items."""
     statuses = [_find_item_status(split_words(item)) for item in split_items(cell)]
     return next((each for each in _RANKED_STATUSES if each in statuses), None)
 
@@ -249,7 +248,10 @@ def _find_item_status(words: Sequence[str]) -> SuppressionStatus | None:
 
 
 def _extract_reason(cell: str) -> str:
-    """Return the cell, or only its ``code`` if the cell is a JSON object, as in Brevo's files."""
+    """Return the cell.
+
+    If the cell is a JSON object, as in Brevo's files, return the value of ``code``.
+    """
     if len(cell) > MAX_WORD_CHARACTERS * 10 or not cell.startswith("{"):
         return cell
     try:

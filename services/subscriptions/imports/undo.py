@@ -1,9 +1,9 @@
-"""Undoes an import by restoring the records that the import changed.
+"""Undoes an import by restoring the changed members and removing the added members.
 
-If a record was changed after the import, the undo restores only the values that haven't changed
-since the import. The undo treats a record as unchanged after the import if ``updated_at`` is the
-time of the import. Opt-outs from the import stay in force after the undo. An undo deletes the
-file's claims of consent, even if the member stays in the list.
+If a subscription was changed after the import, an undo restores only the values that haven't been
+changed. A subscription counts as unchanged since the import if its ``updated_at`` is the time of
+the import. Opt-outs that an import stored stay in force after an undo of the import. An undo
+deletes the consent claims that the import stored, even if the member stays in the list.
 """
 
 from sqlalchemy import text
@@ -16,8 +16,8 @@ from services.subscriptions.undo import RestoredBatch, Undo
 from storage.unit_of_work import UnitOfWork
 
 MEMBERS_PER_BATCH = 10_000
-# Builds the SQL expression for the fields of a member after the undo. A field that has the value
-# from the import gets its former value, or is removed if it had no value.
+# A SQL expression for the values of a member's fields after the undo. If a field has the value from
+# the import, the undo restores the field's former value, or removes the field if it had none.
 _EARLIER_FIELDS = """CASE WHEN b.fields_after IS NULL THEN {now} ELSE (
             SELECT coalesce(jsonb_object_agg(f.key, f.value), '{{}}') FROM (
                 SELECT n.key, CASE WHEN n.value = b.fields_after -> n.key
@@ -111,8 +111,8 @@ WITH first AS (
 )
 SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
 """  # noqa: S608
-# Removes the records that the import created, which have no row in import_changes. A record that
-# existed before the import is never removed.
+# Removes the subscriptions that the import created, which are those without a row in
+# ``import_changes``. A subscription that existed before the import is never removed.
 _REMOVE = """
 WITH batch AS (
     SELECT id, updated_at = imported_at AND created_at = imported_at AS is_untouched
@@ -127,22 +127,24 @@ SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
 
 
 def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
-    # Restore the records that the import changed before removing the records that the import
-    # created.
+    # Restore all changed subscriptions first, and remove the subscriptions that the import created
+    # afterwards.
     for statement, position_column in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
         values = {"import_id": task.id, "user_id": task.user_id, "batch": MEMBERS_PER_BATCH}
         values["after"] = getattr(task, position_column) or 0
         restored, last = uow.session.execute(text(statement), values).one()
         if last is not None:
             return RestoredBatch(restored, {position_column: last})
-    # Delete the file's claims of consent after all records have been restored or removed.
+    # After all members have been restored or removed, delete the consent claims that the import
+    # stored.
     return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=MEMBERS_PER_BATCH) else None
 
 
 def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
     kept_members = task.added - task.undone
     if status == JobStatus.SUCCEEDED:
-        # Members that were changed after the import weren't restored, and are counted as kept.
+        # Members that the undo skipped, because they were changed after the import, are counted as
+        # kept.
         task.kept = kept_members
     announce_event(
         uow,
@@ -168,11 +170,11 @@ IMPORT_UNDO = Undo(
     count_changed=lambda task: task.added,
     restore_batch=_restore_batch,
     end=_end_undo,
-    # If members were changed after the import, the import can be undone again for them after the
-    # changes are undone.
+    # An undo that skipped changed members isn't complete, so that it can be repeated after the
+    # changes have been undone.
     is_complete=lambda task: task.undone_at is not None and not task.kept,
     has_total=False,
-    # An undo needs a recent login because it removes members.
+    # An undo of an import requires a recent login, because the undo removes members.
     needs_recent_login=True,
     initial_values=dict.fromkeys(("undone_at", "undo_restored", "undo_removed")),
 )

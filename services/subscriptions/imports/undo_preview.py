@@ -1,4 +1,4 @@
-"""Previews the undo of an import by counting the members that the undo would restore."""
+"""Counts the members that an undo of an import would restore."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")
 
 
 class Holder(NamedTuple):
-    """A bulk action or import that changed members after a different import added the members."""
+    """A bulk action or import that prevents the undo of an earlier import by changing members."""
 
     kind: str
     id: int
@@ -49,17 +49,17 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True)
 class UndoForecast:
-    """The forecast of the result of an undo.
+    """The expected result of undoing an import.
 
     Attributes:
         undone: the number of members that the undo would restore.
-        kept: the number of members that an undo wouldn't restore, because they were changed after
-            the import.
-        left: the number of imported people who have stopped being active members.
-        held_by: the bulk actions and imports that prevent the undo for kept members. After the
-            actions in ``held_by`` are undone, the kept members can be restored.
-        is_exact: whether all members of the import were counted. If ``is_exact`` is false, the real
-            numbers are larger than the numbers in the preview.
+        kept: the number of members that the undo would skip, because they were changed after the
+            import.
+        left: the number of imported people who are no longer active members.
+        held_by: the bulk actions and imports that changed the skipped members after the import. The
+            skipped members can be restored after everything in ``held_by`` has been undone.
+        is_exact: whether all members of the import were counted. If ``is_exact`` is false, the
+            actual numbers are at least as large as the numbers in the preview.
     """
 
     undone: int
@@ -70,7 +70,7 @@ class UndoForecast:
 
 
 def forecast_undo(uow: UnitOfWork, task: MemberImport) -> UndoForecast:
-    """Forecast the result of an undo for at most ``MAX_PREVIEWED`` members."""
+    """Count the members that an undo would restore or skip, up to ``MAX_PREVIEWED`` members."""
     values = {"import_id": task.id, "max_members": MAX_PREVIEWED + 1}
     count, undone, left_count = uow.session.execute(_COUNT_MEMBERS, values).one()
     kept_count = count - undone - left_count

@@ -1,4 +1,4 @@
-"""Defines an import's verdicts on the rows of its file."""
+"""Defines the verdicts on imported rows, which state whether and why a row was applied."""
 
 ADDED = "added"
 ALREADY = "already"
@@ -7,8 +7,9 @@ INVALID = "invalid"
 DUPLICATE = "duplicate"
 DENIED = "denied"
 OVER_QUOTA = "over_quota"
-# The verdict on an opt-out in the file, which is counted as ``opted_out`` in results.
+# The verdict on a row that is an opt-out. The result of an import includes rows with the verdict
+# ``left`` in the count ``opted_out``.
 LEFT = "left"
 VERDICTS = (ADDED, ALREADY, OPTED_OUT, INVALID, DUPLICATE, DENIED)
-# The names of the counts in an import's result.
+# The names of the row counts in an import's result.
 COUNTS = ("received", *VERDICTS, "updated")

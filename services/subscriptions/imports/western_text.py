@@ -1,12 +1,13 @@
-"""Recognises Western European text among texts that were decoded as Windows-1252.
+"""Checks whether text that was decoded as Windows-1252 looks Western European.
 
-Almost any bytes can be decoded as Windows-1252. If Windows-1252 is the wrong encoding, the decoded
-text has symbols or capital letters inside words, or letters that no Western language combines.
+Almost any sequence of bytes can be decoded as Windows-1252. Text that was wrongly decoded as
+Windows-1252 has symbols or capital letters inside words, or combinations of letters that no Western
+language has.
 """
 
 import re
 
-# For each language, the non-ASCII letters that can occur together in its words and loanwords.
+# Each set contains the non-ASCII letters that occur in words and loanwords of one language.
 _ALPHABETS = tuple(
     frozenset(letters + letters.upper())
     for letters in (
@@ -23,7 +24,7 @@ _ALPHABETS = tuple(
 _LETTER = "A-Za-zÀ-ÖØ-öø-ÿŒœŸŠšŽž"
 _CAPITAL = "A-ZÀ-ÖØ-ÞŒŸŠŽ"
 
-# Matches symbols at positions where they don't occur in names.
+# Matches symbols in places where no name has a symbol.
 _MISPLACED_SYMBOLS = re.compile(
     "|".join(
         (
@@ -34,8 +35,8 @@ _MISPLACED_SYMBOLS = re.compile(
             rf"[§©£€™®°…²³](?=[{_LETTER}])|¶",
             rf"[{_LETTER}][¡¿€£§©]|(?<![mM])[²³]",
             rf"[{_LETTER}][™®°ºª](?=[{_LETTER}])",
-            # The dot in Catalan l·l and the ordinal signs in nº and M.ª are valid, but are invalid
-            # between other characters.
+            # The dot is valid only in Catalan l·l, and ordinal signs are valid only after
+            # abbreviations, as in nº and M.ª.
             rf"(?<![lL])·|·(?![lL])|(?<=[{_LETTER}]{{2}})[ºª]|(?<![\w.])[ºª]",
             # A dash can join two names, but doesn't occur inside a name.
             rf"[{_LETTER}][–—](?![{_CAPITAL}])",
@@ -46,8 +47,8 @@ _MISPLACED_SYMBOLS = re.compile(
 )
 
 # Matches combinations of accented letters and neighbouring letters that no Western language has.
-# The pattern for misplaced letters also finds Czech, Polish, Turkish and Baltic names, whose
-# letters have the same bytes as Western letters.
+# The pattern ``_MISPLACED_LETTERS`` finds Czech, Polish, Turkish and Baltic names that were decoded
+# as Windows-1252 by mistake.
 _MISPLACED_LETTERS = re.compile(
     "|".join(
         (
@@ -64,7 +65,8 @@ _MISPLACED_LETTERS = re.compile(
             r"ê(?=[kz])|êb(?![lê])|êg(?![ue])|êc(?!h)|êp(?![ei])|iê(?![nmu])",
             r"^(?=.*ê).*(?:[kw]|[crs]z)",
             r"^[^ß]*ß.*ß|^ß|ç(?=[bcdfghjkmnpqrstvwxz])|^ç(?!a$)",
-            # The Icelandic letters ð, þ and ý have the same bytes as Turkish letters.
+            # In Turkish encodings, the bytes of the Icelandic letters ð, þ and ý are Turkish
+            # letters.
             r"^ð|^(?!.*(?:[áéíóúæ]|rð|guð|frið|heið|auð|eyð)).*[ðþý]",
             r"ø(?=[aouáíóúýìèù])|(?<=.)ø(?=i|e(?!n$).)|aø$",
             # No Western European language has an acute and a grave accent in the same word.
@@ -75,21 +77,22 @@ _MISPLACED_LETTERS = re.compile(
 _WORD = re.compile(rf"[{_LETTER}]+")
 _APOSTROPHE = re.compile(rf"(?<![{_LETTER}])([{_LETTER}]*)’(?=([{_LETTER}]*))")
 _QUOTATION_MARKS = re.compile("[“”„]")
-# Words that can precede an apostrophe, as in d’Angelo.
+# The words that can precede an apostrophe, as in d’Angelo.
 _ELIDED_WORDS = frozenset(
     (
         *("d", "l", "o", "n", "m", "s", "t", "c", "j", "qu", "dell", "nell", "sant", "all", "ch"),
         *("gl", "un", "dall", "sull", "mc", "aujourd", "jusqu", "lorsqu", "puisqu", "quelqu"),
     )
 )
-# Endings that can follow an apostrophe, as in Ann’s.
+# The endings that can follow an apostrophe, as in Ann’s.
 _ENDINGS = frozenset({"s", "t", "ll", "re", "ve"})
 _MIN_OWNER_CHARACTERS = 3
 _MIN_ELIDED_CHARACTERS = 4
-# Prefixes before a capital letter in a name, as in McÉvoy.
+# The prefixes that a capital letter can follow inside a name, as in McÉvoy.
 _PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
-# Letters that may be lower case in a name that is otherwise in capitals. Caps Lock on a French
-# keyboard doesn't affect é, è, ç, à and ù, and the letter ß rarely has a capital.
+# The letters that may be lower case in a name that is typed in capitals. On French keyboards, the
+# letters é, è, ç, à and ù stay lower case under Caps Lock. The letter ß is hardly ever written as a
+# capital.
 _SMALL_AMONG_CAPITALS = frozenset("éèçàùß")
 _MIN_ALL_CAPITALS = 2
 
@@ -111,9 +114,10 @@ def _has_paired_marks(text: str) -> bool:
 
 
 def _fits_apostrophe(before: str, after: str, text: str) -> bool:
-    """Return whether an apostrophe between two words is plausible.
+    """Return whether an apostrophe between the texts ``before`` and ``after`` is plausible.
 
-    If an apostrophe is implausible, its byte may be the letter í in the encoding Mac Roman.
+    An implausible apostrophe may be the letter í in Mac Roman, which has the same byte as an
+    apostrophe in Windows-1252.
     """
     if not before:
         return True
@@ -141,7 +145,7 @@ def _is_western_word(word: str) -> bool:
 
 
 def _has_fitting_case(word: str) -> bool:
-    """Return whether the case of a name's non-ASCII letters is usual in names."""
+    """Return whether non-ASCII letters in a word are capitals only where names have capitals."""
     if word.islower() or word.isupper() or (word[0].isupper() and word[1:].islower()):
         return True
     capitals = sum(letter.isupper() for letter in word)

@@ -1,20 +1,20 @@
-"""Builds the SQL statements that write the changes of a chunk's rows.
+"""Builds the SQL statements that store the changes in a chunk of imported rows.
 
-The clause ``OFFSET 0`` in a subquery makes Postgres look up one row at a time, as in
-``judge_statements``.
+The clause ``OFFSET 0`` in a subquery forces Postgres to look up one row at a time with an index.
 """
 
 from services.subscriptions.imports.judge_statements import build_new_expiry
 from services.subscriptions.imports.staging import JUDGED, STAGED_DIGESTS, STAGED_EXTRAS
 
-# Counts a chunk's existing people, new people, and records that the chunk changes.
+# Counts the existing people in a chunk, the new people, and the subscriptions that the chunk
+# changes.
 COUNT_WRITES = f"""
 SELECT count(*) FILTER (WHERE NOT is_new_person), count(*) FILTER (WHERE is_new_person),
     count(*) FILTER (WHERE subscription_id IS NOT NULL AND verdict <> 'left')
 FROM {JUDGED} WHERE verdict IN ('added', 'left') OR is_updated
 """  # noqa: S608
-# Locks the existing people of a chunk so that they can't be erased until the commit. Counts the
-# people of the chunk who haven't been erased.
+# Locks the existing people in a chunk, so that nobody can be erased until the transaction is
+# committed. Returns the number of locked people, which omits people who have already been erased.
 LOCK_KNOWN_PEOPLE = f"""
 SELECT count(*) FROM (
     SELECT user_id FROM {JUDGED}
@@ -37,7 +37,7 @@ WITH found AS (
 UPDATE {JUDGED} SET user_id = found.id FROM found
 WHERE {JUDGED}.is_new_person AND {JUDGED}.email = found.email
 """  # noqa: S608
-# Stores opt-outs, with the reason in the file as the source of each opt-out.
+# Stores the opt-outs in a chunk. The source of an opt-out is a complaint, a bounce or the import.
 ADD_OPT_OUTS = f"""
 INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
 SELECT :list_id, j.user_id, d.digest, 'list', CASE
@@ -64,7 +64,8 @@ SELECT list_id, user_id, 'unsubscribed', 'import', :user_id, 'import', was, 'uns
     email_enabled, email_enabled
 FROM gone
 """  # noqa: S608
-# Selects only fields whose values change, so that an undo doesn't touch unchanged fields.
+# Selects only the fields whose values the chunk changes, so that an undo doesn't affect unchanged
+# fields.
 _CHANGED_EXTRAS = f"""
 LEFT JOIN {STAGED_EXTRAS} AS e ON e.number = j.number
 CROSS JOIN LATERAL (
@@ -92,7 +93,7 @@ _CHANGED_NAMES = """nullif(
 
 
 def build_changes_statement(*, has_extras: bool) -> str:
-    """Build the SQL statement that stores old and new values of existing records for an undo."""
+    """Build the SQL statement that records the changes to existing members for an undo."""
     columns = "fields_after, fields_before, tags_added, joined_at_before, joined_at_after,"
     values = "x.fields_after, x.fields_before, x.tags_added, m.joined_at, x.joined_at_after,"
     return f"""
@@ -115,7 +116,7 @@ WHERE j.verdict = 'added' OR j.is_updated
 
 
 def build_update_statement(*, has_extras: bool) -> str:
-    """Build the SQL statement that writes the new values of existing records."""
+    """Build the SQL statement that updates existing subscriptions with the values in a chunk."""
     return f"""
 WITH changed AS (
     UPDATE subscriptions AS m SET
@@ -145,7 +146,7 @@ FROM changed
 
 
 def build_insert_statement(*, has_extras: bool) -> str:
-    """Build the SQL statement that adds people without a record in the list as members."""
+    """Build the SQL statement that adds people as members who have no subscription to the list."""
     extras = "coalesce(e.fields, '{}'), coalesce(e.tag_ids, '{}'), e.joined_at,"
     return f"""
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,
