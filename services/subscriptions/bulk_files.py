@@ -19,8 +19,8 @@ from storage.resources import Resources
 IMPORTS = "imports/"
 EXPORTS = "exports/"
 BULK_FILE_RETENTION = timedelta(days=7)
-# The age from which a file without an import or export counts as left behind by a crash, because
-# uploads take only a few hours.
+# A file that no import or export uses is removed at this age. Younger files are kept, because an
+# upload may take a few hours.
 STRAY_FILE_AGE = timedelta(days=1)
 SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",
@@ -31,11 +31,11 @@ SWEEP_FILES = register_maintenance(
 
 @dataclass(frozen=True)
 class NewFile:
-    """A new file without contents, for an import or an export.
+    """A new, empty file for an import or an export.
 
     Attributes:
-        prefix: the prefix of the object keys under which the file's parts are stored.
-        wrapped: the file's encryption key, which is stored in encrypted form.
+        prefix: the common prefix of the keys of all stored objects that contain a part of the file.
+        wrapped: the key that encrypts the file, which is itself encrypted.
     """
 
     prefix: str
@@ -75,9 +75,9 @@ def open_stored_file(resources: Resources, row: MemberImport | MemberExport) -> 
 
 
 def remove_old_files(resources: Resources, *, now: datetime) -> int:
-    """Remove the files of old imports and exports, and files that belong to no import or export.
+    """Remove the files of old imports and exports, and files that no import or export uses.
 
-    Return how many files were removed.
+    Return the number of removed files.
     """
     removed_count = 0
     for kind in (MemberImport, MemberExport):
@@ -108,8 +108,8 @@ def _remove_oldest(
         select(kind)
         .where(
             kind.files_removed_at.is_(None),
-            # The condition on ``created_at`` lets Postgres use an index. The condition on
-            # ``finished_at`` keeps the file of an old job that ended only recently.
+            # Compare ``created_at`` so that Postgres can use an index, and ``finished_at`` so that
+            # files of recently finished jobs are kept.
             kind.created_at < before,
             kind.finished_at < before,
         )
@@ -126,7 +126,8 @@ def _remove_oldest(
                 uow.session.execute(delete(model).where(model.import_id == row.id))
             row.samples = None
         row.files_removed_at = func.now()
-        # Delete the file's key, so that nobody can decrypt a remaining copy of the file.
+        # Delete the key that encrypts the file, so that nobody can decrypt a remaining copy of the
+        # file.
         row.wrapped_key = None
         row.wrapped_by = None
         removals.forget_objects(uow, f"{row.object_prefix}/")
