@@ -189,7 +189,7 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 
 
 def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
-    """Return how many more active members the owner's lists have than at the start of the period.
+    """Return by how much an owner's number of active members has grown during a period.
 
     ``days``: the number of days in the period, which ends today in UTC.
     """

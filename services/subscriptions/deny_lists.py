@@ -180,10 +180,10 @@ def change_entries(
 
 
 def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> None:
-    """Raise ``member.denied`` if a deny list matches any of a person's addresses.
+    """Raise ``member.denied`` if a deny list contains one of a person's addresses or domains.
 
-    ``addresses``: the address in the person's account, and the address in the list's record of the
-    person.
+    ``addresses``: the address in the person's account, and the address in the person's record on
+    the list.
     """
     if find_denied(uow, owner_id, addresses):
         raise MEMBER_DENIED()
@@ -207,9 +207,9 @@ def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> s
 def _find_erased_addresses(
     uow: UnitOfWork, owner_id: int, addresses: Collection[str]
 ) -> dict[bytes, str]:
-    """Find denied addresses whose entries were replaced by HMACs when the people were erased.
+    """Find those of the addresses that the owner denies and that belonged to erased people.
 
-    The result maps each stored HMAC to the denied address.
+    The result maps the stored HMAC of each denied address to the address.
     """
     if not uow.session.scalar(select(exists().where(ErasedDenial.user_id == owner_id))):
         return {}

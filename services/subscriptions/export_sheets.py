@@ -259,7 +259,7 @@ def _build_roster(
     mailing_list: MailingList,
     export_filter: MemberFilter | None,
 ) -> Sheet:
-    """Return the columns and the query for a roster of the people who get the list's mail."""
+    """Return the columns and the query for a roster of the people who get a list's mail."""
     columns = (
         *("email", "name", "user_id", "trace_id", "one_click_url"),
         *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),

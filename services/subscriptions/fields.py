@@ -155,7 +155,7 @@ class OwnFields:
         self._keys_by_id = {str(each.id): each.key for each in self.by_key.values()}
 
     def replace_ids(self, values: StoredValues) -> dict[str, FieldValue]:
-        """Replace field ids by field keys in a member's values, oldest field first."""
+        """Replace field ids by field keys in a member's values, and put the oldest field first."""
         return {key: values[name] for name, key in self._keys_by_id.items() if name in values}
 
     def select_public(self) -> "OwnFields":
@@ -175,14 +175,15 @@ class OwnFields:
     def parse_values(
         self, values: Mapping[str, object], *, is_text: bool = False
     ) -> dict[str, FieldValue | None]:
-        """Convert a member's field values to the stored form, and return them by field id.
+        """Convert a member's field values to the stored form, with field ids as keys.
 
-        The result contains ``None`` for each empty value. Raises ``field.value``, whose message
-        lists all invalid values.
+        The result contains ``None`` for each empty value. Raises ``field.value`` with a list of all
+        invalid values.
 
         Args:
-            values: maps the key of each field to the value in the request.
-            is_text: whether the values come from an HTML form, which only contains texts.
+            values: maps field keys to the values in the request.
+            is_text: whether to parse the values from texts, because an HTML form only contains
+                texts.
         """
         stored_values: dict[str, FieldValue | None] = {}
         problems = []

@@ -74,14 +74,13 @@ def fold_everything(resources: Resources) -> int:
 
 
 def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add a batch of the oldest recorded differences to the subscriber counts of lists.
+    """Add at most ``max_deltas`` stored differences to the subscriber counts, oldest first.
 
-    Return how many recorded differences were added.
+    Return the number of stored differences that were added.
 
-    Owners whose lists have more members than their plan allows get a notification. People can join
-    a list even if the owner's lists have more members than the plan allows. The notification is
-    enqueued in the transaction that updates the counts, so that a crash can't lose the
-    notification.
+    If an owner's lists have more members than the plan allows, people can join the lists, but the
+    owner gets a notice. The notice is enqueued in the transaction that updates the subscriber
+    counts, so that the notice can't be lost in a crash.
     """
     folded_count, grown_list_ids = uow.session.execute(
         _FOLD_COUNTS, {"max_deltas": max_deltas}

@@ -64,10 +64,10 @@ def report_list(
 
 
 def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
-    """Store a visitor's report about the list's page, with a digest of the visitor's IP network.
+    """Store a visitor's report about a list's page, with a digest of the visitor's network.
 
-    The function stores at most one report about a list per IP network. Reports above a maximum
-    number per network or per list are dropped, because an operator doesn't need more reports.
+    At most one report about a list is stored per IP network. The numbers of stored reports per IP
+    network and per list are limited.
     """
     network_reports = _count_reports(
         ListReport.network_digest == network_digest,
@@ -97,5 +97,5 @@ def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> boo
 
 
 def list_reported(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
-    """Return the reported lists, sorted by the number of reports in the last seven days."""
+    """Return the reported lists. Lists with the most reports in the last seven days come first."""
     return [ReportedList(*row) for row in uow.session.execute(_REPORTED_LISTS, {"most": limit})]

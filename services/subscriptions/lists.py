@@ -227,7 +227,7 @@ def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRow
 def list_choices(
     uow: UnitOfWork, user_id: int, most: int = UNPAGED.limit
 ) -> Sequence[Row[int, str, str]]:
-    """Return id, slug and title of the user's lists, without archived lists, newest first."""
+    """Return the id, slug and title of all unarchived lists of a user, newest first."""
     query = (
         select(MailingList.id, MailingList.slug, MailingList.title)
         .where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))

@@ -47,7 +47,7 @@ SELECT greatest((
 def schedule_address_update(
     uow: UnitOfWork, user_id: int, *, after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
 ) -> None:
-    """Schedule the job that copies the account's address into all subscriptions of the person."""
+    """Schedule the job that copies an account's address to the person's subscriptions."""
     job = enqueue_job(uow, UPDATE_ADDRESS, user_id=None, on_behalf_of=user_id, subject_id=user_id)
     job.sends = 0
     job.run_at = func.now() + after + _UNDO_MARGIN
@@ -55,7 +55,7 @@ def schedule_address_update(
 
 
 def run_address_update(resources: Resources, lease: Lease) -> None:
-    """Update a person's subscriptions until the job ends or must yield to another job."""
+    """Copy an account's new address to the person's subscriptions, in batches."""
     user_id = lease.subject_id
     assert user_id is not None
     values = {

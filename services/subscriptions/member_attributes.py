@@ -42,9 +42,10 @@ class AttributeChanges:
 
 
 class AttributeFormatter:
-    """Converts the stored fields and tags of members to the form in API responses.
+    """Converts members' stored fields and tags to the form that API responses contain.
 
-    A formatter serves many members, so that field keys and tag names are read only once.
+    One formatter is used for many members, so that field keys and tag names are read from the
+    database only once.
     """
 
     def __init__(self, own_fields: OwnFields, tag_names: Mapping[int, str]) -> None:
@@ -54,7 +55,7 @@ class AttributeFormatter:
     def format_attributes(
         self, values: Mapping[str, Any], tag_ids: Sequence[int]
     ) -> dict[str, Any]:
-        """Return a member's values by the keys of fields, and the names of the member's tags."""
+        """Return a member's field values by field key, and the names of the member's tags."""
         names = [self._tag_names[each] for each in tag_ids if each in self._tag_names]
         return {
             "fields": self._own_fields.replace_ids(values),
@@ -62,7 +63,7 @@ class AttributeFormatter:
         }
 
     def format_record(self, record: Subscription) -> dict[str, Any]:
-        """Return a member's attributes, join time and import id for the list's owner."""
+        """Return a member's fields and tags, the time of joining, and the id of the import."""
         attributes = self.format_attributes(record.fields, record.tag_ids)
         joined_at = record.joined_at or record.created_at
         return {**attributes, "joined_at": joined_at, "import_id": record.import_id}
@@ -85,11 +86,11 @@ def build_changed_columns(
     record: Subscription | None,
     changes: AttributeChanges,
 ) -> dict[str, Any]:
-    """Return new values for those columns of a member's record that the changes affect.
+    """Apply changes to a member's fields and tags, and return the changed columns.
 
     Raises ``field.value``, ``tag.too_many``, ``tag.too_many_of_member`` and ``list.busy``.
 
-    ``record``: the member's current record, or ``None`` for a new member.
+    ``record``: the member's record, or ``None`` for a new member.
     """
     columns: dict[str, Any] = {}
     if changes.fields:
@@ -181,7 +182,7 @@ class Submission:
 
     @property
     def unconfirmed_values(self) -> dict[str, Any] | None:
-        """Return the data to store with a confirmation link, or ``None`` without such data."""
+        """Return the submitted data for a confirmation link, or ``None`` if all data is empty."""
         return self.columns if self.name or self.fields or self.language else None
 
 

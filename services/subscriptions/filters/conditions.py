@@ -110,9 +110,9 @@ class Comparison:
         return None if build is None else build(self, members)
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with this status meet the condition, and false if none does.
+        """Return true if all members with the status match, and false if none of them match.
 
-        Return ``None`` if the status doesn't decide whether a member meets the condition.
+        Return ``None`` if only some members with the status may match.
         """
         return status in self.values if self.name == STATUS_NAME else None
 
@@ -145,7 +145,7 @@ def _compare_text(comparison: Comparison, column: ColumnElement[str]) -> Conditi
 
 
 def _list_unicode_forms(value: str) -> Iterable[str]:
-    """Return the text in the Unicode forms NFC and NFD, because stored texts have either form."""
+    """Return a text's Unicode forms NFC and NFD, because the database contains both forms."""
     return dict.fromkeys(unicodedata.normalize(form, value) for form in ("NFC", "NFD"))
 
 
@@ -317,9 +317,10 @@ def _build_json(value: Value) -> ColumnElement[object]:
 
 
 def _build_indexed_field_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build an SQL condition, supported by an index, that a member's field has one of the values.
+    """Build a condition for an index, for members whose field has one of several values.
 
-    The condition compares the whole column ``fields``, because a single index covers all fields.
+    The SQL condition uses the whole JSON column ``fields``, because a single index covers all
+    fields.
     """
     if comparison.operator not in {Operator.IS, Operator.IN}:
         return None

@@ -50,9 +50,9 @@ class Combination:
         return or_(*conditions) if len(conditions) == len(self.parts) else None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with this status match the filter, and false if none does.
+        """Return true if all members with the status match, and false if none of them match.
 
-        Return ``None`` if the status doesn't decide whether a member matches the filter.
+        Return ``None`` if only some members with the status may match.
         """
         results = {part.is_true_of(status) for part in self.parts}
         # A single false part makes ``all`` false, and a single true part makes ``any`` true.
@@ -79,9 +79,9 @@ class Negation:
         return None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with this status match the filter, and false if none does.
+        """Return true if all members with the status match, and false if none of them match.
 
-        Return ``None`` if the status doesn't decide whether a member matches the filter.
+        Return ``None`` if only some members with the status may match.
         """
         result = self.part.is_true_of(status)
         return None if result is None else not result

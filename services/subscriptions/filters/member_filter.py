@@ -303,7 +303,7 @@ def _replace_names(
     replace_field: Callable[[str], str],
     replace_tag: Callable[[Any], Any],
 ) -> dict[str, Any]:
-    """Return a copy of a filter in which ``replace_field`` and ``replace_tag`` replace names."""
+    """Copy a filter, calling ``replace_field`` for each field and ``replace_tag`` for each tag."""
     result = dict(node)
     is_tag_condition = node.get("field") == TAG_NAME.name
     for word, value in node.items():

@@ -136,10 +136,10 @@ class _Search:
         return MemberSearchPage(rows, total)
 
     def _find_ids(self, before: int | None) -> tuple[list[int], int | None]:
-        """Return the ids of members for a page, and the id of the last member that was checked.
+        """Return the ids of a page's members, and the id of the last member that was checked.
 
-        If more members match than fit on the page, the result includes the id of one additional
-        member. The second item is ``None`` if no members are left to check.
+        If more members match than fit on the page, the result includes one additional id. The
+        second item of the result is ``None`` if the search has checked all members.
         """
         matching_ids = self._scan(MAX_SHORT_SCAN_MEMBERS, before)
         if len(matching_ids) > self.limit:
@@ -156,7 +156,7 @@ class _Search:
         return matching_ids, end
 
     def _scan(self, max_members: int, before: int | None) -> list[int]:
-        """Return the ids of matching members among the list's newest ``max_members`` members."""
+        """Check the newest ``max_members`` members, and return the ids of matching members."""
         scanned = build_newest_query(self.statuses, max_members, by_cursor=before is not None)
         query = _order_newest_first(
             select(scanned.c.id).where(self._build_condition(scanned)), scanned
@@ -166,7 +166,7 @@ class _Search:
         )
 
     def _find_scan_end(self, max_members: int, before: int | None) -> int | None:
-        """Return the id at which a scan ends, or ``None`` if the scan reads the whole list."""
+        """Return the id of the last member in a scan, or ``None`` for a scan of the whole list."""
         scanned = build_newest_query(
             self.statuses, max_members, by_cursor=before is not None, has_only_ids=True
         )

@@ -128,12 +128,12 @@ def add_record(
 def change_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, **values: Any
 ) -> bool:
-    """Update the columns whose values differ from ``values``, and add an event to the history.
+    """Set columns of a subscription, and add an event to the subscription's history.
 
-    Return whether the subscription changed.
+    Return false if the subscription already has all the values.
 
-    Raises ``subscription.changed`` if another transaction changed the status or the mail setting at
-    the same time. Callers prevent ``subscription.changed`` by locking the subscription.
+    Raises ``subscription.changed`` if a concurrent transaction changed the status or the mail
+    setting. The error can't happen if the caller has locked the subscription.
     """
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:
