@@ -27,8 +27,8 @@ MAX_ENTRIES = 100_000
 _PURPOSE = "denied-address"
 _MAX_PROBLEMS = 100
 _SUBDOMAINS = "*."
-# Lock the owner's deny list, because two concurrent requests could together exceed the maximum
-# number of entries.
+# A lock on the owner's deny list. Without the lock, two concurrent requests might exceed the
+# maximum number of entries.
 _LOCK_DENY_LIST = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:owner_id))")
 _REMOVE_ENTRIES = text(
     "WITH gone AS ("

@@ -25,8 +25,8 @@ takes a shared lock on the person's row in ``users``. An erasure takes an exclus
 person's row before it marks the person as erased. The job that blanks an erased person's records
 takes shared locks on the lists.
 
-To avoid deadlocks, every transaction takes its locks in the same order: list, gate, room, new
-people, pairs of list and person, rows of people.
+To avoid deadlocks, every transaction first locks the list, then the gate, the room, new people,
+pairs of list and person, and finally rows of people.
 
 A transaction that changes a single subscription waits for a lock for at most two seconds, which is
 enough for a transaction of an import to end. A bulk action may lock a list for more than two
@@ -214,10 +214,11 @@ def lock_subscription(
 
 
 def lock_list(uow: UnitOfWork, list_id: int) -> None:
-    """Lock the list against all other changes of its subscriptions until the transaction ends.
+    """Prevent all other changes of subscriptions to the list until the transaction ends.
 
-    The caller must take shared locks (FOR KEY SHARE) on the rows of the people whose subscriptions
-    change. Raises ``TransientError`` if waiting for the lock takes too long.
+    The caller must take shared locks (FOR KEY SHARE) on the rows of all people whose subscriptions
+    the transaction changes. Raises ``TransientError`` after waiting too long for the lock on the
+    list.
     """
     with _translate_lock_timeout():
         uow.session.execute(_LOCK_LIST, {"list_id": list_id})

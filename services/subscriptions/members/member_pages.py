@@ -179,11 +179,11 @@ def _size_in_bytes(row: _Row) -> int:
 def read_members_by_id(
     uow: UnitOfWork, list_id: int, fields: OwnFields, subscription_ids: Sequence[int]
 ) -> PageOfRows[_Row]:
-    """Return the subscriptions with these ids, with the columns that ``read_member_page`` returns.
+    """Return members by subscription id, with the same columns as ``read_member_page``.
 
     Args:
         fields: the fields of the list's owner.
-        subscription_ids: the ids of the subscriptions in descending order.
+        subscription_ids: the ids of the members' subscriptions in descending order.
     """
     remaining_ids = list(subscription_ids)
     if not remaining_ids:

@@ -50,7 +50,7 @@ _CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
 def get_member(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> Subscription:
-    """Return the member with this user id or normalised address, or raise ``member.not_found``."""
+    """Return the member with this user id or address of a list, or raise ``member.not_found``."""
     record = changes.find_record_by_key(uow, mailing_list.id, key)
     if record is None:
         raise errors.MEMBER_NOT_FOUND()
