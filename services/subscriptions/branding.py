@@ -31,8 +31,7 @@ TEXTS = {
 }
 _MAX_CHARACTERS = {"sender_name": MAX_SENDER_CHARACTERS, **TEXTS}
 _BRAND_COLUMNS = ("colour", "logo_hash_id", "sender_name", *TEXTS)
-# The columns of ``MailingList`` that contain texts which strangers can see on public pages or in
-# mails.
+# Public pages and mails show the texts in these columns of ``MailingList`` to strangers.
 _PUBLIC_TEXTS = frozenset({"title", "tagline", "consent_wording", "sender_name", *TEXTS})
 _COLOUR = re.compile(r"#[0-9a-f]{6}\Z")
 # A sender name can't contain characters that have a special meaning in the From header of a mail.

@@ -19,8 +19,8 @@ from storage.resources import Resources
 IMPORTS = "imports/"
 EXPORTS = "exports/"
 BULK_FILE_RETENTION = timedelta(days=7)
-# A file that no import or export uses is removed at this age. Younger files are kept, because an
-# upload may take a few hours.
+# Unused files are removed at this age. The age must exceed the duration of an upload, which may
+# take a few hours.
 STRAY_FILE_AGE = timedelta(days=1)
 SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",
@@ -35,7 +35,7 @@ class NewFile:
 
     Attributes:
         prefix: the common prefix of the keys of all stored objects that contain a part of the file.
-        wrapped: the key that encrypts the file, which is itself encrypted.
+        wrapped: the key that encrypts the file, in encrypted form.
     """
 
     prefix: str
@@ -59,8 +59,8 @@ def create_file(resources: Resources, folder: str) -> NewFile:
 def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
     """Return the decrypted key for the file of an import or export.
 
-    Raises ``DecryptionFailed`` if the key can't be decrypted. Raises ``ObjectMissing`` if the file
-    was removed.
+    Raises ``DecryptionFailed`` if the file's key can't be decrypted. Raises ``ObjectMissing`` if
+    the file was removed.
     """
     if row.wrapped_key is None or row.wrapped_by is None:
         raise ObjectMissing(row.object_prefix)
@@ -69,7 +69,7 @@ def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
 
 
 def open_stored_file(resources: Resources, row: MemberImport | MemberExport) -> StoredFile:
-    """Return the stored file of an import or export. Raises the errors of ``unwrap_key``."""
+    """Return the stored file of an import or export. Raises the same errors as ``unwrap_key``."""
     assert row.size is not None
     return StoredFile(resources.objects, row.object_prefix, row.size, unwrap_key(resources, row))
 
@@ -108,8 +108,8 @@ def _remove_oldest(
         select(kind)
         .where(
             kind.files_removed_at.is_(None),
-            # Compare ``created_at`` so that Postgres can use an index, and ``finished_at`` so that
-            # files of recently finished jobs are kept.
+            # The condition on ``created_at`` lets Postgres use an index, and the condition on
+            # ``finished_at`` protects files of recently finished jobs.
             kind.created_at < before,
             kind.finished_at < before,
         )

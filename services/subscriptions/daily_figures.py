@@ -2,8 +2,8 @@
 
 Whenever the number of active members in a list changes, a database trigger stores the difference as
 a row in a separate table. A maintenance job regularly adds the stored differences to the daily
-figures. The results of queries are exact, because queries include the differences that haven't been
-added to the daily figures.
+figures. Query results are always exact, because queries include stored differences that haven't
+been added to the daily figures.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -69,8 +69,7 @@ _KEY_COLUMNS: Mapping[FiguresBy, ColumnElement[Any]] = {
 class MemberFigures:
     """How many people became active members of a list, and how many active members left.
 
-    The figures count members who joined or left by themselves and members whom the owner added or
-    removed.
+    The daily figures include members that the list's owner added or removed.
     """
 
     key: str
@@ -140,9 +139,9 @@ def read_figures(
 ) -> Sequence[MemberFigures]:
     """Return the list's daily figures, grouped by day, source or tier.
 
-    The result includes days on which nobody joined or left, but omits sources and tiers that nobody
-    joined or left. If figures are grouped by tier, a member who gets a new tier is counted as
-    leaving the old tier and joining the new one.
+    Days without changes are included in the result, but sources and tiers without changes are
+    omitted. If figures are grouped by tier, a member who gets a new tier is counted as leaving the
+    old tier and joining the new one.
     """
     joined_sum: ColumnElement[Any] = func.sum(_DAYS.joined)
     left_sum: ColumnElement[Any] = func.sum(_DAYS.gone)
@@ -217,8 +216,8 @@ def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> 
 def verify_figures(resources: Resources) -> list[FiguresFault]:
     """Return the combinations of list, source and tier whose daily figures are wrong.
 
-    The daily figures and the active members are read in one database snapshot, so that they can be
-    compared.
+    The function reads the daily figures and the active members in one database snapshot, because it
+    compares the two.
     """
     failures = 0
     while True:

@@ -22,12 +22,12 @@ REMOVE_DELETED_TAGS = register_maintenance(
 # than a second.
 MAX_BATCH_MEMBERS = 5_000
 _MAX_BATCH_TAGS = 1_000
-# How long rows stay in ``deleted_tags``. A transaction that read a tag before the tag was deleted
-# may add the tag's id to a member after the deletion.
+# A row stays in ``deleted_tags`` for an hour, because a transaction that read a tag before its
+# deletion may add the tag's id to a member afterwards.
 _ROW_RETENTION = timedelta(hours=1)
-# Disable ``enable_seqscan``, so that Postgres uses the index on ``tag_ids``. With
-# ``enable_seqscan``, Postgres might wrongly assume that most members have one of the deleted tags,
-# and read the members of all lists.
+# Disable ``enable_seqscan``, so that Postgres uses the index on ``tag_ids``. If ``enable_seqscan``
+# were on, Postgres might wrongly assume that most members have a deleted tag, and read the members
+# of all lists.
 _REQUIRE_INDEX = text("SET LOCAL enable_seqscan = off")
 # The query needs no condition on ``list_id``, because a tag id only occurs on members of a single
 # list. Keep ``updated_at``, because an undo skips members whose ``updated_at`` has changed, and

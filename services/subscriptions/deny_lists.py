@@ -1,9 +1,9 @@
 """Reads and changes deny lists, which ban e-mail addresses and domains from an owner's lists.
 
-The operator can deny addresses and domains for the lists of all owners. Before adding a person to a
-list, code must call ``require_allowed`` or ``find_denied``. An entry of a deny list doesn't affect
-people who are already members. If the owner removes an address from the deny list, the person can
-join the owner's lists.
+The operator can deny addresses and domains for the lists of all owners. Code that adds a person to
+a list must first call ``require_allowed`` or ``find_denied``. An entry of a deny list doesn't
+affect people who are already members. Removing an address from the deny list lets the person join
+the owner's lists.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,8 +27,8 @@ MAX_ENTRIES = 100_000
 _PURPOSE = "denied-address"
 _MAX_PROBLEMS = 100
 _SUBDOMAINS = "*."
-# A lock on the owner's deny list. Without the lock, two concurrent requests might exceed the
-# maximum number of entries.
+# This lock prevents two concurrent requests from exceeding the maximum number of entries in an
+# owner's deny list.
 _LOCK_DENY_LIST = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:owner_id))")
 _REMOVE_ENTRIES = text(
     "WITH gone AS ("
@@ -116,8 +116,8 @@ def _normalise_domain(written: str) -> str | None:
     written = strip_invisible(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
-    # Replace the star by a letter before normalising the domain. The pattern ``*.com`` must be
-    # valid, but ``normalise_domain`` rejects ``com`` alone.
+    # Replace the star by a letter, so that the pattern ``*.com`` is valid, because
+    # ``normalise_domain`` rejects a top-level domain such as ``com``.
     domain = email_addresses.normalise_domain(f"a{written[1:]}")
     return domain and f"*{domain[1:]}"
 
@@ -180,7 +180,7 @@ def change_entries(
 
 
 def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> None:
-    """Raise ``member.denied`` if a deny list contains one of a person's addresses or domains.
+    """Raise ``member.denied`` if a deny list contains a person's address, or the address's domain.
 
     ``addresses``: the address in the person's account, and the address in the person's record on
     the list.
@@ -190,7 +190,7 @@ def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) 
 
 
 def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
-    """Return those of the addresses that a deny list prevents from joining the owner's lists."""
+    """Return the denied addresses among the given addresses."""
     entries = _normalise_operator_entries(uow.settings.deny_list)
     if uow.session.scalar(select(exists().where(DeniedEntry.user_id == owner_id))):
         candidates = {entry for address in addresses for entry in _list_matching_entries(address)}
@@ -207,7 +207,7 @@ def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> s
 def _find_erased_addresses(
     uow: UnitOfWork, owner_id: int, addresses: Collection[str]
 ) -> dict[bytes, str]:
-    """Find those of the addresses that the owner denies and that belonged to erased people.
+    """Find addresses of erased people among the given addresses that the owner denies.
 
     The result maps the stored HMAC of each denied address to the address.
     """
@@ -229,7 +229,7 @@ def hash_entries(uow: UnitOfWork, address: str) -> None:
 
 
 def _list_matching_entries(address: str) -> Iterator[str]:
-    """Yield all entries by which a deny list could deny the address."""
+    """Yield all possible deny list entries that match the address."""
     yield address
     domain = address.rpartition("@")[2]
     yield domain

@@ -1,10 +1,10 @@
 """Builds the columns and rows of exports, and formats the rows as CSV or JSON Lines.
 
 Spreadsheet programs treat a cell that begins with a sign such as ``=`` or ``+`` as a formula. To
-prevent formulas, exports put an apostrophe in front of such a sign, as OWASP recommends under "CSV
-Injection". Many spreadsheet programs start a new cell after a semicolon, tab or line end, so
-exports put an apostrophe in front of a sign in this position, too. Imports remove the apostrophes
-that exports have added.
+prevent formulas in exported files, exports put an apostrophe in front of the sign that begins a
+formula, as OWASP recommends under "CSV Injection". After a semicolon, tab or line end, many
+spreadsheet programs start a new cell, so exports also put an apostrophe in front of a sign that
+follows one of these characters. Imports remove the apostrophes that exports have added.
 """
 
 import codecs
@@ -57,20 +57,20 @@ _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
 # Matches a text of several cells, joined by semicolons, if any cell after the first semicolon
 # contains a formula.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
-# An export adds an apostrophe even if a value begins with an apostrophe and a sign. If the export
-# didn't, an import of the exported file would remove an apostrophe that belongs to the value.
+# If a value begins with an apostrophe and a sign, an export adds a second apostrophe. An import of
+# the exported file removes only the added apostrophe.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
-# Search for a sign before searching for a formula. The pattern for signs is faster, and few cells
-# contain a sign.
+# Search for a sign before searching for a formula, because few cells contain a sign, and searching
+# for a formula takes longer.
 _ANY_SIGN = re.compile(_SIGN)
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
     *("user_id", "created_at", "joined_at"),
 )
 _EMAIL_ENABLED_PLACE = _MEMBERS_COLUMNS.index("email_enabled")
-# An export of members omits people whom the owner removed, unless the owner requests the status
-# ``removed``.
+# An export of members omits people with the status ``removed``, unless the owner requests this
+# status.
 _DEFAULT_STATUSES = tuple(each for each in SubscriptionStatus if each != "removed")
 # The query returns the e-mail addresses from the accounts of people who have changed their address.
 # A list sends mail to the address in a person's account, because the person's record on the list
@@ -218,7 +218,7 @@ def build_members_sheet(
     if SubscriptionStatus.UNSUBSCRIBED not in statuses:
         query = query.where(not_(opt_out_checks.HAS_LEFT))
     if SubscriptionStatus.REMOVED in statuses:
-        # Omit records without an e-mail address, because they belong to erased people.
+        # Omit records without an e-mail address, because such records belong to erased people.
         query = query.where(member.email.is_not(None))
     field_columns = (f"fields.{key}" for key in field_keys.values())
     columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *field_columns)
@@ -274,7 +274,7 @@ def _build_roster(
         member.email_enabled,
         member.email.is_not(None),
         member.user_id.not_in(is_being_erased),
-        # As an extra precaution, exclude people with an opt-out. Active members with enabled mail
+        # As a precaution, exclude people with an opt-out, although active members with enabled mail
         # should never have an opt-out.
         ~opt_out_checks.has_opt_out_on(mailing_list.id),
     ]
@@ -363,8 +363,8 @@ def _quote_tag(name: str) -> str:
 def _format_csv(rows: Iterable[Sequence[Any]]) -> bytes:
     """Format the rows as lines of a CSV file, as defined by RFC 4180.
 
-    This is much faster than ``csv.writer``. The function quotes every cell, because a cell may
-    contain commas and semicolons.
+    ``_format_csv`` is much faster than Python's ``csv.writer``. The function quotes every cell,
+    because a cell may contain commas and semicolons.
     """
     lines = []
     for cells in rows:

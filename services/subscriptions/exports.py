@@ -44,12 +44,12 @@ from storage.parts import StoredFile
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The number of rows that an export reads, compresses and writes at a time.
+# The number of rows that an export reads, compresses and writes as one batch.
 _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
 # The maximum duration of an export, which must suffice for the longest list.
 _MAX_DURATION = timedelta(hours=1)
-# An unfinished export file is removed after a day, because an export never takes a day.
+# An unfinished export file is removed after a day, because no export takes as long as a day.
 _UNFINISHED_FILE_RETENTION = timedelta(days=1)
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 
@@ -142,8 +142,8 @@ def enqueue_export(
     """
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
-    # Set a provisional value, because the column ``object_prefix`` must not be NULL. Each attempt
-    # to run the export job stores a new prefix.
+    # Set a provisional prefix, because ``object_prefix`` must not be NULL. Each attempt to run the
+    # export job replaces the prefix.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
         list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns
@@ -223,8 +223,8 @@ def write_export(resources: Resources, lease: Lease) -> None:
         renew_lease(uow, lease)
         export = uow.session.get_one(MemberExport, export.id)
         # Remove the unfinished file that a failed attempt to run the export job may have left. Each
-        # attempt writes objects with a new prefix, because a failed attempt may still be writing
-        # objects with an old prefix.
+        # attempt to run an export job writes to a new prefix, because a failed attempt may still be
+        # writing to an old prefix.
         removals.forget_objects(uow, f"{export.object_prefix}/")
         removals.forget_objects(uow, f"{file.prefix}/", after=_UNFINISHED_FILE_RETENTION)
         file.assign_to(export)

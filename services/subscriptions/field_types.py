@@ -1,7 +1,7 @@
 """Changes the type of an owner's field, and converts the members' values for the field.
 
-One transaction changes the type of a field and converts all values for the field. The transaction
-locks all lists of the owner, so that no concurrent transaction writes a value of the old type.
+The type of a field and all values for the field change in a single transaction, which locks all
+lists of the owner, so that no concurrent transaction writes a value of the old type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ from services.subscriptions.members import locks
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# A field's type can't be changed if members have more distinct values for the field than this
-# number. Converting so many values takes one or two seconds.
+# The type of a field can't be changed if members have more distinct values for the field than this
+# number, because converting the values would take more than one or two seconds.
 MAX_DISTINCT_VALUES = 50_000
 # An error message about values that can't be converted quotes at most this number of values.
 _MAX_NAMED_VALUES = 3

@@ -1,9 +1,9 @@
 """Creates and changes fields, which owners define to store additional data about members.
 
 A member's record maps the ids of fields to the member's values, so that renaming or retiring a
-field changes no records of members. A field's value is stored as JSON. Texts, choices and dates
-become JSON strings, and dates have the form ``YYYY-MM-DD``. If a member has no value for a field,
-the member's record omits the field's id.
+field changes no records of members. In the database, texts, choices and dates are JSON strings, and
+dates have the form ``YYYY-MM-DD``. If a member has no value for a field, the member's record omits
+the field's id.
 """
 
 import math
@@ -25,13 +25,13 @@ from services.subscriptions import misleading_texts, text_reviews
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# The largest number that a member's value for a field may be. JavaScript can represent all integers
-# up to ``MAX_NUMBER`` exactly.
+# The largest number that a field's value may be, because JavaScript can represent all integers up
+# to this number exactly.
 MAX_NUMBER = 2**53
 MAX_VALUE_CHARACTERS = 1_000
 MAX_FIELDS = 50
-# The maximum number of fields that an owner may create, including retired fields. Retired fields
-# are counted, because members keep their values for retired fields.
+# The maximum number of fields that an owner may create. Retired fields are included, because
+# members keep their values for retired fields.
 MAX_FIELDS_EVER = 1_000
 MAX_KEY_CHARACTERS = 40
 MAX_LABEL_CHARACTERS = 100
@@ -62,7 +62,7 @@ class InvalidAttribute(ValueError):
 def normalise_value(field: MemberField, value: object) -> FieldValue | None:
     """Validate a field's value and convert it to the stored form.
 
-    Return ``None`` for an empty value. Raises ``InvalidAttribute``.
+    For an empty value of a field, return ``None``. Raises ``InvalidAttribute``.
     """
     if isinstance(value, str):
         value = value.strip()
@@ -282,11 +282,11 @@ def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: A
 def change_field(
     uow: UnitOfWork, owner_id: int, field_id: int, values: CheckedColumns
 ) -> MemberField:
-    """Change any columns of a field except the type.
+    """Change a field's key, label or other columns, but not the field's type.
 
     Use ``field_types.change_field_and_type`` to change the type of a field. If a choice is removed
-    from a field, members who have chosen it keep it as their value. Raises ``field.not_found``,
-    ``field.key``, ``field.key_taken`` and ``field.choices``.
+    from a field, members with the removed choice keep the choice as their value. Raises
+    ``field.not_found``, ``field.key``, ``field.key_taken`` and ``field.choices``.
     """
     field = get_field(uow, owner_id, field_id, lock=True)
     _set_columns(uow, field, values)

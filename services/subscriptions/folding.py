@@ -79,8 +79,8 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
     Return the number of stored differences that were added.
 
     If an owner's lists have more members than the plan allows, people can join the lists, but the
-    owner gets a notice. The notice is enqueued in the transaction that updates the subscriber
-    counts, so that the notice can't be lost in a crash.
+    owner gets a notice. The transaction that updates the subscriber counts enqueues the notice to
+    the owner, so that a crash can't lose the notice.
     """
     folded_count, grown_list_ids = uow.session.execute(
         _FOLD_COUNTS, {"max_deltas": max_deltas}

@@ -53,8 +53,8 @@ def report_list(
 ) -> None:
     """Unsubscribe the person from the list, and store a report that the person did not sign up.
 
-    If the person has already reported the list, no second report is stored. Two separate
-    transactions unsubscribe the person and store the report.
+    If the person has already reported the list, no second report is stored. The report is stored in
+    a second transaction, after the person was unsubscribed.
     """
     unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
     with resources.unit_of_work() as uow:
@@ -64,7 +64,7 @@ def report_list(
 
 
 def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
-    """Store a visitor's report about a list's page, with a digest of the visitor's network.
+    """Store a report by a visitor of a list's page, with a digest of the visitor's IP network.
 
     At most one report about a list is stored per IP network. The numbers of stored reports per IP
     network and per list are limited.
@@ -97,5 +97,5 @@ def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> boo
 
 
 def list_reported(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
-    """Return the reported lists. Lists with the most reports in the last seven days come first."""
+    """Return reported lists, with the most reported lists of the last seven days first."""
     return [ReportedList(*row) for row in uow.session.execute(_REPORTED_LISTS, {"most": limit})]

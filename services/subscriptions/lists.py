@@ -50,7 +50,7 @@ def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedVal
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     result = branding.validate_values(settings, values)
-    # Reject a title of several lines. Because mails contain the title, an owner could use a long
+    # Reject a title of several lines, because mails contain the title, and an owner could use the
     # title to send a message to strangers.
     if "title" in result and not is_shown(result["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
@@ -71,8 +71,8 @@ def create_own_list(
     Raises ``quota.exceeded``, and the errors of ``create_list``.
     """
     values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
-    # Lock the caller's account, so that the caller can't be erased at the same time. An erased
-    # person must not own a list.
+    # Lock the caller's account, so that the caller can't be erased at the same time, because an
+    # erased person must not own a list.
     sessions.lock_person(uow, caller.user_id)
     quotas.require_quota(uow, caller.user_id, PlanQuota.LISTS)
     return _create(uow, caller.user_id, values, providers)
@@ -168,7 +168,7 @@ def _require_found(mailing_list: MailingList | None, *, archived: bool) -> Maili
 
 
 def parse_list_id(name: str) -> int | None:
-    """Parse the id or slug by which a request names a list.
+    """Parse the id or slug of a list in a request.
 
     Return the list's id, or ``None`` if ``name`` is a slug. Raises ``list.name_invalid``.
     """
@@ -285,8 +285,8 @@ def _set_columns(
         is_one_word = url.isprintable() and " " not in url
         if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
             raise errors.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
-    # Check the CAPTCHA provider only if the request changes the list's CAPTCHA settings. If the
-    # operator has removed the CAPTCHA provider, owners can change all other columns of the list.
+    # Check the CAPTCHA provider only if the request changes the list's CAPTCHA settings. Owners can
+    # change any other column, even if the operator has removed the CAPTCHA provider.
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE_COLUMNS)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")

@@ -25,8 +25,8 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of lists in one batch. While a batch runs, no bulk action can run on a list in
-# the batch.
+# The maximum number of lists in one batch, which is low because no bulk action can run on the lists
+# while the batch runs.
 MAX_BATCH_LISTS = 20
 # The job waits for this time after the undo link has expired, so that a request that used the link
 # at the last moment can finish.
@@ -97,7 +97,7 @@ UPDATE_ADDRESS = register_kind(
 def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
     """Update the address in one batch of a person's subscriptions.
 
-    Return the id of the last list whose subscription was updated.
+    Return the id of the last list on which the person's address was updated.
 
     If no more subscriptions contain an old address, complete the job and return ``None``.
     """

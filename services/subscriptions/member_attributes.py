@@ -44,8 +44,8 @@ class AttributeChanges:
 class AttributeFormatter:
     """Converts members' stored fields and tags to the form that API responses contain.
 
-    One formatter is used for many members, so that field keys and tag names are read from the
-    database only once.
+    Callers use a single formatter for many members, so that field keys and tag names are read from
+    the database only once.
     """
 
     def __init__(self, own_fields: OwnFields, tag_names: Mapping[int, str]) -> None:
@@ -129,8 +129,8 @@ def merge_attributes(
 
     Field ids stay the same, because the source list and the target list belong to the same owner.
     Each tag belongs to one list, so a transfer finds or creates tags with equal names on the target
-    list. If the records on the two lists contain different values for a field, the target list's
-    value is used, unless that record has the status ``removed``.
+    list. If the source list and the target list contain different values for a field, the target
+    list's value is used, unless the member was removed from the target list.
 
     Raises ``tag.too_many`` and ``list.busy``.
     """
@@ -162,9 +162,9 @@ class Submission:
     """The name and the field values that a person entered into a sign-up form.
 
     Strangers can enter a person's address into a sign-up form. If the list already has a record of
-    the person, the submitted data is kept with the confirmation link, and the record changes only
-    when the person confirms. If the list has no record of the person, the submitted data is stored
-    in a new record immediately.
+    the person, the submitted data is stored with the confirmation link until the person confirms
+    the sign-up. If the list has no record of the person, the submitted data is stored in a new
+    record immediately.
 
     Attributes:
         fields: maps field ids, converted to text, to the submitted values.

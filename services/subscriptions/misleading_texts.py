@@ -17,9 +17,9 @@ _PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def require_harmless(name: str, text: str | None) -> None:
-    """Raise ``text.leads_away`` if the text contains a link, contact details or control characters.
+    """Raise ``text.leads_away`` if the text contains links, contact details or direction marks.
 
-    ``name``: the name by which the error message identifies the text.
+    ``name``: the name of the request's field that contains the text, for the error message.
     """
     if text is not None and not is_harmless(text):
         raise TEXT_LEADS_AWAY(name=name)
@@ -46,7 +46,7 @@ def _asks_for_secret(text: str) -> bool:
 
 
 def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
-    """Raise ``text.misleading`` if a sender name contains a name that the operator has reserved."""
+    """Raise ``text.misleading`` if a sender name contains Pressroom's name or mail sender name."""
     own_names = settings.own_names
     if text is not None and _find_words(_compile_phrases(_space_names(own_names)), text):
         rule = f"must not have the name of this installation in it: {' or '.join(own_names)}"
@@ -56,8 +56,8 @@ def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
 def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
     """Return suspicious words in the texts, or ``None`` if the texts contain no suspicious words.
 
-    Texts with suspicious words are accepted, because many are harmless, but an operator should
-    review them.
+    Texts with suspicious words are accepted until an operator reviews them, because many of the
+    texts are harmless.
     """
     patterns = (_SUSPICIOUS, _compile_phrases(_space_names(settings.own_names)))
     words = [
@@ -69,8 +69,8 @@ def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> li
 def _space_names(names: Iterable[str]) -> list[str]:
     """Insert a space between any two letters of each name.
 
-    From the result, ``_compile_phrases`` builds a pattern that matches each name with and without
-    spaces.
+    With the spaces, ``_compile_phrases`` builds a pattern that matches each name whether or not its
+    letters are separated by spaces.
     """
     return [" ".join(fold_words(each)[0].replace(" ", "")) for each in names]
 

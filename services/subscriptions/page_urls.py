@@ -47,7 +47,7 @@ def report_url(settings: Settings, trace_id: str) -> str:
 def subscribed_url(settings: Settings, list_id: int) -> str:
     """Return the URL of the page that visitors see after a sign-up.
 
-    The URL is the same for all people who sign up.
+    The URL of the page after a sign-up is the same for all people who sign up.
     """
     return _url(settings, SUBSCRIBED_PATH, list=str(list_id))
 

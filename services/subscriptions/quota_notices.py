@@ -13,8 +13,7 @@ from services.accounts.account_mails import MailKind
 from storage.unit_of_work import UnitOfWork
 
 MIN_NOTICE_INTERVAL = timedelta(days=1)
-# A lock on notices to owners. Without the lock, two concurrent transactions might mail the same
-# owner.
+# This lock prevents two concurrent transactions from mailing the same owner about too many members.
 _LOCK_NOTICES = text("SELECT pg_advisory_xact_lock(hashtext('quota.notice'), 0)")
 
 

@@ -24,8 +24,8 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_SEGMENT_NAME_CHARACTERS = 100
 MAX_SEGMENTS_PER_LIST = 500
-# A lock on the list's segments. Without the lock, two concurrent requests might exceed the maximum
-# number of segments.
+# This lock prevents two concurrent requests from exceeding the maximum number of segments on a
+# list.
 _LOCK_SEGMENTS = text("SELECT pg_advisory_xact_lock(hashtext('segments'), hashint8(:list_id))")
 
 
@@ -53,7 +53,7 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
 def change_segment(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int, fields: Mapping[str, Any]
 ) -> Segment:
-    """Change the name of a segment, the filter, or both.
+    """Change a segment's name, a segment's filter, or both.
 
     Raises the errors of ``get_segment`` and ``create_segment``.
 
@@ -95,12 +95,12 @@ def get_segment(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
 def choose_filter(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int | None, written: Any
 ) -> dict[str, Any] | None:
-    """Return the filter of a request, which names a segment or contains a filter, in stored form.
+    """Return a request's filter, or the filter of a segment that the request names, in stored form.
 
-    If the request neither names a segment nor contains a filter, it selects all members, and the
-    function returns ``None``. The function locks the filter's tags, so that nobody can delete the
-    tags before the transaction ends. Raises ``selection.unclear`` if the request names a segment
-    and also contains a filter. Raises ``segment.not_found``, and errors of ``member_filter``.
+    A request without a segment and without a filter selects all members, so the function returns
+    ``None``. The function locks the filter's tags, so that nobody can delete the tags before the
+    transaction ends. Raises ``selection.unclear`` if the request names a segment and also contains
+    a filter. Raises ``segment.not_found`` and the errors of functions in ``member_filter``.
     """
     if segment_id is None:
         return (

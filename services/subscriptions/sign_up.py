@@ -1,4 +1,4 @@
-"""Signs people up for lists. People use a public form, a login or a confirmation link."""
+"""Signs people up for lists, through a public form, a login or a confirmation link."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.members.locks import LockedSubscription, lock_subscription
 from storage.unit_of_work import UnitOfWork
 
-# The minimum time between two confirmation mails for one subscription. It protects people from
-# unwanted mails if strangers enter their address.
+# The minimum time between two confirmation mails for one subscription, which protects people from
+# unwanted mails if strangers enter their addresses.
 MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
 _CONFIRMABLE_STATUSES = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
@@ -44,7 +44,8 @@ def request_subscription(
 
     Confirmation mails are subject to the rate limits for unsolicited mail. Submitted values are
     stored in a new record, or with the confirmation link if the list already has a record of the
-    person. If the address is on a deny list, the function does nothing. Raises ``email.invalid``.
+    person. If the person's address is on a deny list, the function changes nothing. Raises
+    ``email.invalid``.
     """
     email = email_addresses.normalise_address(email)
     if deny_lists.find_denied(uow, mailing_list.user_id, [email]):
@@ -110,8 +111,8 @@ def subscribe_person(
 ) -> int:
     """Subscribe a logged-in person to a list, and delete the person's opt-outs from the list.
 
-    Return 1, or 0 if the person was already subscribed and no value has changed. Raises
-    ``member.denied``, ``list.busy``.
+    Return 1 if the subscription changed, or 0 if the person was already subscribed with the same
+    values. Raises ``member.denied``, ``list.busy``.
     """
     locked = lock_subscription(uow, mailing_list, person)
     if locked is None:
@@ -156,7 +157,7 @@ def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
 def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
     """Confirm a pending subscription with the secret from a confirmation link.
 
-    If the subscription is already active, confirming it doesn't change its status.
+    Confirming a subscription that is already active doesn't change the subscription's status.
 
     Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the person has
     already used the link, but the subscription is pending. Raises ``subscription.not_pending``,
@@ -221,8 +222,8 @@ def _write_record(
     if locked.record is not None:
         changes.change_record(uow, locked.record, action, actor, **values)
         return locked.record
-    # Store the name from the person's account only if the person is logged in. If the person isn't,
-    # a stranger may have entered the address, and the list's owner must not learn the name.
+    # Store the name from the person's account only if the person is logged in. A stranger who
+    # enters a person's address must not cause the list's owner to learn the person's name.
     name = {"name": locked.person.name} if actor.via is Via.LOGIN else {}
     record = Subscription(
         list_id=locked.mailing_list.id,
@@ -244,8 +245,8 @@ def move_confirmation(
         list_id=source_record.list_id,
         to_list_id=target_record.list_id,
     )
-    # If no confirmation link exists, the confirmation mail for the source list has not been sent.
-    # Enqueue a confirmation mail for the target list. The mail for the source list won't be sent,
-    # because the record on the source list isn't pending.
+    # If no confirmation link exists, the source list's confirmation mail has not been sent, and
+    # won't be sent, because the record on the source list isn't pending. Enqueue a confirmation
+    # mail for the target list.
     if not is_moved and target_record.status == SubscriptionStatus.PENDING:
         mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, target_record)

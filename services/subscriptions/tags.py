@@ -1,9 +1,8 @@
 """Creates, finds, renames and deletes the tags of lists.
 
-The names of two tags of a list must differ in more than case. A tag's name is spelt as in the
-request that created the tag. A member's record contains the ids of the member's tags. If a tag is
-deleted, members' records may contain the tag's id, without any effect, until ``deleted_tags``
-removes the id.
+The names of two tags on one list must not differ only in case. A tag's name is spelt as in the
+request that created the tag. A member's record contains the ids of the member's tags. After a tag
+was deleted, the tag's id has no effect in members' records, until ``deleted_tags`` removes the id.
 """
 
 import unicodedata
@@ -44,7 +43,10 @@ ORDER BY kind DESC, id
 
 
 def normalise_tag(text: str) -> str:
-    """Validate and normalise the name of a tag. Raises ``InvalidAttribute`` for an invalid name."""
+    """Validate and normalise the name of a tag.
+
+    Raises ``InvalidAttribute`` if the tag's name is invalid.
+    """
     name = unicodedata.normalize("NFC", text).strip()
     # The name of a tag can't contain a comma, because commas separate tags in exported files.
     if len(name) > MAX_TAG_CHARACTERS or "," in name or not is_shown(name):
@@ -58,7 +60,7 @@ def normalise_tag(text: str) -> str:
 def fold_tag(name: str) -> str:
     """Return a key that is the same for names that differ only in case or Unicode composition.
 
-    Two names with the same key belong to the same tag.
+    On one list, two names with the same key belong to the same tag.
     """
     return fold_case(name)
 
@@ -168,8 +170,8 @@ def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     action or an unfinished export uses the tag.
     """
     with locks.limit_lock_waits(uow):
-        # Lock the tag before checking whether the tag is in use, because any transaction locks a
-        # tag before using it in a filter or bulk action.
+        # Lock the tag before checking whether the tag is in use, because a transaction that uses a
+        # tag in a filter or bulk action first locks the tag.
         tag = get_tag(uow, list_id, tag_id, lock=True)
     values = {"tag_id": tag_id, "list_id": list_id}
     if uses := [row._asdict() for row in uow.session.execute(_FIND_USES, values)]:

@@ -17,8 +17,8 @@ from storage.unit_of_work import UnitOfWork
 
 Kind = Literal["list", "field"]
 Texts = tuple[str, ...]
-# The model for each kind of record, the column that stores when a record was archived or retired,
-# and the column by which records are sorted.
+# Maps each kind of record to the model, the column for the time when a record was archived or
+# retired, and the column that determines the order of records.
 _MODELS: Mapping[Kind, tuple[Any, Any, Any]] = {
     "list": (MailingList, MailingList.archived_at, MailingList.updated_at),
     "field": (MemberField, MemberField.retired_at, MemberField.id),
@@ -31,8 +31,8 @@ class SuspiciousText:
 
     Attributes:
         slug: the slug of the list, or ``None`` for a field.
-        version: a digest of the texts, by which ``mark_reviewed`` checks that the texts haven't
-            changed since the operator read them.
+        version: a digest of the texts, so that a review applies only to the texts that the operator
+            has read.
     """
 
     kind: Kind
@@ -56,7 +56,7 @@ def list_reviewed_texts(record: MailingList | MemberField) -> Texts:
 
 
 def update_suspicion(uow: UnitOfWork, record: MailingList | MemberField, before: Texts) -> None:
-    """Search a list or field for suspicious words, if any text is different from ``before``."""
+    """Search the texts of a list or field for suspicious words, unless they equal ``before``."""
     texts = list_reviewed_texts(record)
     if texts != before:
         record.suspicious_words = find_suspicious_words(uow.settings, texts)
@@ -82,7 +82,7 @@ def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
 
 
 def mark_reviewed(uow: UnitOfWork, kind: Kind, record_id: int, version: str) -> bool:
-    """Mark the texts of a list or field as reviewed by the operator. Return true on success.
+    """Mark the texts of a list or field as reviewed, and return true.
 
     Return false if the texts have changed since the operator read them.
     """

@@ -39,8 +39,8 @@ class RestoredBatch(NamedTuple):
 
     Attributes:
         members: the number of members that the batch restored.
-        bookmark: maps columns of the import or bulk action, which store where the next batch
-            starts, to their new values.
+        bookmark: new values for columns of the import or bulk action that store where the next
+            batch starts.
     """
 
     members: int
@@ -49,7 +49,7 @@ class RestoredBatch(NamedTuple):
 
 @dataclass
 class Undo(Generic[Row]):
-    """The undo of imports, or the undo of bulk actions.
+    """Starts and runs the undo of one kind of change, either imports or bulk actions.
 
     In the names of attributes and methods of ``Undo``, a row means an import or a bulk action.
 
@@ -58,12 +58,12 @@ class Undo(Generic[Row]):
         count_changed: a function that returns how many members the import or bulk action changed.
         restore_batch: a function that restores the next batch of members, or returns ``None`` if no
             members are left.
-        end: a function that is called when the undo has ended, with the unit of work, the import or
-            bulk action, the job's id and the job's status.
+        end: a function to call after the undo, with the unit of work, the import or bulk action,
+            the job's id and the job's status.
         is_complete: a function that returns whether an undo has restored all members that can be
             restored.
-        has_total: whether a new job for the undo shows the total number of members to restore from
-            the start.
+        has_total: whether the total number of members to restore is known when the undo's job is
+            created.
         initial_values: values that columns of the import or bulk action get when an undo starts.
     """
 
@@ -122,9 +122,10 @@ class Undo(Generic[Row]):
     def start(self, uow: UnitOfWork, caller: Caller, row_id: int) -> int | None:
         """Start or continue an undo, and return the id of the undo's job.
 
-        Return ``None`` if everything was already undone. Raises ``self.not_found`` if the import or
-        bulk action doesn't exist. Raises ``self.running`` if the import or bulk action hasn't
-        finished. Raises ``self.over`` if the import or bulk action is older than ``UNDO_TIME``.
+        Return ``None`` if the import or bulk action was already undone completely. Raises
+        ``self.not_found`` if the import or bulk action doesn't exist. Raises ``self.running`` if
+        the import or bulk action hasn't finished. Raises ``self.over`` if the import or bulk action
+        is older than ``UNDO_TIME``.
         """
         # Lock the row in ``jobs`` before the row of the import or bulk action, because
         # ``_restore_next_batch`` takes the two locks in the same order.
@@ -136,8 +137,8 @@ class Undo(Generic[Row]):
         if self.is_complete(row):
             return None
         if row.undo_job_id != job_id:
-            # A concurrent request has started the same undo, so return the id of the job that it
-            # enqueued.
+            # A concurrent request has started the same undo, so return the id of the job that the
+            # concurrent request enqueued.
             return row.undo_job_id
         is_unfinished = job is not None and job.finished_at is None
         # Compare the time in the database, because the job that deletes members' previous values
@@ -165,7 +166,7 @@ class Undo(Generic[Row]):
         work_in_turns(resources, lease, partial(self._restore_next_batch, lease=lease))
 
     def _restore_next_batch(self, uow: UnitOfWork, lease: Lease) -> bool:
-        """Restore the next batch of members. Return whether the undo is complete."""
+        """Restore the next batch of members. Return whether the undo has restored all members."""
         row = uow.session.get(self.model, lease.subject_id)
         if row is None:
             raise JobCancelled

@@ -1,9 +1,9 @@
 """Runs bulk actions, which make the same change to all members of a list who match a filter.
 
-Each bulk action is stored as a row in the table ``bulk_actions``. A job changes the members in
-batches, in ascending order of their ids. The transaction that changes a batch of members locks the
-list, and stores the members' previous values. The transaction stores the id of the last changed
-member, so that a retried job resumes with the next member.
+Each bulk action is stored as a row in the table ``bulk_actions``. The job of a bulk action changes
+members in batches, in ascending order of their ids. The transaction that changes a batch of members
+locks the list, and stores the members' previous values. Each batch stores the id of the last
+changed member, so that a retried job of a bulk action resumes with the next member.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ class BulkOrder:
 def check_order(order: BulkOrder) -> BulkOrder:
     """Validate the change that a bulk action should make, and normalise the name of the tag.
 
-    Raises ``bulk.value`` if ``order.value`` isn't valid for the action.
+    Raises ``bulk.value`` if ``order.value`` isn't valid for ``order.action``.
     """
     if order.action in _TAG_ACTIONS:
         try:
@@ -102,7 +102,7 @@ def begin_bulk_action(
         bulk.type = order.value
     elif order.value is not None:
         creates_tag = order.action is BulkActionKind.TAG
-        # Limit how long the transaction waits for locks, because another transaction may be
+        # Limit how long the transaction waits for locks, because a concurrent transaction may be
         # creating or deleting the same tag.
         with locks.limit_lock_waits(uow):
             tag_ids = tags.find_tag_ids(
@@ -130,7 +130,7 @@ def list_bulk_actions(
 
 
 def find_bulk_actions(uow: UnitOfWork, caller: Caller, ids: Sequence[int]) -> Sequence[BulkAction]:
-    """Return the caller's bulk actions with these ids."""
+    """Return the caller's bulk actions with the given ids."""
     query = select(BulkAction).where(BulkAction.user_id == caller.user_id, BulkAction.id.in_(ids))
     return uow.session.scalars(query).all()
 
@@ -144,7 +144,8 @@ def change_members(resources: Resources, lease: Lease) -> None:
     """Change members in batches until the bulk action ends or its job must yield to another job.
 
     Raises ``list.not_found`` if the owner has archived the list. Raises ``segment.tag_deleted`` if
-    the filter uses a deleted tag. Raises ``tag.not_found`` if the tag to add was deleted.
+    the bulk action's filter uses a deleted tag. Raises ``tag.not_found`` if a bulk action should
+    add a tag that was deleted.
     """
     work_in_turns(resources, lease, partial(_change_batch, lease=lease))
 
@@ -161,8 +162,8 @@ def announce_end(
 ) -> None:
     """Announce in the owner's feed that a bulk action, or the undo of a bulk action, has ended.
 
-    ``total``: the number of members who matched the filter of a bulk action, or the number of
-    members whom an undone bulk action had changed.
+    ``total``: the number of members who matched the bulk action's filter, or the number of members
+    to restore by an undo.
     """
     announce_event(
         uow,
@@ -247,8 +248,8 @@ CHANGE_MEMBERS = register_kind(
         # Restarting a bulk action requires a recent login, because the bulk action may remove
         # members.
         needs_recent_login=True,
-        # If a bulk action is abandoned, members that it changed stay changed unless the owner
-        # undoes the bulk action.
+        # If a bulk action is abandoned, its changes to members are kept unless the owner undoes the
+        # bulk action.
         on_abandoned=call_with_subject(BulkAction, _end_bulk_action),
         on_restarted=_restart_with_job,
     )

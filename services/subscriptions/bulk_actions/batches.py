@@ -59,17 +59,16 @@ _TYPE_NAMES = (
     " THEN ARRAY['type', 'paid_expiry'] ELSE ARRAY['type'] END"
 )
 # An SQL condition for members whose column ``{column}`` hasn't changed since the bulk action. The
-# condition reads the member's latest event in which the column changed, because each change to a
-# member adds an event. A member's latest event has the highest id, because each change locks the
+# SQL condition reads the member's latest event in which the column changed, because each change to
+# a member adds an event. A member's latest event has the highest id, because each change locks the
 # member or the list.
 _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
         SELECT e.created_at FROM subscription_events AS e
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
-# If an undo removes a tier from a member, the statement also removes the tier from the previous
-# values that later bulk actions have stored. If the statement didn't, undoing a later bulk action
-# could restore the removed tier.
+# If an undo removes a tier from a member, the statement also removes the tier from previous values
+# that later bulk actions have stored, so that undoing a later bulk action can't restore the tier.
 _UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
@@ -99,11 +98,11 @@ class ActionSql:
         event: the name of the event that a bulk action adds to the history of each changed member.
         set_values: the SET clause of the UPDATE statement that changes members.
         restore_values: the SET clause of the UPDATE statement that restores members.
-        can_restore: an SQL condition for the members whom an undo may restore.
+        can_restore: an SQL condition for members that an undo may restore.
         further_statement: a common table expression to append to the statement that restores
             members, or an empty text.
-        changed_names: an SQL array with the names of the changed values, for the member's history.
-            The status and the mail setting aren't included.
+        changed_names: an SQL array with the names of changed values, for the member's history,
+            without the status and the mail setting.
         mail_before_action: an SQL expression for whether the member's mail was enabled before the
             bulk action.
         mail_before_undo: an SQL expression for whether the member's mail was enabled before the
@@ -165,8 +164,8 @@ _SQL_BY_ACTION: Mapping[BulkActionKind, ActionSql] = {
     ),
 }
 
-# ORDER BY lists the columns of the index on a list's members, so that Postgres uses the index. If
-# Postgres used the primary key, it might read many members of unrelated lists.
+# ORDER BY lists the columns of the index on a list's members, so that Postgres uses the index. With
+# the index of the primary key, Postgres might read many members of unrelated lists.
 _SELECT_NEXT_BATCH = """
 SELECT max(id), count(*), clock_timestamp() FROM (
     SELECT id FROM subscriptions
@@ -197,7 +196,7 @@ WITH changed AS (
 SELECT count(*) FROM changed
 """
 
-# The query returns the e-mail addresses of the members whom the next batch of an undo will restore.
+# The query returns the e-mail addresses of members that the next batch of an undo may restore.
 _SELECT_ADDRESSES = """
 SELECT m.email FROM (
     SELECT subscription_id FROM bulk_changes
@@ -245,9 +244,8 @@ class MemberBatch(NamedTuple):
     """A batch of members of one list, who all have the same status and whose ids are in one range.
 
     Attributes:
-        after: a lower limit for the ids of the members. All members in the batch have greater ids
-            than ``after``.
-        last: the id of the last member in the batch.
+        after: a number below the ids of all members in the batch.
+        last: the highest id of a member in the batch.
         seen: the number of members in the batch.
         at: the time to store as the time of the changes to the members in the batch.
     """
@@ -340,7 +338,7 @@ def _store_changes(
         # Skip pending members who opted out of the list after their sign-up.
         conditions.append(not_(opt_out_checks.HAS_LEFT))
     if batch.status is SubscriptionStatus.REMOVED and bulk.action == BulkActionKind.REMOVE:
-        # Skip members whom the same bulk action has already removed in an earlier batch.
+        # Skip members that the same bulk action has already removed in an earlier batch.
         conditions.append(
             ~exists().where(change.c.bulk_id == bulk.id, change.c.subscription_id == member.id)
         )
@@ -373,7 +371,7 @@ def _store_changes(
 
 
 def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
-    """Build an SQL condition for the members whom the bulk action would change."""
+    """Build an SQL condition for members that the bulk action would change."""
     member = Subscription
     has_tag = literal(bulk.tag_id) == any_(member.tag_ids)
     action = BulkActionKind(bulk.action)
@@ -407,7 +405,7 @@ def _build_new_expiry(bulk: BulkAction) -> ColumnElement[Any]:
     """Build an SQL expression for the expiry date that a member's tier gets from the bulk action.
 
     If a bulk action sets a paid tier, a member keeps the current expiry date only if the date is in
-    the future. If a bulk action sets the free tier, it removes the expiry date of a member's paid
+    the future. A bulk action that sets the free tier removes the expiry date of a member's paid
     tier.
     """
     expiry = Subscription.paid_expiry

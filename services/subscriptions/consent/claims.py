@@ -17,10 +17,10 @@ MAX_CLAIMED_WORDING_CHARACTERS = 2_000
 
 @dataclass(frozen=True)
 class ClaimedConsent:
-    """A claim, read from one row of an imported file, that a member agreed to get mail.
+    """A claim in one row of an imported file that a member has agreed to get mail.
 
-    ``email`` contains a normalised address, and the other attributes contain values exactly as in
-    the file.
+    ``email`` contains a normalised address, and all other values are copied from the file
+    unchanged.
     """
 
     email: str
@@ -31,10 +31,10 @@ class ClaimedConsent:
     wording: str | None = None
 
 
-# OFFSET 0 makes Postgres look up members one by one, by list and person. The condition on the
-# status must be outside the subquery. Inside the subquery, it would make Postgres read all active
-# members of the list for each claim. If a claim is older than the retention period for IP
-# addresses, store only the network that contains the IP address.
+# OFFSET 0 makes Postgres look up members one by one, by list and person. If the condition on the
+# status were inside the subquery, Postgres would read all active members of the list for each
+# claim. If a claim is older than the retention period for IP addresses, store only the network that
+# contains the IP address.
 _RECORD_CLAIMS = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)
@@ -74,8 +74,8 @@ def record_claims(
 
     Before calling ``record_claims``, the caller must lock the list and store the imported members.
     An import records at most one claim of each kind (``how``) about a member. If the time of a
-    claim is missing, in the future or before 1970, the current time is recorded. Claims are
-    recorded without invalid IP addresses and URLs.
+    claim is missing, in the future or before 1970, the current time is recorded. If a claim
+    contains an invalid IP address or URL, the claim is recorded without the invalid value.
 
     Args:
         people: maps the address in each claim to the user id of the person, whose record on the

@@ -8,8 +8,8 @@ from sqlalchemy import select
 from models import ConsentEntry, ConsentHow, MailingList, Subscription
 from storage.unit_of_work import UnitOfWork
 
-# The kinds of consent entries that record an action by the list's owner, which doesn't prove that
-# the person agreed.
+# Consent entries of these kinds record an action by the list's owner, and don't prove that the
+# person agreed.
 _OWNER_KINDS = frozenset({ConsentHow.OWNER, ConsentHow.IMPORT, ConsentHow.TRANSFER})
 # Maps each way in which a request can reach Pressroom to the kind of consent entry that the request
 # creates.

@@ -28,8 +28,8 @@ class ConsentEvidence(NamedTuple):
     """Evidence that a member agreed to get mail, read from a consent entry or a consent claim.
 
     Attributes:
-        claimed_by: who claims the consent, which is ``owner`` or the product that wrote an imported
-            file, or ``None`` if Pressroom itself observed the consent.
+        claimed_by: the origin of a claim, either ``owner`` or the product that wrote an imported
+            file, or ``None`` for consent that Pressroom observed.
         confirmed: whether the person proved the consent by following a mailed link or by logging
             in.
         list_id: the id of the list that the person agreed to join, even if the person was later
@@ -136,9 +136,10 @@ def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | No
     """Return one member's values for the exported columns ``CONSENT_COLUMNS``.
 
     The export describes the strongest consent evidence about the member, and the newest piece of
-    equally strong evidence. Evidence that Pressroom itself observed is stronger than a consent
-    claim. A claim in an imported file is stronger than a claim by the owner. The export has
-    separate columns for a confirmation, like files that other newsletter products export.
+    equally strong evidence. Consent that Pressroom itself observed is stronger evidence than a
+    consent claim. A consent claim in an imported file is stronger evidence than a claim by the
+    list's owner. The export has separate columns for a confirmation, like files that other
+    newsletter products export.
     """
     best_rank = min(map(_rank_by_strength, evidence), default=None)
     strongest = [each for each in evidence if _rank_by_strength(each) == best_rank]

@@ -7,8 +7,8 @@ from sqlalchemy import text
 from models import Subscription
 from storage.unit_of_work import UnitOfWork
 
-# A transfer copies at most this number of a member's consent entries, newest first. Only people who
-# often unsubscribe and sign up again have so many consent entries.
+# A transfer copies at most this number of a member's newest consent entries. Hardly any member has
+# a thousand consent entries.
 _MAX_COPIED_ENTRIES = 1_000
 _ALL_ROWS = 2**31 - 1
 _COPY_ENTRIES = text("""
@@ -68,7 +68,7 @@ def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) ->
 def erase_history(uow: UnitOfWork, people: Sequence[int], *, limit: int = _ALL_ROWS) -> int:
     """Delete the consent entries and claims about erased people. Return the number of deleted rows.
 
-    The function skips people who aren't erased. The consent wordings of lists that erased people
-    owned are blanked.
+    The function skips people who aren't erased. It also blanks the consent wordings of lists that
+    erased people owned.
     """
     return uow.session.scalar(_ERASE, {"people": list(people), "most": limit}) or 0

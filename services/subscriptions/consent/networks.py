@@ -32,11 +32,11 @@ GROUP BY network_of_ip(ip) ORDER BY 1 DESC LIMIT 1
 def count_people_by_network(
     uow: UnitOfWork, member: Subscription, evidence: Collection[ConsentEvidence]
 ) -> Mapping[str, int]:
-    """Count how many other people joined the list from the same IP networks as the member.
+    """Count the people who joined the list from the same IP networks as the member.
 
     The function ignores IP addresses in consent claims, because Pressroom did not observe the
-    claimed addresses. The result maps each of the member's IP addresses to the number of other
-    people who joined from the same network, at most ``MAX_COUNTED_PEOPLE``.
+    claimed addresses. The result maps the member's IP addresses to the number of people, except the
+    member, who joined from the address's network, up to ``MAX_COUNTED_PEOPLE``.
     """
     ips = {each.ip for each in evidence if each.ip is not None and each.claimed_by is None}
     if not ips:

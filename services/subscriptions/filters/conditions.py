@@ -1,8 +1,9 @@
-"""Builds the SQL conditions by which a filter compares columns, tags and fields of members.
+"""Builds SQL conditions from a filter's comparisons with columns, tags and fields of members.
 
-Texts are compared ignoring case, after Unicode's full case folding, like ``str.casefold`` in
-Python. Each SQL condition names a fixed collation for case folding, so that the result doesn't
-depend on the database's locale. Values in a filter become bound parameters of the SQL statement.
+Text comparisons ignore case. Unicode's full case folding is used, like in Python's
+``str.casefold``. Each SQL condition names a fixed collation for case folding, so that the result
+doesn't depend on the database's locale. Values in a filter become bound parameters of the SQL
+statement.
 """
 
 import json
@@ -49,8 +50,8 @@ Condition = ColumnElement[bool]
 
 # The minimum length of a text that Postgres can find with a trigram index.
 MIN_INDEXED_CHARACTERS = 3
-# The empty value of the columns ``fields`` and ``tag_ids``. A query must contain exactly this
-# literal, because Postgres otherwise doesn't use the partial indexes on ``fields`` and ``tag_ids``.
+# The empty value of the columns ``fields`` and ``tag_ids``. Postgres uses the partial indexes on
+# ``fields`` and ``tag_ids`` only if a query contains exactly the literal of the indexes.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
 # The last character of Unicode, which sorts after every character that an e-mail address may
@@ -84,8 +85,8 @@ class Comparison:
     Attributes:
         operator: the operator of the comparison, which is never ``is_not``, because the parser
             converts ``is_not`` to a negated ``is``.
-        values: the values that the operator compares, which are none for ``exists``, several for
-            ``in``, and one for any other operator.
+        values: the compared values. There is any number of values for ``in``, no value for
+            ``exists``, and one value for any other operator.
     """
 
     name: FilterName
@@ -215,8 +216,8 @@ def _compare_moment(comparison: Comparison, moment: ColumnElement[object]) -> Co
 def _compare_tags(comparison: Comparison, members: Members) -> Condition:
     column = members.rows.c.tag_ids
     if comparison.operator is Operator.EXISTS:
-        # Check that one of the member's tags exists in the table ``tags``, because the column
-        # ``tag_ids`` may contain ids of deleted tags.
+        # Check that at least one of the member's tags exists in the table ``tags``, because the
+        # column ``tag_ids`` may contain ids of deleted tags.
         return and_(column != _EMPTY, exists().where(MemberTag.id == any_(column)))
     # A stored filter contains the ids of tags. If a tag did not exist when the filter was stored,
     # the stored filter contains the tag's name, which matches no member.
@@ -317,7 +318,7 @@ def _build_json(value: Value) -> ColumnElement[object]:
 
 
 def _build_indexed_field_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build a condition for an index, for members whose field has one of several values.
+    """Build an SQL condition with which an index finds members whose field has one of the values.
 
     The SQL condition uses the whole JSON column ``fields``, because a single index covers all
     fields.

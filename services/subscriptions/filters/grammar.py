@@ -2,8 +2,8 @@
 
 The error message for an invalid filter names the invalid part of the filter.
 
-The negation of a filter must match all members whom the filter doesn't match. An SQL comparison
-with a missing value results in NULL, so ``Negation`` treats NULL as false.
+A member who doesn't match a filter must match the filter's negation. An SQL comparison with a
+missing value results in NULL, so ``Negation`` treats NULL as false.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ MAX_VALUES_PER_FILTER = 500
 
 @dataclass(frozen=True)
 class Combination:
-    """A filter that combines several filters by ``all`` or ``any``."""
+    """A combination of several filters, written with ``all`` or ``any``."""
 
     needs_all: bool
     parts: "tuple[Node, ...]"
@@ -55,7 +55,8 @@ class Combination:
         Return ``None`` if only some members with the status may match.
         """
         results = {part.is_true_of(status) for part in self.parts}
-        # A single false part makes ``all`` false, and a single true part makes ``any`` true.
+        # A single false condition makes ``all`` false, and a single true condition makes ``any``
+        # true.
         decisive_result = not self.needs_all
         if decisive_result in results:
             return decisive_result
@@ -68,7 +69,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class Negation:
-    """A filter that negates a filter by ``not``."""
+    """The negation of a filter, written with ``not``."""
 
     part: "Node"
 

@@ -32,7 +32,7 @@ from storage.unit_of_work import UnitOfWork
 MIN_SEARCH_CHARACTERS = 2
 MAX_SEARCH_CHARACTERS = 200
 MAX_RESULTS_PER_KIND = 10
-# The maximum size of a stored filter. The size is limited because an owner may store thousands of
+# The maximum size of a stored filter, which must be small because an owner may store thousands of
 # filters.
 MAX_FILTER_BYTES = 16_384
 _SINGLE_VALUE_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
@@ -84,7 +84,7 @@ class MemberFilter:
 
     @property
     def is_all_active(self) -> bool:
-        """Return whether the filter matches exactly the active members."""
+        """Return whether the filter matches all active members and no inactive members."""
         active = SubscriptionStatus.ACTIVE
         return self.list_statuses() == (active,) and self.node.is_true_of(active) is True
 
@@ -116,7 +116,7 @@ def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> 
     """Parse a filter from a request for the members of a list. Raises ``filter.invalid``."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id)
     node = grammar.parse_filter(written, build_filter_names(own_fields.by_key.values()))
-    # Don't create missing tags. A condition on a tag that doesn't exist on the list matches no
+    # Don't create missing tags, because a condition on a tag that doesn't exist simply matches no
     # members.
     tag_ids = tags.find_tag_ids(uow, mailing_list.id, _list_tag_names(node), create=False)
     return MemberFilter(node, own_fields, tag_ids)
@@ -130,7 +130,7 @@ def _list_tag_names(node: Node) -> list[str]:
 
 @dataclass(frozen=True)
 class MatchedMember:
-    """A member whom a search by address found, and the member's list."""
+    """A member that a search by address found, and the member's list."""
 
     list_id: int
     list_title: str
@@ -216,8 +216,8 @@ def read_stored_filter(
     """Parse a stored filter that a request uses, and reject retired fields and deleted tags.
 
     Raises ``segment.field_retired`` if the filter contains a retired field. Raises
-    ``segment.tag_deleted`` if the filter contains a deleted tag. With ``lock``, may raise
-    ``list.busy``.
+    ``segment.tag_deleted`` if the filter contains a deleted tag. If ``lock`` is true, the function
+    may raise ``list.busy``.
 
     ``lock``: whether to lock the filter's tags, so that no concurrent transaction can delete the
     tags.
@@ -291,7 +291,7 @@ def _create_member_filter(node: Node, all_fields: Iterable[MemberField]) -> Memb
 def _list_tag_ids(stored_filter: Mapping[str, Any]) -> set[int]:
     """Return the ids of the tags that a stored filter contains.
 
-    Names of missing tags, which a stored filter may contain, are omitted.
+    The result omits names of missing tags, which a stored filter may also contain.
     """
     ids_and_names: list[Any] = []
     _replace_names(stored_filter, str, ids_and_names.append)

@@ -15,7 +15,7 @@ from models import FieldType, MemberField, SubscriptionStatus, Tier
 from services.subscriptions import tags
 from services.subscriptions.fields import InvalidAttribute
 
-# In a filter, the name of a field consists of this prefix and the field's key.
+# The prefix of a field's key in a filter, which distinguishes fields from columns.
 FIELD_PREFIX = "fields."
 MAX_TEXT_CHARACTERS = 1000
 # The range ends before the year 9999, because Python can't represent the day after 9999-12-31.
@@ -48,7 +48,7 @@ class ValueKind(StrEnum):
 
     WORD = "word"  # A word from a fixed set, such as a status.
     TEXT = "text"
-    LABEL = "label"  # A source, tag or choice, of which no part is compared.
+    LABEL = "label"  # A source, tag or choice, which is always compared as a whole.
     NUMBER = "number"
     ID = "id"
     BOOLEAN = "boolean"
@@ -63,8 +63,8 @@ _EQUALITY_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 _ORDER_OPERATORS = frozenset(
     {Operator.BEFORE, Operator.AFTER, Operator.NOT_BEFORE, Operator.NOT_AFTER}
 )
-# The operators that conditions on each kind of value support. The operator ``exists`` is omitted,
-# because it depends on whether the value is optional.
+# The operators that conditions on each kind of value support, except ``exists``, which is supported
+# for all optional values.
 _OPERATORS_BY_KIND: Mapping[ValueKind, frozenset[Operator]] = {
     ValueKind.WORD: _EQUALITY_OPERATORS | {Operator.IN},
     ValueKind.TEXT: _EQUALITY_OPERATORS | {Operator.IN, Operator.CONTAINS, Operator.BEGINS},
@@ -92,7 +92,7 @@ class FilterName:
     """The name of a column, a tag or a field that a condition may compare.
 
     Attributes:
-        is_optional: whether the value may be missing for some members.
+        is_optional: whether some members may have no value for the column or field.
         words: the allowed values, if ``kind`` is ``WORD``.
         field_id: the id of the field, or ``None`` for a column or a tag.
     """

@@ -10,11 +10,11 @@ scan.
   fast if few members match the filter.
 - The long scan checks up to ``MAX_LONG_SCAN_MEMBERS`` of the newest members, and is used if no
   index helps. After a long scan, a page may contain fewer members than the caller requested. The
-  next page starts after the last member whom the long scan checked.
+  page that follows starts after the last member that the long scan checked.
 
-Scans read a fixed number of rows in a fixed order, so that the query planner of Postgres has no
-choice. The query planner assumes that the conditions of a filter are independent of one another and
-of the age of a record, which would lead to slow query plans.
+Scans read a fixed number of rows in a fixed order, so that the query planner of Postgres can't
+choose a slow plan. The planner wrongly assumes that the conditions of a filter are independent of
+one another and of the age of a record.
 """
 
 from dataclasses import dataclass
@@ -70,8 +70,8 @@ class MemberSearchPage:
     Attributes:
         page: the rows of the page, with the columns that ``member_pages`` selects. Even if more
             pages follow, the page may contain fewer rows than the caller requested.
-        total: the number of all members who match the filter. The number is only given on the first
-            page, and only if the matching members fit on one page or the list is short.
+        total: the number of all members who match the filter, or ``None``. Only the first page has
+            a total, and only if the list is short or all matching members fit on the page.
     """
 
     page: PageOfRows[dict[str, Any]]
@@ -87,8 +87,8 @@ def search_members(
 ) -> MemberSearchPage:
     """Return a page of the members who match the filter, newest first.
 
-    The page starts after the member whose id is ``page.cursor``. ``page.offset`` is ignored. Raises
-    ``cursor.invalid`` or ``filter.too_slow``.
+    The page starts after the member whose id is ``page.cursor``. The function ignores
+    ``page.offset``. Raises ``cursor.invalid`` or ``filter.too_slow``.
 
     ``status``: the status of the returned members. Without ``status``, only active members are
     returned, unless the filter compares the status.
@@ -138,8 +138,8 @@ class _Search:
     def _find_ids(self, before: int | None) -> tuple[list[int], int | None]:
         """Return the ids of a page's members, and the id of the last member that was checked.
 
-        If more members match than fit on the page, the result includes one additional id. The
-        second item of the result is ``None`` if the search has checked all members.
+        The result includes one additional id if more members match than fit on the page. The last
+        checked id is ``None`` if the search has checked all members.
         """
         matching_ids = self._scan(MAX_SHORT_SCAN_MEMBERS, before)
         if len(matching_ids) > self.limit:
@@ -218,8 +218,8 @@ def build_newest_query(
 ) -> Subquery:
     """Build a query for the newest members of a list who have one of the statuses.
 
-    The query has the parameter ``list_id``. With ``by_cursor``, it also has the parameter
-    ``before``, and only returns members with lower ids.
+    The query's parameter ``list_id`` selects the list. If ``by_cursor`` is true, the query also has
+    a parameter ``before``, and returns only members with ids below ``before``.
     """
     columns = (_record.id, _record.list_id) if has_only_ids else tuple(_record)
 

@@ -130,10 +130,10 @@ def change_record(
 ) -> bool:
     """Set columns of a subscription, and add an event to the subscription's history.
 
-    Return false if the subscription already has all the values.
+    Return whether any column has changed.
 
     Raises ``subscription.changed`` if a concurrent transaction changed the status or the mail
-    setting. The error can't happen if the caller has locked the subscription.
+    setting. Callers can prevent ``subscription.changed`` by locking the subscription.
     """
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:
@@ -170,7 +170,7 @@ def confirm_imported_subscription(
 ) -> None:
     """Record that an imported member has signed up, so that undoing the import keeps the member.
 
-    The function adds a consent entry for the sign-up. It also updates ``updated_at``, because
+    The function adds a consent entry for the sign-up. The function updates ``updated_at``, because
     undoing an import skips subscriptions that were updated after the import.
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
@@ -203,10 +203,7 @@ def _list_changed_names(
 def switch_mail(
     uow: UnitOfWork, subscription: Subscription, actor: Actor, *, enabled: bool
 ) -> bool:
-    """Enable or disable mail for a subscription.
-
-    Return false if mail was already enabled or disabled.
-    """
+    """Enable or disable mail for a subscription. Return whether the mail setting has changed."""
     action = "email_enabled" if enabled else "email_disabled"
     return change_record(uow, subscription, action, actor, email_enabled=enabled)
 

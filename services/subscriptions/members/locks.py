@@ -2,20 +2,20 @@
 
 Because Postgres can't lock a missing row, Pressroom uses advisory locks (see "Explicit Locking" in
 the Postgres manual). For example, an owner may add a person to a list while the person opts out of
-the list, before the person's subscription has a row. To change a single subscription, a transaction
-takes an exclusive lock on the pair of list and person, and a shared lock on the list. A bulk action
-takes an exclusive lock on the list, because too many locks would be needed to lock each changed
+the list, although no subscription exists. To change a single subscription, a transaction takes an
+exclusive lock on the pair of list and person, and a shared lock on the list. A bulk action takes an
+exclusive lock on the list, because too many locks would be needed to lock each changed
 subscription.
 
 Pressroom can apply several chunks of one import at the same time, because no person is in two
-chunks. Each chunk takes a shared lock on the list, so that no bulk action runs at the same time.
-Two advisory locks per list, called gate and room, ensure that no chunk runs while a single
-subscription is changed.
+chunks. Each chunk of an import takes a shared lock on the list, so that no bulk action runs at the
+same time. Two advisory locks per list, called gate and room, ensure that no chunk runs while a
+single subscription is changed.
 
-- A chunk of an import takes an exclusive lock on the gate for a moment, and keeps a shared lock on
-  the room until the transaction commits.
-- To change a single subscription, a transaction keeps a shared lock on the gate, so that no new
-  chunk can start, and waits until no chunk has a lock on the room.
+- A chunk of an import locks the gate exclusively for a moment, and keeps a shared lock on the room
+  until the transaction commits.
+- To change a single subscription, a transaction keeps a shared lock on the gate, which prevents new
+  chunks, and waits until no chunk has locked the room.
 
 The gate and the room are based on "Concurrent control with readers and writers" by Courtois and
 others (1971).
@@ -28,9 +28,8 @@ takes shared locks on the lists.
 To avoid deadlocks, every transaction first locks the list, then the gate, the room, new people,
 pairs of list and person, and finally rows of people.
 
-A transaction that changes a single subscription waits for a lock for at most two seconds, which is
-enough for a transaction of an import to end. A bulk action may lock a list for more than two
-seconds.
+A transaction that changes a single subscription waits at most two seconds for a lock. Transactions
+of an import end within two seconds, but a bulk action may lock a list for longer.
 """
 
 from collections.abc import Iterator
@@ -48,9 +47,9 @@ from services.subscriptions.members import changes, opt_outs
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# SQL expressions for the keys of the advisory locks called gate and room. The keys differ from all
-# other keys of advisory locks, because list ids are positive and below 2**53, and keys for pairs of
-# list and person are negative.
+# SQL expressions for the keys of the advisory locks called gate and room. No two advisory locks
+# have the same key, because list ids are positive and below 2**53, and keys for pairs of list and
+# person are negative.
 _GATE = "(:list_id + 9007199254740992)"
 _ROOM = "(:list_id + 18014398509481984)"
 # The statement takes a lock on the room only to wait until all running chunks of an import end.
@@ -129,10 +128,10 @@ def collect_addresses(person: User, record: Subscription | None) -> set[str]:
 
 @contextmanager
 def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
-    """Until the transaction ends, let no statement wait for a lock for more than two seconds.
+    """Limit each wait for a lock to two seconds until the transaction ends.
 
     Raises ``list.busy`` if a statement inside the ``with`` block waits for a lock for more than two
-    seconds. After the error, the caller must roll back the transaction.
+    seconds. After ``list.busy``, the caller must roll back the transaction.
     """
     # Don't flush pending writes before the ``with`` block. If a flush waits too long for a lock,
     # ``list.busy`` must be raised.
@@ -147,7 +146,7 @@ def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
 
     Raises ``list.busy``. A caller that creates a person must lock the list first, to avoid a
     deadlock with a bulk action that waits for the new person's address. Callers of ``lock_pair``
-    need no separate call, because ``lock_pair`` locks the list.
+    don't have to lock the list, because ``lock_pair`` locks the list.
     """
     with limit_lock_waits(uow):
         uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})
@@ -202,8 +201,8 @@ def lock_subscription(
 ) -> LockedSubscription | None:
     """Lock and return the person's subscription, or return ``None`` for an erased person.
 
-    If the record contradicts an opt-out of the person, the function updates the record. Raises
-    ``list.busy``.
+    If the subscription contradicts an opt-out of the person, the function updates the subscription.
+    Raises ``list.busy``.
     """
     if not lock_pair(uow, person.id, mailing_list.id):
         return None

@@ -248,7 +248,7 @@ def render_confirmation_mail(
 ) -> Mail:
     """Render the mail that asks a person to confirm a sign-up for a list.
 
-    The function is also used for the preview that the list's owner sees.
+    Pressroom also uses the rendered mail as a preview for the list's owner.
     """
     # Put the text that the owner wrote into quotation marks, because a stranger may have triggered
     # the mail.
@@ -301,7 +301,7 @@ def _create_trace_id(resources: Resources, lease: Lease, record: Subscription) -
 def _find_recipient(
     uow: UnitOfWork, lease: Lease, status: SubscriptionStatus
 ) -> tuple[Subscription, MailingList, User] | None:
-    """Return the subscription, the list and the person to whom a mail job should send a mail.
+    """Return the recipient of a mail job, with the recipient's subscription and the list.
 
     Return ``None`` if the subscription's status isn't ``status``, the list is archived, or the
     person is erased.

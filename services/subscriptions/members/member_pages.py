@@ -1,8 +1,8 @@
 """Reads pages of a list's members for the list's owner.
 
 Compiled queries are cached, because SQLAlchemy takes longer to compile a query for a page of
-members than Postgres takes to run the query. The queries return plain rows and no model objects,
-because a page may contain a thousand members.
+members than Postgres takes to run the query. Queries for a page of members return plain rows, not
+model objects, because a page may contain a thousand members.
 """
 
 import re
@@ -78,7 +78,7 @@ _RETIRED = (
 _COLUMNS = (
     *_record["id", "list_id", "user_id", "status", "type", "paid_expiry", "email_enabled"],
     *_record["name", "email", "source", "joined_at", "import_id", "created_at", "updated_at"],
-    # Exclude values for retired fields, because a member may have many such values.
+    # Exclude values for retired fields, because a member may have values for many retired fields.
     _record.fields.op("-", return_type=_record.fields.type)(func.array(_RETIRED)).label("fields"),
     _record.tag_ids,
 )
@@ -103,14 +103,13 @@ _BY_IDS = _RECORDS.where(_record.id == any_(bindparam("ids", type_=ARRAY(BigInte
 
 @dataclass(frozen=True)
 class MemberFilters:
-    """The conditions by which an owner's request selects members for a page.
+    """Conditions in an owner's request that select the members on a page.
 
     Attributes:
-        email: a member's address, or the beginning of an address, followed by ``*``, to select all
-            members whose address begins like this.
-        premium: ``True`` selects members who have a paid tier, ``False`` selects members who don't,
-            and ``None`` selects all members. A value of ``Tier`` selects members who have exactly
-            this tier. A member whose paid tier has expired counts as a member with the free tier.
+        email: the whole address of a member, or the beginning of an address followed by ``*``.
+        premium: ``True`` selects members with a paid tier, ``False`` selects members without a paid
+            tier, and ``None`` selects all members. A value of ``Tier`` selects members with exactly
+            this tier. An expired paid tier counts as the free tier.
     """
 
     status: SubscriptionStatus = SubscriptionStatus.ACTIVE
@@ -136,9 +135,9 @@ def read_member_page(
 ) -> MemberPage:
     """Return a page of the members of a list that the caller owns, newest first.
 
-    Reading a page of up to 50 members takes three or four round trips to the database. For every 50
-    additional members, one or two round trips are added. Raises ``list.not_found``,
-    ``list.not_owner`` or ``cursor.invalid``.
+    Reading a page of up to 50 members takes three or four round trips to the database. If a page
+    has more than 50 members, each 50 additional members take one or two additional round trips to
+    the database. Raises ``list.not_found``, ``list.not_owner`` or ``cursor.invalid``.
     """
     field_rows = database.rows(_LIST_AND_FIELDS, list_id=list_id)
     lists.require_owner(field_rows[0][0] if field_rows else None, caller)
@@ -206,7 +205,7 @@ def read_members_by_id(
 
 
 def _add_attributes(attributes: AttributeFormatter, rows: list[_Row]) -> list[_Row]:
-    """In each row, replace the ids of fields by field keys, and the ids of tags by tag names."""
+    """Replace the ids of fields by field keys, and the ids of tags by tag names, in each row."""
     for row in rows:
         row.update(attributes.format_attributes(row["fields"], row.pop("tag_ids")))
         row["joined_at"] = row["joined_at"] or row["created_at"]
@@ -243,8 +242,8 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
 def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statement, Statement]:
     """Build one statement that reads a page of members, and one statement that counts all members.
 
-    The first statement finds the ids of the page's members in an index before it reads whole rows,
-    so that it skips members of earlier pages quickly.
+    The statement for a page finds the ids of the page's members in an index before reading whole
+    rows, so that members on previous pages are skipped quickly.
     """
     before: Any = bindparam("before") if by_cursor else None
     ids_query = select(_record.id).where(*_build_conditions(kind))

@@ -37,7 +37,7 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.locks import LockedSubscription
 from storage.unit_of_work import UnitOfWork
 
-# The value of the column ``source`` for members whom the list's owner adds.
+# The value of the column ``source`` for members that the list's owner adds.
 OWNER_SOURCE = "owner"
 # The columns that a transfer copies from a member's record on the source list to a new record on
 # the target list.
@@ -50,7 +50,7 @@ _CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
 def get_member(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> Subscription:
-    """Return the member with this user id or address of a list, or raise ``member.not_found``."""
+    """Find a list's member by user id or normalised address, or raise ``member.not_found``."""
     record = changes.find_record_by_key(uow, mailing_list.id, key)
     if record is None:
         raise errors.MEMBER_NOT_FOUND()
@@ -125,8 +125,8 @@ def upsert_member(
     A new member becomes active without a confirmation mail. Editing a pending member keeps the
     status ``pending``.
 
-    Raises ``subscription.opted_out`` and the errors of ``update_member``. May raise
-    ``member.denied``, ``plan.required`` or ``quota.exceeded`` when adding a new member.
+    Raises ``subscription.opted_out`` and the errors of ``update_member``. Adding a new member may
+    raise ``member.denied``, ``plan.required`` or ``quota.exceeded``.
     """
     locked = _lock_by_key(uow, mailing_list, key)
     record = locked.record
@@ -210,8 +210,8 @@ def list_history(
 
     Raises ``cursor.invalid``.
 
-    Imports store no history events. For an imported member, the oldest event in the result is
-    created by ``list_history``, describes the import, and has no id.
+    Imports store no history events. For an imported member, ``list_history`` adds an event without
+    an id, which describes the import.
     """
     member = get_member(uow, mailing_list, user_id)
     is_of_member = (
@@ -308,8 +308,8 @@ def _write_target_record(
 ) -> Subscription:
     """Create or change a transferred member's record on the target list.
 
-    The function copies consent entries and claims. If the member hasn't confirmed the sign-up, it
-    also moves the confirmation link to the target list.
+    The function copies the member's consent entries and claims. If the member is pending, the
+    function also moves the confirmation link to the target list.
     """
     if target_record is None:
         copied = {name: getattr(source_record, name) for name in _TRANSFERRED_COLUMNS}
@@ -333,8 +333,7 @@ def merge_records(
     The merged record gets the highest tier and the first of the statuses ``active``, ``pending``
     and ``unsubscribed`` that any of the records has. Mail is enabled in the merged record only if
     mail is enabled in each of the records. If the person has opted out of the target list, the
-    merged record can't become active, but can be pending, because the person may confirm the
-    sign-up.
+    merged record can be pending, but not active.
     """
     records = [source_record]
     # Ignore a record on the target list with the status ``removed``, because a former membership
@@ -378,7 +377,7 @@ class OwnSubscriptionState(StrEnum):
 
 @dataclass(frozen=True)
 class OwnSubscription:
-    """The state of a subscription that a person sees, and the address in the person's record."""
+    """The state of a person's own subscription, and the address in the subscription."""
 
     state: OwnSubscriptionState
     email: str | None
@@ -435,8 +434,8 @@ def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscri
 def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
     """Change a loaded record as the person's opt-outs require, without storing the changes.
 
-    If a person opts out while a bulk action is running, a job updates the stored record when the
-    bulk action has ended.
+    If a person opts out while a bulk action is running, the stored record is updated by a job after
+    the bulk action.
     """
     values = opt_out_checks.find_opt_out_changes(uow, record)
     # Detach the record from the SQLAlchemy session, so that changes to the record aren't stored.

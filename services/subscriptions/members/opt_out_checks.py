@@ -17,8 +17,8 @@ Modules that change or export many members at once use the SQL conditions and qu
 - The modules ``unsubscribe``, ``members`` and ``opt_outs`` find subscriptions that contradict an
   opt-out (``HAS_LEFT``, ``HAS_NO_MAIL``).
 
-The undo of an import doesn't check opt-outs, because it never activates a member and never enables
-mail.
+The undo of an import doesn't check opt-outs, because the undo never activates a member and never
+enables mail.
 
 Deny lists are checked by ``deny_lists.find_denied``.
 """
@@ -33,14 +33,14 @@ from models import OptOut, OptOutKind, Subscription, SubscriptionStatus, User
 from storage.unit_of_work import UnitOfWork
 
 # The purpose for which keys in the keyring sign digests of addresses in opt-outs. The opt-outs of
-# erased people contain only a digest of the address. Such an opt-out has no effect after the
-# operator has removed the key of the digest from the keyring.
+# erased people contain only a digest of the address. An opt-out that contains only a digest has no
+# effect after the operator has removed the digest's key from the keyring.
 _PURPOSE = "opt-out"
 _FIND_DIGESTS = text(
     "SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)"
 )
-# ORDER BY makes Postgres use an index to find an opt-out from the list. Without ORDER BY, Postgres
-# might read the whole table ``opt_outs``.
+# ORDER BY makes Postgres find an opt-out from the list with an index, instead of reading the whole
+# table ``opt_outs``.
 _COUNT_FIRST = text("""
 SELECT count(*) FROM (
     SELECT 1 FROM opt_outs WHERE list_id = :list_id ORDER BY user_id LIMIT 1
@@ -49,7 +49,7 @@ SELECT count(*) FROM (
 
 
 def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
-    """Return the kinds of opt-outs that the person has from the list."""
+    """Return the kinds of the person's opt-outs from the list or from the list's mail."""
     query = select(OptOut.kind).where(
         OptOut.list_id == list_id, is_opt_out_of(uow.settings.keyring, person)
     )
@@ -119,7 +119,7 @@ def has_opt_out_on(list_id: int) -> ColumnElement[bool]:
 def find_opted_out_digests(
     connection: Connection, list_id: int, digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return those of the address digests for which the list has an opt-out."""
+    """Return the digests, among the given digests, that an opt-out from the list contains."""
     values = {"list_id": list_id, "digests": list(digests)}
     return {bytes(digest) for (digest,) in connection.execute(_FIND_DIGESTS, values)}
 

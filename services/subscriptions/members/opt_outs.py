@@ -1,17 +1,17 @@
-"""Stores and deletes opt-outs, by which people opt out of a list or of a list's mail.
+"""Stores and deletes the opt-outs of people from a list or from a list's mail.
 
 An opt-out can only be undone by the person who has opted out.
 
 The module ``opt_out_checks`` finds opt-outs before a person becomes a member or gets mail.
 
-The row for an opt-out contains the person's id and an HMAC of the person's address. If the person
-is erased, the HMAC is kept, so that the opt-out has effect if an owner adds the address. If the
-person had different addresses before, each former address gets a row that contains an HMAC of the
-address but no person's id.
+The row for an opt-out contains the person's id and an HMAC of the person's address. Erasing a
+person keeps the HMAC of the address, so that the opt-out applies if an owner adds the address. For
+each former address of the person, an opt-out has a row that contains an HMAC of the address but no
+person's id.
 
-An opt-out has effect as soon as its transaction commits, which doesn't require a lock on the list.
-If a bulk action has locked the list, a job updates the person's subscription when the bulk action
-has ended.
+An opt-out takes effect as soon as its transaction commits, even without a lock on the list. If a
+bulk action has locked the list, a job updates the person's subscription when the bulk action has
+ended.
 """
 
 from collections.abc import Collection, Sequence
@@ -64,8 +64,8 @@ def record_opt_out(
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
     if uow.session.scalar(statement.returning(OptOut.id)) is not None:
         return
-    # If an opt-out contains only a digest of the address, set the person's id. The person may have
-    # been erased, which removes the id from opt-outs, and may have signed up with a new id.
+    # If an opt-out contains only a digest of the address, set the person's id. An erasure removes a
+    # person's id from opt-outs, and the erased person may have signed up with a new id.
     person_opt_out = aliased(OptOut)
     has_opt_out = exists().where(
         person_opt_out.list_id == list_id,
@@ -172,8 +172,8 @@ def _release_digests(
     """Remove digests of a person's address from opt-outs of other people who once had the address.
 
     The opt-outs of people who once had the address stay valid, because an opt-out also contains the
-    person's id. When such a person is erased, the person's opt-outs get a digest of the person's
-    current address.
+    person's id. The erasure of a person adds a digest of the person's current address to the
+    person's opt-outs.
     """
     is_of_other_person = (
         OptOut.list_id == list_id,
@@ -182,9 +182,8 @@ def _release_digests(
     )
     other_ids = set(uow.session.scalars(select(OptOut.user_id).where(*is_of_other_person)))
     for other_id in other_ids:
-        # The column ``address_hmac`` must not be NULL and must be unique per list, so replace the
-        # digest of the address by a digest of the person's id, which can't equal a digest of an
-        # address.
+        # Replace the digest of the address by a digest of the person's id, because the column
+        # ``address_hmac`` must not be NULL and must be unique per list.
         digest = compute_address_digest(uow.settings.keyring, str(other_id))
         statement = update(OptOut).where(*is_of_other_person, OptOut.user_id == other_id)
         _execute_update(uow, statement.values(address_hmac=digest))
@@ -193,8 +192,8 @@ def _release_digests(
 def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
     """Transfer a person's opt-outs to the account that takes over the person's e-mail address.
 
-    The transferred opt-outs have effect for all addresses of the person and of the account. The
-    caller must have locked the rows of both users.
+    The transferred opt-outs apply to all addresses of the person and of the account. The caller
+    must have locked the rows of the person and of the account.
     """
     is_of_person = OptOut.user_id == of.id
     for address in (to.email, *_list_former_addresses(uow, to)):
@@ -205,8 +204,8 @@ def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
         account_opt_out.kind == OptOut.kind,
         account_opt_out.user_id == to.id,
     )
-    # If the account already has an opt-out of the same kind from the list, store the person's
-    # opt-out without a user id, because an account can't have two equal opt-outs.
+    # If the account already has the same kind of opt-out from the list, set the user id to NULL,
+    # because an account can't have two equal opt-outs.
     new_user_id = case((has_same_opt_out, None), else_=to.id)
     _execute_update(uow, update(OptOut).where(is_of_person).values(user_id=new_user_id))
 
@@ -223,10 +222,11 @@ def copy_opt_outs_to_address(uow: UnitOfWork, person: User, address: str) -> Non
 def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
     """Remove a person's id from the person's opt-outs, before the person is erased.
 
-    Return the number of changed opt-outs. The opt-outs stay valid, because they contain HMACs of
-    the person's addresses.
+    Return the number of changed opt-outs. Without the person's id, the opt-outs stay valid, because
+    the opt-outs contain HMACs of the person's addresses.
 
-    ``address``: an e-mail address that the person has verified, for which opt-outs are stored, too.
+    ``address``: a verified e-mail address of the person, for which opt-outs are stored in addition
+    to former addresses.
     """
     is_of_person = OptOut.user_id == person.id
     _copy_to_address(uow, address, is_of_person)

@@ -5,9 +5,10 @@ trace id counts as a request by the recipient of the mail.
 
 A trace id has the form ``1<payload>.<key id>.<mac>``, with at most 80 characters from
 ``[A-Za-z0-9_.-]``. The payload of a trace id contains the list's id, the user's id and the delivery
-number, in base64url. In the payload, the list's id and the user's id take 7 bytes each, because all
-ids are below 2**53. The delivery number takes 8 bytes. The MAC in a trace id consists of the first
-16 bytes of the HMAC-SHA256 of the version and the encoded payload.
+number, in base64url. In the payload of a trace id, the list's id and the user's id take 7 bytes
+each, because all ids are below 2**53. The delivery number in the payload of a trace id takes 8
+bytes. The MAC in a trace id consists of the first 16 bytes of the HMAC-SHA256 of the version and
+the encoded payload.
 
 A trace id doesn't expire, because people may read a mail much later. The owner of a list can revoke
 the trace ids in all mails that the list has sent. With a revoked trace id, a person can only
@@ -33,7 +34,7 @@ _VERSION = "1"
 _MAC_BYTES = 16
 _ID_BYTES = 7
 _DELIVERY_BYTES = 8
-_PAYLOAD_CHARACTERS = 30  # The payload's 22 bytes are 30 characters in base64.
+_PAYLOAD_CHARACTERS = 30  # A payload of 22 bytes has 30 characters in base64.
 MAX_TRACE_ID_CHARACTERS = 80
 _NEXT_DELIVERY = text("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
 
@@ -55,8 +56,8 @@ class Trace:
 
 def allocate_delivery_number(uow: UnitOfWork) -> int:
     """Return a new delivery number, which is greater than the numbers of all past deliveries."""
-    # A delivery number comes from the database sequence for job ids, so that both are unique
-    # without a table of deliveries.
+    # Delivery numbers come from the database sequence for job ids, so that no delivery number is
+    # equal to a job id.
     return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
 
 

@@ -1,8 +1,8 @@
 """Lets people unsubscribe from a list, disable a list's mail, and undo their opt-outs.
 
-A person's opt-outs may only be stored or undone at the person's request. People without a
-subscription can opt out of a list, too, so that the list's owner can't add them. If the trace id
-belongs to an erased person, opting out changes nothing and raises no error.
+A person's opt-outs may only be stored or undone at the person's request. Even people without a
+subscription can opt out of a list, so that the list's owner can't add them. If the trace id belongs
+to an erased person, opting out changes nothing and raises no error.
 """
 
 from datetime import timedelta
@@ -40,8 +40,8 @@ def opt_out(
 ) -> None:
     """Store and commit a person's opt-out from a list or from a list's mail.
 
-    The opt-out has effect immediately, even while a bulk action locks the list. In this case, a job
-    updates the person's subscription when the bulk action has ended.
+    The opt-out takes effect immediately. If a bulk action has locked the list, a job updates the
+    person's subscription when the bulk action has ended.
     """
     try:
         with resources.unit_of_work() as uow:
@@ -142,9 +142,9 @@ def unsubscribe_member(
 
 
 def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: Actor) -> None:
-    """Resubscribe a person who has unsubscribed by mistake, and restore the subscription's status.
+    """Undo a person's latest unsubscription from the list, and restore the subscription's status.
 
-    Raises ``member.denied`` if the person was added to a deny list in the meantime.
+    Raises ``member.denied`` if a deny list prevents the person from joining the list.
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id):
         return

@@ -15,9 +15,8 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
-# For each list, the export contains at most this number of consent entries and this number of
-# history events. Only people who often unsubscribe and sign up again have so many entries or
-# events.
+# For each list, the export contains at most this number of consent entries, and at most this number
+# of history events.
 _MAX_ENTRIES_PER_LIST = 1_000
 _RECORD_COLUMNS = (
     *("status", "email_enabled", "name", "email"),

@@ -1,11 +1,11 @@
 """Mails people a link to their preferences page.
 
-The mailed link gives access to the person's subscriptions to all lists of an owner. A trace id
-gives access to only one list, because all mails from a list contain a trace id, and people may
-forward a mail.
+A mailed link to the preferences gives access to a person's subscriptions to all lists of one owner.
+A trace id gives access to only one list, because all mails from a list contain a trace id, and
+people may forward a mail.
 
-A worker, not the API request, checks whether the owner's lists contain the person's address. The
-response to the request and its duration therefore don't reveal whether a list contains the address.
+A worker checks whether the owner's lists contain the person's address, so that neither the response
+to the request nor its duration reveals whether a list contains the address.
 """
 
 from typing import NamedTuple
@@ -106,7 +106,7 @@ class _Recipient(NamedTuple):
 
 
 def _find_recipient(uow: UnitOfWork, request: AccountMail) -> _Recipient | None:
-    """Return the recipient of a mailed link, or ``None`` if the person is on none of the lists."""
+    """Return the recipient of a mailed link, or ``None`` if no list of the owner has the person."""
     person = uow.session.scalar(select(User).where(User.email == request.email))
     mailing_list = uow.session.get(MailingList, request.list_id)
     if person is None or person.erased_at is not None or mailing_list is None:
