@@ -22,8 +22,8 @@ REMOVE_DELETED_TAGS = register_maintenance(
 # than a second.
 MAX_BATCH_MEMBERS = 5_000
 _MAX_BATCH_TAGS = 1_000
-# A row stays in ``deleted_tags`` for an hour, because a transaction that read a tag before its
-# deletion may add the tag's id to a member afterwards.
+# A row stays in ``deleted_tags`` for an hour, because a transaction may add the id of a tag to a
+# member shortly after the tag was deleted.
 _ROW_RETENTION = timedelta(hours=1)
 # Disable ``enable_seqscan``, so that Postgres uses the index on ``tag_ids``. If ``enable_seqscan``
 # were on, Postgres might wrongly assume that most members have a deleted tag, and read the members

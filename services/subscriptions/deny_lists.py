@@ -27,8 +27,8 @@ MAX_ENTRIES = 100_000
 _PURPOSE = "denied-address"
 _MAX_PROBLEMS = 100
 _SUBDOMAINS = "*."
-# This lock prevents two concurrent requests from exceeding the maximum number of entries in an
-# owner's deny list.
+# Lock the owner's deny list, so that two concurrent requests can't together exceed the maximum
+# number of entries.
 _LOCK_DENY_LIST = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:owner_id))")
 _REMOVE_ENTRIES = text(
     "WITH gone AS ("

@@ -2,9 +2,9 @@
 
 Spreadsheet programs treat a cell that begins with a sign such as ``=`` or ``+`` as a formula. To
 prevent formulas in exported files, exports put an apostrophe in front of the sign that begins a
-formula, as OWASP recommends under "CSV Injection". After a semicolon, tab or line end, many
-spreadsheet programs start a new cell, so exports also put an apostrophe in front of a sign that
-follows one of these characters. Imports remove the apostrophes that exports have added.
+formula, as OWASP recommends under "CSV Injection". Exports also put an apostrophe in front of a
+sign after a semicolon, tab or line end, because many spreadsheet programs start a new cell after
+these characters. Imports remove the apostrophes that exports have added.
 """
 
 import codecs
@@ -104,7 +104,7 @@ def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
 def guard_cell(value: str) -> str:
     """Put an apostrophe in front of each formula in a value that will be exported.
 
-    The function ``unguard_cell`` restores the original value.
+    The function ``unguard_cell`` restores the value without the added apostrophes.
     """
     return _ANY_START.sub(r"\1'", value) if _ANY_SIGN.search(value) else value
 

@@ -1,7 +1,7 @@
 """Changes the type of an owner's field, and converts the members' values for the field.
 
-The type of a field and all values for the field change in a single transaction, which locks all
-lists of the owner, so that no concurrent transaction writes a value of the old type.
+The type of a field and all values for the field change in a single transaction. Changing the type
+locks all lists of the owner, so that no concurrent transaction writes a value of the old type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ from services.subscriptions.members import locks
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# The type of a field can't be changed if members have more distinct values for the field than this
-# number, because converting the values would take more than one or two seconds.
+# The maximum number of distinct values for a field whose type can be changed. Converting 50,000
+# distinct values takes one or two seconds.
 MAX_DISTINCT_VALUES = 50_000
 # An error message about values that can't be converted quotes at most this number of values.
 _MAX_NAMED_VALUES = 3
@@ -123,7 +123,7 @@ def _parse_values(
 ) -> list[FieldValue | None]:
     """Convert the members' values for a field to the new type of the field.
 
-    Raises ``field.values_unfit`` for values that can't be converted.
+    Raises ``field.values_unfit`` if any value can't be converted to the new type.
     """
     texts = [fields.format_value(each) for each in old_values]
     forms = ColumnForms()

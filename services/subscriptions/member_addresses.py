@@ -1,8 +1,8 @@
 """Copies a person's new e-mail address from the account to the person's subscriptions.
 
-A list's owner sees the address that the person's subscription contains. Subscriptions get a new
-address only after the person can no longer undo the change of address, because an owner who has
-seen an address can't be made to forget it.
+A list's owner sees the address that the person's subscription contains. A new address is copied
+only when the person can no longer undo the change of address, because a list's owner can't be made
+to forget an address.
 """
 
 from datetime import timedelta
@@ -28,8 +28,8 @@ from storage.unit_of_work import UnitOfWork
 # The maximum number of lists in one batch, which is low because no bulk action can run on the lists
 # while the batch runs.
 MAX_BATCH_LISTS = 20
-# The job waits for this time after the undo link has expired, so that a request that used the link
-# at the last moment can finish.
+# The job starts this long after the undo link has expired, so that a request that used the link at
+# the last moment can finish.
 _UNDO_MARGIN = timedelta(minutes=1)
 # The query returns the remaining time in which the person can undo the change of address. If the
 # mail with the undo link has not been sent, the query returns the full lifetime of the link.

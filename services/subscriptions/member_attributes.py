@@ -129,8 +129,8 @@ def merge_attributes(
 
     Field ids stay the same, because the source list and the target list belong to the same owner.
     Each tag belongs to one list, so a transfer finds or creates tags with equal names on the target
-    list. If the source list and the target list contain different values for a field, the target
-    list's value is used, unless the member was removed from the target list.
+    list. If both lists contain a value for a field, the target list's value is used, unless the
+    member was removed from the target list.
 
     Raises ``tag.too_many`` and ``list.busy``.
     """

@@ -69,8 +69,8 @@ def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> li
 def _space_names(names: Iterable[str]) -> list[str]:
     """Insert a space between any two letters of each name.
 
-    With the spaces, ``_compile_phrases`` builds a pattern that matches each name whether or not its
-    letters are separated by spaces.
+    From the names with spaces, ``_compile_phrases`` builds a pattern that matches each name with
+    and without spaces.
     """
     return [" ".join(fold_words(each)[0].replace(" ", "")) for each in names]
 

@@ -13,7 +13,8 @@ from services.accounts.account_mails import MailKind
 from storage.unit_of_work import UnitOfWork
 
 MIN_NOTICE_INTERVAL = timedelta(days=1)
-# This lock prevents two concurrent transactions from mailing the same owner about too many members.
+# Lock notices to owners, so that two concurrent transactions can't mail the same owner about too
+# many members.
 _LOCK_NOTICES = text("SELECT pg_advisory_xact_lock(hashtext('quota.notice'), 0)")
 
 

@@ -24,8 +24,8 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_SEGMENT_NAME_CHARACTERS = 100
 MAX_SEGMENTS_PER_LIST = 500
-# This lock prevents two concurrent requests from exceeding the maximum number of segments on a
-# list.
+# Lock the list's segments, so that two concurrent requests can't together exceed the maximum number
+# of segments.
 _LOCK_SEGMENTS = text("SELECT pg_advisory_xact_lock(hashtext('segments'), hashint8(:list_id))")
 
 

@@ -53,8 +53,8 @@ def request_subscription(
     locks.lock_list_shared(uow, mailing_list.id)
     locked = None
     while locked is None:
-        # If a concurrent transaction erases the person during the wait for the lock, the next
-        # iteration of the loop creates a new person with the address.
+        # If a concurrent transaction erases the person during the wait for the lock, repeat the
+        # loop, which creates a new person with the address.
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
@@ -245,8 +245,8 @@ def move_confirmation(
         list_id=source_record.list_id,
         to_list_id=target_record.list_id,
     )
-    # If no confirmation link exists, the source list's confirmation mail has not been sent, and
-    # won't be sent, because the record on the source list isn't pending. Enqueue a confirmation
-    # mail for the target list.
+    # If no confirmation link exists, the job for the source list's confirmation mail hasn't run,
+    # and will send nothing, because the source list's record is no longer pending. Enqueue a
+    # confirmation mail for the target list.
     if not is_moved and target_record.status == SubscriptionStatus.PENDING:
         mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, target_record)

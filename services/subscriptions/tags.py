@@ -170,8 +170,8 @@ def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     action or an unfinished export uses the tag.
     """
     with locks.limit_lock_waits(uow):
-        # Lock the tag before checking whether the tag is in use, because a transaction that uses a
-        # tag in a filter or bulk action first locks the tag.
+        # Lock the tag before checking whether the tag is in use, because a transaction that starts
+        # to use a tag first locks the tag.
         tag = get_tag(uow, list_id, tag_id, lock=True)
     values = {"tag_id": tag_id, "list_id": list_id}
     if uses := [row._asdict() for row in uow.session.execute(_FIND_USES, values)]:

@@ -17,8 +17,8 @@ from storage.unit_of_work import UnitOfWork
 
 Kind = Literal["list", "field"]
 Texts = tuple[str, ...]
-# Maps each kind of record to the model, the column for the time when a record was archived or
-# retired, and the column that determines the order of records.
+# Maps each kind of record to its model, the column that contains the time of archiving or retiring,
+# and the column for sorting.
 _MODELS: Mapping[Kind, tuple[Any, Any, Any]] = {
     "list": (MailingList, MailingList.archived_at, MailingList.updated_at),
     "field": (MemberField, MemberField.retired_at, MemberField.id),

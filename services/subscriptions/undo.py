@@ -166,7 +166,10 @@ class Undo(Generic[Row]):
         work_in_turns(resources, lease, partial(self._restore_next_batch, lease=lease))
 
     def _restore_next_batch(self, uow: UnitOfWork, lease: Lease) -> bool:
-        """Restore the next batch of members. Return whether the undo has restored all members."""
+        """Restore the next batch of members of an undo.
+
+        Return whether the undo has restored all members.
+        """
         row = uow.session.get(self.model, lease.subject_id)
         if row is None:
             raise JobCancelled

@@ -180,7 +180,10 @@ def announce_end(
 
 
 def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    """Change the next batch of members. Return whether the bulk action has ended."""
+    """Change the next batch of a bulk action's members.
+
+    Return whether the bulk action has ended.
+    """
     bulk = uow.session.get(BulkAction, lease.subject_id)
     if bulk is None:
         raise JobCancelled

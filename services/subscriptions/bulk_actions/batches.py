@@ -67,8 +67,8 @@ _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
-# If an undo removes a tier from a member, the statement also removes the tier from previous values
-# that later bulk actions have stored, so that undoing a later bulk action can't restore the tier.
+# If an undo removes a tier from a member, the statement also removes the tier from the values that
+# later bulk actions have stored. Otherwise, the undo of a later bulk action could restore the tier.
 _UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
@@ -268,7 +268,7 @@ class RestoredMembers(NamedTuple):
     """How many members one batch of an undo restored.
 
     Attributes:
-        activated_count: the number of members who became active when they were restored.
+        activated_count: the number of restored members who became active.
         last_id: the id of the last member in the batch, or ``None`` if all members were already
             restored.
     """

@@ -29,7 +29,7 @@ HOW_BY_VIA: Mapping[str, ConsentHow] = {
     "bulk": ConsentHow.OWNER,
 }
 # Maps each IP version to the prefix length of the networks that replace IP addresses. The prefix
-# lengths must match the database function ``network_of_ip``.
+# lengths in ``_NETWORK_PREFIX_BITS`` must match the database function ``network_of_ip``.
 _NETWORK_PREFIX_BITS = {4: 24, 6: 48}
 
 

@@ -68,7 +68,7 @@ def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) ->
 def erase_history(uow: UnitOfWork, people: Sequence[int], *, limit: int = _ALL_ROWS) -> int:
     """Delete the consent entries and claims about erased people. Return the number of deleted rows.
 
-    The function skips people who aren't erased. It also blanks the consent wordings of lists that
-    erased people owned.
+    The function skips people who aren't erased. The function also blanks the consent wordings of
+    lists that erased people owned.
     """
     return uow.session.scalar(_ERASE, {"people": list(people), "most": limit}) or 0

@@ -67,7 +67,7 @@ _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
 
 @dataclass(frozen=True)
 class Members:
-    """The members to which a filter is applied.
+    """The table or subquery whose members a filter's SQL condition selects, and the filter's tags.
 
     Attributes:
         tag_ids: maps tag names in the filter to tag ids, omitting tags that don't exist on the
@@ -85,8 +85,8 @@ class Comparison:
     Attributes:
         operator: the operator of the comparison, which is never ``is_not``, because the parser
             converts ``is_not`` to a negated ``is``.
-        values: the compared values. There is any number of values for ``in``, no value for
-            ``exists``, and one value for any other operator.
+        values: the compared values. The operator ``in`` has any number of values, ``exists`` has no
+            value, and all remaining operators have one value.
     """
 
     name: FilterName
@@ -111,9 +111,9 @@ class Comparison:
         return None if build is None else build(self, members)
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with the status match, and false if none of them match.
+        """Return true if all members with the status meet the condition, and false if none do.
 
-        Return ``None`` if only some members with the status may match.
+        Return ``None`` if only some of the members with the status may meet the condition.
         """
         return status in self.values if self.name == STATUS_NAME else None
 

@@ -50,9 +50,9 @@ class Combination:
         return or_(*conditions) if len(conditions) == len(self.parts) else None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with the status match, and false if none of them match.
+        """Return true if all members with the status match the filter, and false if none do.
 
-        Return ``None`` if only some members with the status may match.
+        Return ``None`` if only some of the members with the status may match the filter.
         """
         results = {part.is_true_of(status) for part in self.parts}
         # A single false condition makes ``all`` false, and a single true condition makes ``any``
@@ -80,9 +80,9 @@ class Negation:
         return None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with the status match, and false if none of them match.
+        """Return true if all members with the status match the filter, and false if none do.
 
-        Return ``None`` if only some members with the status may match.
+        Return ``None`` if only some of the members with the status may match the filter.
         """
         result = self.part.is_true_of(status)
         return None if result is None else not result

@@ -10,11 +10,11 @@ scan.
   fast if few members match the filter.
 - The long scan checks up to ``MAX_LONG_SCAN_MEMBERS`` of the newest members, and is used if no
   index helps. After a long scan, a page may contain fewer members than the caller requested. The
-  page that follows starts after the last member that the long scan checked.
+  next page starts after the last member that the long scan checked.
 
 Scans read a fixed number of rows in a fixed order, so that the query planner of Postgres can't
-choose a slow plan. The planner wrongly assumes that the conditions of a filter are independent of
-one another and of the age of a record.
+choose a slow plan. The query planner of Postgres wrongly assumes that the conditions of a filter
+are independent of one another and of the age of a record.
 """
 
 from dataclasses import dataclass
@@ -207,7 +207,8 @@ class _Search:
             return None
 
 
-# Caching saves a millisecond per search, because SQLAlchemy builds each subquery only once.
+# Caching the results of ``build_newest_query`` saves a millisecond per search, because SQLAlchemy
+# builds each subquery only once.
 @cache
 def build_newest_query(
     statuses: tuple[SubscriptionStatus, ...],

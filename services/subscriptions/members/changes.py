@@ -220,7 +220,7 @@ def record_event(
 ) -> None:
     """Add an event to the history of a subscription, and announce the change in the owner's feed.
 
-    The event stores the subscription's status and mail setting before and after the change.
+    The history event stores the subscription's status and mail setting before and after the change.
 
     Args:
         changed: the names of the changed columns and fields, without the status and the mail

@@ -14,7 +14,7 @@ single subscription is changed.
 
 - A chunk of an import locks the gate exclusively for a moment, and keeps a shared lock on the room
   until the transaction commits.
-- To change a single subscription, a transaction keeps a shared lock on the gate, which prevents new
+- A transaction that changes a single subscription keeps a shared lock on the gate, which stops new
   chunks, and waits until no chunk has locked the room.
 
 The gate and the room are based on "Concurrent control with readers and writers" by Courtois and
@@ -133,8 +133,8 @@ def limit_lock_waits(uow: UnitOfWork) -> Iterator[None]:
     Raises ``list.busy`` if a statement inside the ``with`` block waits for a lock for more than two
     seconds. After ``list.busy``, the caller must roll back the transaction.
     """
-    # Don't flush pending writes before the ``with`` block. If a flush waits too long for a lock,
-    # ``list.busy`` must be raised.
+    # Flush pending writes only inside the ``with`` block, so that a flush that waits too long for a
+    # lock raises ``list.busy``.
     with uow.session.no_autoflush:
         uow.session.execute(_LIMIT_LOCK_WAITS)
     with raise_instead(psycopg2.errors.LockNotAvailable, LIST_BUSY()):

@@ -1,12 +1,12 @@
 """Sends confirmation mails, reminders and welcome mails to subscribers.
 
-Each mail to a subscriber is sent by a job. If a worker crashes between sending the mail and
-completing the job, the mail is sent twice. Sending a mail twice is better than losing a mail.
+Each mail to a subscriber is sent by a job. If a worker crashes between sending a mail and
+completing the mail's job, the mail is sent twice. Sending a mail twice is better than losing a
+mail.
 
 The rate limits for unsolicited mail apply to reminders, because strangers can trigger reminders. An
-e-mail address gets at most one reminder per day from all lists together. If a rate limit is
-reached, the reminder is postponed by a day, unless the first confirmation link has expired by that
-time.
+e-mail address gets at most one reminder per day from all lists together. If a rate limit has been
+reached, a reminder is postponed by a day, unless the first confirmation link will have expired.
 """
 
 from datetime import datetime, timedelta
@@ -121,8 +121,8 @@ def may_remind(uow: UnitOfWork, resources: Resources, record: Subscription) -> b
 def _find_request_event(uow: UnitOfWork, record: Subscription) -> SubscriptionEvent | None:
     """Return the history event of the sign-up that created the subscription.
 
-    Return ``None`` if the sign-up changed an existing subscription, because the person may have
-    unsubscribed before.
+    Return ``None`` if the sign-up changed an existing subscription, because the person may once
+    have unsubscribed from the list.
     """
     event = SubscriptionEvent
     query = (

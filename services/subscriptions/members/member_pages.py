@@ -242,8 +242,8 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
 def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statement, Statement]:
     """Build one statement that reads a page of members, and one statement that counts all members.
 
-    The statement for a page finds the ids of the page's members in an index before reading whole
-    rows, so that members on previous pages are skipped quickly.
+    To skip the members on previous pages quickly, the statement for a page finds ids in an index
+    before reading whole rows.
     """
     before: Any = bindparam("before") if by_cursor else None
     ids_query = select(_record.id).where(*_build_conditions(kind))

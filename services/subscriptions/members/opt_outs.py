@@ -136,7 +136,7 @@ def restore_opt_out(
 def apply_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
     """Update a subscription that contradicts one of the person's opt-outs.
 
-    The caller must have locked the pair of list and person.
+    The caller must have locked the person's subscription to the list.
     """
     values = find_opt_out_changes(uow, record)
     if values:

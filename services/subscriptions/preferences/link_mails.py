@@ -5,7 +5,7 @@ A trace id gives access to only one list, because all mails from a list contain 
 people may forward a mail.
 
 A worker checks whether the owner's lists contain the person's address, so that neither the response
-to the request nor its duration reveals whether a list contains the address.
+to the person's request nor its duration reveals the result.
 """
 
 from typing import NamedTuple
