@@ -1,8 +1,8 @@
-"""The appearance of a list's pages and mails, such as colour, logo, sender name and texts.
+"""Validates how an owner customises a list's pages and mails, such as colour, logo and texts.
 
-An owner's texts can't contain markup, because anybody can become an owner, and markup could mislead
-readers who trust the installation. If strangers can trigger a mail, only short texts by the list's
-owner may appear in the mail.
+Texts that an owner writes can't contain markup, because anybody can own a list, and markup could
+mislead readers who trust Pressroom. A mail that strangers can trigger may only contain short texts
+written by the list's owner.
 """
 
 import re
@@ -31,11 +31,10 @@ TEXTS = {
 }
 _MAX_CHARACTERS = {"sender_name": MAX_SENDER_CHARACTERS, **TEXTS}
 _BRAND_COLUMNS = ("colour", "logo_hash_id", "sender_name", *TEXTS)
-# The columns of a list whose texts strangers can see on public pages and in mails.
+# Public pages and mails show the texts in these columns of ``MailingList`` to strangers.
 _PUBLIC_TEXTS = frozenset({"title", "tagline", "consent_wording", "sender_name", *TEXTS})
 _COLOUR = re.compile(r"#[0-9a-f]{6}\Z")
-# A sender name can't contain characters that could end the name in a mail header, or that could
-# begin an encoded word (RFC 2047).
+# A sender name can't contain characters that have a special meaning in the From header of a mail.
 _FORBIDDEN_IN_NAMES = re.compile(r"[<>\"()\[\]@,;:\\]|=\?")
 
 
@@ -48,11 +47,11 @@ class Look:
 
 
 def validate_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate the values that an owner sets for a list, and return the normalised values.
+    """Validate and normalise the values that an owner sets for a list's columns.
 
-    Overlong texts are rejected before the search for links and misleading words, because searching
-    a long text is slow. Raises ``list.colour``, ``list.sender_name``, ``list.words``,
-    ``text.leads_away``, ``text.misleading``.
+    The function checks the length of a text before searching the text for links and misleading
+    words, because searching a long text is slow. Raises ``list.colour``, ``list.sender_name``,
+    ``list.words``, ``text.leads_away`` or ``text.misleading`` for an invalid value.
     """
     result = dict(values)
     for name in _BRAND_COLUMNS:
@@ -84,7 +83,7 @@ def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
 def read_look(uow: UnitOfWork, mailing_list: MailingList) -> Look:
     """Return the colour and the logo of a list.
 
-    If the image of the logo was deleted, the returned look has no logo.
+    If the owner deleted the image that the list uses as its logo, the result contains no logo.
     """
     logo = None if mailing_list.logo_hash_id is None else _find_logo(uow, mailing_list)
     url = None if logo is None else f"{uow.settings.media_base}/media/{logo.filename}"
@@ -96,8 +95,8 @@ def _normalise_text(name: str, text: str) -> str:
         return text.lower()
     if name not in TEXTS:
         return text
-    # An owner's text in a mail must be a single line, because readers could mistake a second line
-    # for a text by the installation.
+    # A text that an owner writes for a mail must be a single line, because readers could mistake a
+    # second line for Pressroom's own text.
     separator = "\n" if TEXTS[name] == MAX_PAGE_TEXT_CHARACTERS else " "
     return separator.join(" ".join(each.split()) for each in text.splitlines())
 
@@ -114,8 +113,8 @@ def _require_contrast(colour: str) -> None:
         raise errors.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
     ratio = compute_contrast(colour, LIGHT_GROUND)
     if ratio < MIN_CONTRAST:
-        # Round the contrast down in the error message, because a contrast of 4.49 would otherwise
-        # be shown as 4.5, which is allowed.
+        # Round the contrast down in the error message, because the message would otherwise show a
+        # rejected contrast of 4.49 as 4.5, the allowed minimum.
         raise errors.LIST_COLOUR(
             rule=f"has a contrast of {int(ratio * 10) / 10:.1f} to the ground of our pages, "
             f"{LIGHT_GROUND}, and needs {MIN_CONTRAST}: choose a darker one"

@@ -19,8 +19,8 @@ from storage.resources import Resources
 IMPORTS = "imports/"
 EXPORTS = "exports/"
 BULK_FILE_RETENTION = timedelta(days=7)
-# The age from which a file without an import or export counts as left behind by a crash, because
-# uploads take only a few hours.
+# Files that no import or export uses are removed at this age. A file must not be removed during its
+# upload, which may take a few hours.
 STRAY_FILE_AGE = timedelta(days=1)
 SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",
@@ -31,11 +31,11 @@ SWEEP_FILES = register_maintenance(
 
 @dataclass(frozen=True)
 class NewFile:
-    """A new file without contents, for an import or an export.
+    """A new, empty file for an import or an export.
 
     Attributes:
-        prefix: the prefix of the object keys under which the file's parts are stored.
-        wrapped: the file's encryption key, which is stored in encrypted form.
+        prefix: the common prefix of the keys of all stored objects that contain a part of the file.
+        wrapped: the key that encrypts the file, in encrypted form.
     """
 
     prefix: str
@@ -59,8 +59,8 @@ def create_file(resources: Resources, folder: str) -> NewFile:
 def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
     """Return the decrypted key for the file of an import or export.
 
-    Raises ``DecryptionFailed`` if the key can't be decrypted. Raises ``ObjectMissing`` if the file
-    was removed.
+    Raises ``DecryptionFailed`` if the file's key can't be decrypted. Raises ``ObjectMissing`` if
+    the file was removed.
     """
     if row.wrapped_key is None or row.wrapped_by is None:
         raise ObjectMissing(row.object_prefix)
@@ -69,15 +69,15 @@ def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
 
 
 def open_stored_file(resources: Resources, row: MemberImport | MemberExport) -> StoredFile:
-    """Return the stored file of an import or export. Raises the errors of ``unwrap_key``."""
+    """Return the stored file of an import or export. Raises the same errors as ``unwrap_key``."""
     assert row.size is not None
     return StoredFile(resources.objects, row.object_prefix, row.size, unwrap_key(resources, row))
 
 
 def remove_old_files(resources: Resources, *, now: datetime) -> int:
-    """Remove the files of old imports and exports, and files that belong to no import or export.
+    """Remove the files of old imports and exports, and files that no import or export uses.
 
-    Return how many files were removed.
+    Return the number of removed files.
     """
     removed_count = 0
     for kind in (MemberImport, MemberExport):
@@ -108,8 +108,8 @@ def _remove_oldest(
         select(kind)
         .where(
             kind.files_removed_at.is_(None),
-            # The condition on ``created_at`` lets Postgres use an index. The condition on
-            # ``finished_at`` keeps the file of an old job that ended only recently.
+            # The condition on ``created_at`` lets Postgres use an index, and the condition on
+            # ``finished_at`` protects files of recently finished jobs.
             kind.created_at < before,
             kind.finished_at < before,
         )
@@ -126,7 +126,8 @@ def _remove_oldest(
                 uow.session.execute(delete(model).where(model.import_id == row.id))
             row.samples = None
         row.files_removed_at = func.now()
-        # Delete the file's key, so that nobody can decrypt a remaining copy of the file.
+        # Delete the key that encrypts the file, so that nobody can decrypt a remaining copy of the
+        # file.
         row.wrapped_key = None
         row.wrapped_by = None
         removals.forget_objects(uow, f"{row.object_prefix}/")

@@ -15,13 +15,13 @@ _MIXING_STEPS = 50
 
 
 def compute_contrast(first_colour: str, second_colour: str) -> float:
-    """Return the contrast ratio between two colours by WCAG 2.2, from 1 to 21."""
+    """Return the contrast ratio of two colours, from 1 to 21, as defined by WCAG 2.2."""
     darker, lighter = sorted((_compute_luminance(first_colour), _compute_luminance(second_colour)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def lighten_for_dark_mode(colour: str) -> str:
-    """Lighten the colour until text in this colour is readable on a dark background."""
+    """Lighten the colour until text in the colour is readable on a dark background."""
     for step in range(_MIXING_STEPS + 1):
         shade = _mix_colours(colour, _WHITE, step / _MIXING_STEPS)
         if compute_contrast(shade, DARK_GROUND) >= MIN_CONTRAST:

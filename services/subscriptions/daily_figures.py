@@ -1,10 +1,9 @@
-"""Daily figures about lists, which tell how many people became or stopped being active members.
+"""Reads the daily figures of lists, which count members who joined or left.
 
-A database trigger writes a row, called a difference, whenever the number of active members in a
-list changes. A maintenance job regularly adds the differences in the number of active members to
-the daily figures. Queries add up the daily figures and all differences that the maintenance job
-hasn't processed, so the results are exact. The duration of a query for daily figures grows with the
-number of queried days.
+Whenever the number of active members in a list changes, a database trigger stores the difference as
+a row in a separate table. A maintenance job regularly adds the stored differences to the daily
+figures. Query results are always exact, because queries include stored differences that haven't
+been added to the daily figures.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,8 +21,8 @@ from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of days in a query for daily figures, which is about three years, because a
-# response contains one row per day.
+# A query for daily figures may span at most about three years, because a response contains one row
+# per day.
 MAX_DAYS = 1_100
 _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
@@ -68,9 +67,9 @@ _KEY_COLUMNS: Mapping[FiguresBy, ColumnElement[Any]] = {
 
 @dataclass(frozen=True)
 class MemberFigures:
-    """How often people became active members of a list, and how often active members left.
+    """How many people became active members of a list, and how many active members left.
 
-    The daily figures include members that the owner added or removed.
+    The daily figures include members that the list's owner added or removed.
     """
 
     key: str
@@ -96,10 +95,10 @@ class DayRange:
 
 
 class SignUps(NamedTuple):
-    """How many sign-ups had to be confirmed, and how many sign-ups were confirmed.
+    """How many sign-ups required a confirmation, and how many sign-ups were confirmed.
 
     Attributes:
-        asked: the number of sign-ups that had to be confirmed.
+        asked: the number of sign-ups that required a confirmation.
     """
 
     asked: int
@@ -108,7 +107,7 @@ class SignUps(NamedTuple):
 
 @dataclass(frozen=True)
 class FiguresFault:
-    """A list, a source and a tier for which the daily figures count the active members wrongly.
+    """A list, source and tier for which the daily figures contain a wrong number of active members.
 
     Attributes:
         active: the number of active members in the table ``subscriptions``.
@@ -123,7 +122,7 @@ class FiguresFault:
 
 
 def choose_days(first: date | None, last: date | None) -> DayRange:
-    """Return the days from ``first`` to ``last``, by default the last thirty days.
+    """Return the range of days from ``first`` to ``last``, by default the last thirty days.
 
     Raises ``figures.range``.
     """
@@ -140,9 +139,9 @@ def read_figures(
 ) -> Sequence[MemberFigures]:
     """Return the list's daily figures, grouped by day, source or tier.
 
-    If the figures are grouped by day, the result includes days without changes. If the figures are
-    grouped by source or tier, the result omits sources or tiers without changes. A change of a
-    member's tier counts as leaving the old tier and joining the new tier.
+    Days without changes are included in the result, but sources and tiers without changes are
+    omitted. If figures are grouped by tier, a member who gets a new tier is counted as leaving the
+    old tier and joining the new one.
     """
     joined_sum: ColumnElement[Any] = func.sum(_DAYS.joined)
     left_sum: ColumnElement[Any] = func.sum(_DAYS.gone)
@@ -167,7 +166,7 @@ def read_figures(
 def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
     """Count the list's sign-ups and confirmations in a range of days.
 
-    A confirmation counts on the day of the confirmation, not on the day of the sign-up.
+    A confirmation is counted on the day of the confirmation, not on the day of the sign-up.
     """
     values = {"list_id": list_id, "first": days.first, "after": days.last + timedelta(days=1)}
     return SignUps(*uow.session.execute(_COUNT_SIGN_UPS, values).one())
@@ -189,7 +188,7 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 
 
 def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
-    """Return how many more active members the owner's lists have than at the start of the period.
+    """Return by how much an owner's number of active members has grown during a period.
 
     ``days``: the number of days in the period, which ends today in UTC.
     """
@@ -202,7 +201,7 @@ def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
 
 
 def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:
-    """Return how many more active members each list has than at the start of the period.
+    """Return, by list id, by how much the number of active members has grown during a period.
 
     ``days``: the number of days in the period, which ends today in UTC.
     """
@@ -217,7 +216,8 @@ def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> 
 def verify_figures(resources: Resources) -> list[FiguresFault]:
     """Return the combinations of list, source and tier whose daily figures are wrong.
 
-    The query reads the daily figures and the active members in one database snapshot.
+    The function reads the daily figures and the active members in one database snapshot, because it
+    compares the two.
     """
     failures = 0
     while True:
@@ -231,7 +231,7 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
 
 
 def _sort_keys(keys: Collection[str], by: FiguresBy) -> list[str]:
-    """Sort tiers from the lowest to the highest tier, or sort sources alphabetically."""
+    """Sort tiers from the lowest tier to the highest tier, and sources alphabetically."""
     all_keys: Iterable[str] = Tier if by is FiguresBy.TIER else sorted(keys)
     return [key for key in all_keys if key in keys]
 

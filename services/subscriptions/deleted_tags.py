@@ -1,4 +1,4 @@
-"""Removes the ids of deleted tags from the members' rows in the table ``subscriptions``."""
+"""Removes the ids of deleted tags from the records of members."""
 
 from datetime import timedelta
 
@@ -18,18 +18,20 @@ REMOVE_DELETED_TAGS = register_maintenance(
     every=timedelta(minutes=10),
     run=lambda resources, _: remove_deleted_tags(resources),
 )
-# The maximum number of members in a batch, which keeps the list locked for a fraction of a second.
+# The maximum number of members that one batch changes. Changing a batch locks the list for less
+# than a second.
 MAX_BATCH_MEMBERS = 5_000
 _MAX_BATCH_TAGS = 1_000
-# The retention of rows in ``deleted_tags``, because a transaction that read a tag before the tag's
-# deletion may still add the tag to a member.
+# A row stays in ``deleted_tags`` for an hour, because a transaction may add the id of a tag to a
+# member shortly after the tag was deleted.
 _ROW_RETENTION = timedelta(hours=1)
-# Postgres may assume that most members have one of the deleted tags, and then read the members of
-# all lists. Turning ``enable_seqscan`` off makes Postgres use the index on ``tag_ids``.
+# Disable ``enable_seqscan``, so that Postgres uses the index on ``tag_ids``. If ``enable_seqscan``
+# were on, Postgres might wrongly assume that most members have a deleted tag, and read the members
+# of all lists.
 _REQUIRE_INDEX = text("SET LOCAL enable_seqscan = off")
-# The search for members with deleted tags doesn't compare list ids, because each tag id belongs to
-# a single list. Removing the id of a deleted tag keeps ``updated_at``, because an undo compares
-# ``updated_at``, and no visible value changes.
+# The query needs no condition on ``list_id``, because a tag id only occurs on members of a single
+# list. Keep ``updated_at``, because an undo skips members whose ``updated_at`` has changed, and
+# removing the id of a deleted tag changes no visible value.
 _REMOVE_TAGS = text("""
 UPDATE subscriptions AS m SET tag_ids =
     ARRAY(SELECT unnest(m.tag_ids) EXCEPT SELECT unnest(CAST(:tag_ids AS bigint[])) ORDER BY 1)
@@ -44,10 +46,10 @@ RETURNING 1
 def remove_deleted_tags(resources: Resources) -> int:
     """Remove the ids of deleted tags from the members of all lists.
 
-    Return how many members were changed.
+    Return the number of changed members.
 
-    A list that another transaction keeps locked is skipped until the next run of the maintenance
-    job.
+    If a different transaction has locked a list, the list is skipped until the maintenance job runs
+    again.
     """
     with resources.unit_of_work() as uow:
         list_ids = uow.session.scalars(select(DeletedTag.list_id).distinct()).all()

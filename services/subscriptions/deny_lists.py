@@ -1,9 +1,9 @@
-"""Deny lists, which contain e-mail addresses and domains that may not join an owner's lists.
+"""Reads and changes deny lists, which ban e-mail addresses and domains from an owner's lists.
 
-The operator can deny addresses and domains for the lists of all owners. All code that adds a person
-to a list must call ``require_allowed`` or ``find_denied``. Unlike an opt-out, an entry of a deny
-list doesn't affect existing members. If the owner removes an entry, people with a matching address
-can join the owner's lists again.
+The operator can deny addresses and domains for the lists of all owners. Code that adds a person to
+a list must first call ``require_allowed`` or ``find_denied``. An entry of a deny list doesn't
+affect people who are already members. Removing an address from the deny list lets the person join
+the owner's lists.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,7 +27,7 @@ MAX_ENTRIES = 100_000
 _PURPOSE = "denied-address"
 _MAX_PROBLEMS = 100
 _SUBDOMAINS = "*."
-# Lock the owner's deny list, because two concurrent requests could together exceed the maximum
+# Lock the owner's deny list, so that two concurrent requests can't together exceed the maximum
 # number of entries.
 _LOCK_DENY_LIST = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:owner_id))")
 _REMOVE_ENTRIES = text(
@@ -57,11 +57,11 @@ _HASH_ENTRIES = text(
 
 @dataclass(frozen=True)
 class DenyList:
-    """An owner's denied addresses and domains, normalised and sorted.
+    """The normalised addresses and domains that an owner denies, in alphabetical order.
 
     Attributes:
-        erased: the number of denied addresses that belonged to erased people. Of each erased
-            person's address, the database only stores an HMAC.
+        erased: the number of denied addresses that belonged to erased people, which the database
+            stores only as HMACs.
     """
 
     addresses: Sequence[str] = ()
@@ -72,12 +72,13 @@ class DenyList:
 def normalise_entries(
     addresses: Sequence[str], domains: Sequence[str], *, verb: str = ""
 ) -> set[str]:
-    """Return the normalised addresses and domains from the body of a request.
+    """Validate and normalise addresses and domains from the body of a request.
 
-    Raises ``deny_list.entry``, which lists the first hundred invalid entries.
+    If any entry is invalid, raises ``deny_list.entry``, whose message lists the first hundred
+    invalid entries.
 
-    ``verb``: the prefix such as ``add_`` of field names in the request's body, which error messages
-    contain.
+    ``verb``: a prefix such as ``add_`` that field names have in the request's body, for use in
+    error messages.
     """
     problems: list[FieldProblem] = []
 
@@ -108,15 +109,15 @@ def normalise_entries(
 
 
 def _normalise_domain(written: str) -> str | None:
-    """Return a normalised domain, or a normalised pattern such as ``*.example.com``.
+    """Normalise a domain, or a pattern such as ``*.example.com`` that stands for all subdomains.
 
-    Return ``None`` if the text is neither a domain nor a pattern with a star.
+    Return ``None`` if the text is neither a valid domain nor a valid pattern.
     """
     written = strip_invisible(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
-    # Replace the star by a letter before normalising the domain, so that the pattern ``*.com`` is
-    # valid. ``normalise_domain`` rejects a top-level domain without a subdomain.
+    # Replace the star by a letter, so that the pattern ``*.com`` is valid, because
+    # ``normalise_domain`` rejects a top-level domain such as ``com``.
     domain = email_addresses.normalise_domain(f"a{written[1:]}")
     return domain and f"*{domain[1:]}"
 
@@ -135,12 +136,12 @@ def _list_entries(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
 
 
 def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
-    """Replace the owner's denied addresses and domains.
+    """Replace all addresses and domains in an owner's deny list.
 
-    Return how many entries were added or removed.
+    Return the number of added and removed entries.
 
-    Denied addresses of erased people stay denied, because the owner doesn't see these addresses.
-    Raises ``deny_list.too_long``.
+    The addresses of erased people stay on the deny list, because the owner doesn't see addresses of
+    erased people. Raises ``deny_list.too_long``.
     """
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
     old_entries = set(_list_entries(uow, owner_id))
@@ -153,9 +154,9 @@ def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) ->
 def change_entries(
     uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]
 ) -> int:
-    """Add and remove entries of the owner's deny list, and return how many entries changed.
+    """Change an owner's deny list, and return the number of added and removed entries.
 
-    The owner may remove the address of an erased person from the deny list. Raises
+    The owner may remove an erased person's address from the deny list. Raises
     ``deny_list.too_long``.
     """
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
@@ -179,17 +180,17 @@ def change_entries(
 
 
 def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> None:
-    """Raise ``member.denied`` if a deny list matches any of a person's addresses.
+    """Raise ``member.denied`` if a deny list contains a person's address, or the address's domain.
 
-    ``addresses``: the address in the person's account, and the address in the list's record of the
-    person.
+    ``addresses``: the address in the person's account, and the address in the person's record on
+    the list.
     """
     if find_denied(uow, owner_id, addresses):
         raise MEMBER_DENIED()
 
 
 def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
-    """Return all given addresses that a deny list prevents from joining the owner's lists."""
+    """Return the denied addresses among the given addresses."""
     entries = _normalise_operator_entries(uow.settings.deny_list)
     if uow.session.scalar(select(exists().where(DeniedEntry.user_id == owner_id))):
         candidates = {entry for address in addresses for entry in _list_matching_entries(address)}
@@ -206,9 +207,9 @@ def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> s
 def _find_erased_addresses(
     uow: UnitOfWork, owner_id: int, addresses: Collection[str]
 ) -> dict[bytes, str]:
-    """Find denied addresses whose entries were replaced by HMACs when the people were erased.
+    """Find addresses of erased people among the given addresses that the owner denies.
 
-    The result maps each stored HMAC to the denied address.
+    The result maps the stored HMAC of each denied address to the address.
     """
     if not uow.session.scalar(select(exists().where(ErasedDenial.user_id == owner_id))):
         return {}
@@ -222,13 +223,13 @@ def _find_erased_addresses(
 
 
 def hash_entries(uow: UnitOfWork, address: str) -> None:
-    """Replace an erased person's address in the deny lists of all owners by an HMAC."""
+    """Replace an erased person's address by an HMAC in the deny lists of all owners."""
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     uow.session.execute(_HASH_ENTRIES, {"address": address, "digest": digest})
 
 
 def _list_matching_entries(address: str) -> Iterator[str]:
-    """Yield every deny list entry that would deny the address."""
+    """Yield all possible deny list entries that match the address."""
     yield address
     domain = address.rpartition("@")[2]
     yield domain
@@ -238,7 +239,7 @@ def _list_matching_entries(address: str) -> Iterator[str]:
 
 @lru_cache(maxsize=8)
 def _normalise_operator_entries(written: tuple[str, ...]) -> frozenset[str]:
-    """Return the valid addresses and domains in the operator's setting, normalised."""
+    """Normalise the addresses and domains that the operator denies, and skip invalid entries."""
     normalised_addresses = email_addresses.normalise_addresses(
         [each for each in written if "@" in each]
     )
@@ -246,7 +247,7 @@ def _normalise_operator_entries(written: tuple[str, ...]) -> frozenset[str]:
     domains = (_normalise_domain(each) for each in written if "@" not in each)
     entries |= {each for each in domains if each}
     if len(entries) < len({*written}):
-        # Log a warning, because the operator's setting contains invalid entries or several
-        # spellings of one entry.
+        # Log a warning, because the operator's setting ``deny_list`` contains invalid or duplicate
+        # entries.
         log.warning("deny_list.entries_passed_over", read=len(entries), written=len({*written}))
     return frozenset(entries)

@@ -1,10 +1,10 @@
 """Builds the columns and rows of exports, and formats the rows as CSV or JSON Lines.
 
-A spreadsheet program treats a cell that begins with a sign such as ``=`` or ``+`` as a formula. To
-prevent formulas, exports put an apostrophe before a sign that begins a formula, as OWASP recommends
-under "CSV Injection". Exports put an apostrophe before a sign that follows a semicolon, tab or line
-end, because many spreadsheet programs start a new cell there. Imports remove the apostrophes that
-exports have added.
+Spreadsheet programs treat a cell that begins with a sign such as ``=`` or ``+`` as a formula. To
+prevent formulas in exported files, exports put an apostrophe in front of the sign that begins a
+formula, as OWASP recommends under "CSV Injection". Exports also put an apostrophe in front of a
+sign after a semicolon, tab or line end, because many spreadsheet programs start a new cell after
+these characters. Imports remove the apostrophes that exports have added.
 """
 
 import codecs
@@ -47,34 +47,34 @@ from services.subscriptions.members import mails, opt_out_checks, traces
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The signs with which a formula begins in a spreadsheet. The full-width signs begin formulas in
-# East Asian locales.
+# Matches the signs with which a formula can begin in a spreadsheet, including the full-width signs
+# that are used in East Asian locales.
 _SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
 _CELL_START = r"(\A|[;\t\r\n])"
-# A formula may begin with blanks and quotes before the sign, because a spreadsheet program may skip
-# blanks and quotes.
+# Matches a sign that follows spaces or quotes at the start of a cell, because a spreadsheet program
+# may skip spaces and quotes.
 _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
-# Matches cells that are joined by semicolons, if a cell after the first one begins with a formula.
+# Matches a text of several cells, joined by semicolons, if any cell after the first semicolon
+# contains a formula.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
-# An export adds an apostrophe even to a value that begins with an apostrophe followed by a sign.
-# Without the added apostrophe, an import would remove an apostrophe that belongs to the exported
-# value.
+# If a value begins with an apostrophe and a sign, an export adds a second apostrophe. An import of
+# the exported file removes only the added apostrophe.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
-# Search for a sign before using the slow pattern for formulas, because few cells contain a sign
-# that could begin a formula.
+# Search for a sign before searching for a formula, because few cells contain a sign, and searching
+# for a formula takes longer.
 _ANY_SIGN = re.compile(_SIGN)
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
     *("user_id", "created_at", "joined_at"),
 )
 _EMAIL_ENABLED_PLACE = _MEMBERS_COLUMNS.index("email_enabled")
-# An export of members omits people that the owner removed, unless the owner asks for the status
-# ``removed``.
+# An export of members omits people with the status ``removed``, unless the owner requests this
+# status.
 _DEFAULT_STATUSES = tuple(each for each in SubscriptionStatus if each != "removed")
-# The query returns the current account addresses of people who have changed their address. A list's
-# mail goes to the account address. The record of a person on a list may contain an outdated
-# address.
+# The query returns the e-mail addresses from the accounts of people who have changed their address.
+# A list sends mail to the address in a person's account, because the person's record on the list
+# may contain an outdated address.
 _SELECT_CHANGED_ADDRESSES = text("""
 SELECT u.id, u.email FROM users AS u
 WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
@@ -86,14 +86,15 @@ Values = Sequence[Any]
 
 
 def guard_foreign_cell(cell: str) -> str:
-    """Put a missing apostrophe before a formula in a cell of an uploaded file."""
+    """Put missing apostrophes in front of formulas in a cell of an uploaded file."""
     return _UNGUARDED_START.sub(r"\1'", cell)
 
 
 def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
-    """Put an apostrophe before each formula in the cells of an uploaded file.
+    """Put an apostrophe in front of each formula in the cells of an uploaded file.
 
-    Cells without formulas are recognised quickly, with a single search.
+    A single regular expression search quickly finds out whether any of the cells contains a
+    formula.
     """
     if _ANY_UNGUARDED_START.search(";" + ";".join(cells)) is None:
         return list(cells)
@@ -101,9 +102,9 @@ def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
 
 
 def guard_cell(value: str) -> str:
-    """Put an apostrophe before a formula in a stored value.
+    """Put an apostrophe in front of each formula in a value that will be exported.
 
-    The function ``unguard_cell`` restores the original value.
+    The function ``unguard_cell`` restores the value without the added apostrophes.
     """
     return _ANY_START.sub(r"\1'", value) if _ANY_SIGN.search(value) else value
 
@@ -124,14 +125,14 @@ class ExportFormat(StrEnum):
 
 
 class Sheet(NamedTuple):
-    """The columns of an exported file, the query for its rows, and the conversion of its rows.
+    """The columns of an exported file, and the query and the function that produce the file's rows.
 
     Attributes:
-        convert_rows: a function that converts database rows into JSON values, in the order of the
-            columns. ``convert_rows`` must use the query's database connection, so that all data
-            come from one database snapshot.
-        text_places: the indexes of the columns that a CSV file contains as text, with apostrophes
-            before formulas.
+        convert_rows: a function that converts rows from the database into rows of the exported
+            file. The function must use the database connection that runs ``query``, so that all
+            exported data come from one database snapshot.
+        text_places: the indexes of the columns that contain text, in which an export to CSV puts an
+            apostrophe in front of formulas.
     """
 
     columns: tuple[str, ...]
@@ -163,11 +164,12 @@ def build_members_sheet(
     export_filter: MemberFilter | None = None,
     allowed_statuses: tuple[SubscriptionStatus, ...] | None = None,
 ) -> Sheet:
-    """Return the columns and the query for an export of members to the list's owner.
+    """Return the columns and the query for an export of members that the list's owner requested.
 
     Args:
-        field_keys: maps the id of each field of the owner, as text, to the field's key.
-        tag_names: maps the id of each tag of the list to the tag's name.
+        field_keys: maps the ids of the owner's fields, converted to text, to the keys of the
+            fields.
+        tag_names: maps the ids of the list's tags to the names of the tags.
     """
     member = Subscription
     status = case(
@@ -178,9 +180,9 @@ def build_members_sheet(
         statuses = allowed_statuses or _DEFAULT_STATUSES
     else:
         statuses = export_filter.list_statuses(allowed_statuses)
-    # Query active and inactive members separately, because Postgres has separate indexes for active
+    # Query active and inactive members separately, because there are separate indexes for active
     # and inactive members. A single query for all statuses would use no index, and would read the
-    # whole table even for a small list.
+    # records of all lists.
     table = Subscription.__table__.alias("chosen")
     inactive_statuses = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
     is_exported = select(table.c.id).where(table.c.list_id == list_id)
@@ -216,7 +218,7 @@ def build_members_sheet(
     if SubscriptionStatus.UNSUBSCRIBED not in statuses:
         query = query.where(not_(opt_out_checks.HAS_LEFT))
     if SubscriptionStatus.REMOVED in statuses:
-        # Omit the records of erased people, which contain no personal data.
+        # Omit records without an e-mail address, because such records belong to erased people.
         query = query.where(member.email.is_not(None))
     field_columns = (f"fields.{key}" for key in field_keys.values())
     columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *field_columns)
@@ -257,14 +259,14 @@ def _build_roster(
     mailing_list: MailingList,
     export_filter: MemberFilter | None,
 ) -> Sheet:
-    """Return the columns and the query for a roster of the people who get the list's mail."""
+    """Return the columns and the query for a roster of the people who get a list's mail."""
     columns = (
         *("email", "name", "user_id", "trace_id", "one_click_url"),
         *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
     )
     member = Subscription
-    # Omit people who have requested their erasure, because a job may not have blanked their records
-    # yet.
+    # Omit people who have requested their erasure, because their records contain personal data
+    # until a job has blanked the records.
     is_being_erased = select(Erasure.user_id).where(Erasure.finished_at.is_(None))
     conditions = [
         member.list_id == mailing_list.id,
@@ -272,7 +274,7 @@ def _build_roster(
         member.email_enabled,
         member.email.is_not(None),
         member.user_id.not_in(is_being_erased),
-        # Exclude people with an opt-out from a roster, although an active member with enabled mail
+        # As a precaution, exclude people with an opt-out, although active members with enabled mail
         # should never have an opt-out.
         ~opt_out_checks.has_opt_out_on(mailing_list.id),
     ]
@@ -283,7 +285,8 @@ def _build_roster(
     create_trace_id = traces.build_trace_id_factory(
         resources.keyring, mailing_list.id, lease.job_id
     )
-    # Build each URL from a fixed prefix and a trace id, because a trace id needs no escaping.
+    # Build each URL by appending a trace id to a fixed prefix, which is possible because trace ids
+    # need no escaping.
     one_click_prefix = page_urls.one_click_url(resources.settings, mailing_list.id, "")
     unsubscribe_prefix = page_urls.unsubscribe_url(resources.settings, "")
     list_id, _, post = mails.build_list_headers(resources.settings, mailing_list, "").values()
@@ -294,8 +297,8 @@ def _build_roster(
         changed_addresses = {
             row.id: row.email for row in connection.execute(_SELECT_CHANGED_ADDRESSES, user_ids)
         }
-        # Check the opt-outs of people who have changed their address, because an opt-out may exist
-        # for the new address.
+        # For people who have changed their address, check whether an opt-out exists for the new
+        # address.
         user_id_by_digest = {
             digest: user_id
             for user_id, address in changed_addresses.items()
@@ -316,15 +319,15 @@ def _build_roster(
                     *(f"<{unsubscribe_prefix}{trace_id}>", post),
                 )
 
-    # Addresses in a roster get no apostrophe, because the sender mails to exactly the exported
-    # address.
+    # Don't put apostrophes in front of addresses in a roster, because the software that sends the
+    # list's mail uses the addresses unchanged.
     return Sheet(columns, query, convert_rows, text_places=(1,))
 
 
 def format_header(sheet: Sheet, form: ExportFormat, *, bom: bool) -> bytes:
     """Return the header row of a CSV file, or an empty result for JSON Lines.
 
-    ``bom``: whether to put a byte-order mark before the header row.
+    ``bom``: whether the file should begin with a byte-order mark.
     """
     mark = codecs.BOM_UTF8 if bom else b""
     return mark + _format_csv([sheet.columns]) if form is ExportFormat.CSV else b""
@@ -353,14 +356,15 @@ def _format_cells(values: Sequence[Any], text_places: Iterable[int]) -> list[Any
 
 
 def _quote_tag(name: str) -> str:
-    """Put a tag name into quotes if an import could misread the name without quotes."""
+    """Quote a tag's name if an import of the exported file would misread the unquoted name."""
     return '"' + name.replace('"', '""') + '"' if '"' in name or name[0] in "['" else name
 
 
 def _format_csv(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return CSV lines by RFC 4180. ``_format_csv`` is much faster than ``csv.writer``.
+    """Format the rows as lines of a CSV file, as defined by RFC 4180.
 
-    Every cell is in quotes, because a cell may contain commas and semicolons.
+    ``_format_csv`` is much faster than Python's ``csv.writer``. The function quotes every cell,
+    because a cell may contain commas and semicolons.
     """
     lines = []
     for cells in rows:

@@ -1,8 +1,9 @@
-"""Exports, which are files with the members of a list, read from one database snapshot.
+"""Creates exports, which are files that contain a list's members at one point in time.
 
-The export kind ``members`` is for the list's owner. The export kind ``delivery``, called roster, is
-for the sender of the list's mail. A roster contains the people who get the list's mail, with a
-trace id for each person. A credential with the scope ``delivery`` may create rosters of all lists.
+An export of the kind ``members`` is for the list's owner. An export of the kind ``delivery``,
+called a roster, is for the software that sends the list's mail. A roster contains the people who
+get the list's mail, with a trace id for each person. With a credential that has the scope
+``delivery``, a caller can create rosters of all lists.
 """
 
 import gzip
@@ -43,19 +44,18 @@ from storage.parts import StoredFile
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The number of rows that an export reads, compresses and writes at a time.
+# The number of rows that an export reads, compresses and writes as one batch.
 _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
-# The maximum duration of an export, which must be long enough to export the longest list.
+# The maximum duration of an export, which must suffice for the longest list.
 _MAX_DURATION = timedelta(hours=1)
-# An unfinished export file is removed after a day, because no attempt to write an export file takes
-# a day.
+# An unfinished export file is removed after a day, because no export takes as long as a day.
 _UNFINISHED_FILE_RETENTION = timedelta(days=1)
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 
 
 def _abandon_export(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
-    """Mark an abandoned export as finished, and remove its unfinished file."""
+    """Mark an abandoned export as finished, and remove the export's unfinished file."""
     export.finished_at = func.now()
     removals.forget_objects(uow, f"{export.object_prefix}/")
     _announce_end(uow, export, job_id, status)
@@ -80,11 +80,11 @@ class ExportOrder:
     """The members and the file format that a caller chose for an export.
 
     Attributes:
-        segment_id: the id of the segment that selects the exported members, or ``None``.
-        written: the filter that selects the exported members, as JSON from the request, or
-            ``None``.
-        statuses: the statuses of the members to export. If ``statuses`` is ``None``, an export of
-            members omits removed members.
+        segment_id: the id of the segment whose members are exported, or ``None``.
+        written: the filter from the request, as decoded JSON, that selects which members are
+            exported, or ``None``.
+        statuses: the statuses of the members to export, or ``None`` to export members with any
+            status except ``removed``.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
     """
 
@@ -99,11 +99,12 @@ class ExportOrder:
 def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
     """Enqueue an export of the list's members or of a roster.
 
-    The owner's quotas don't limit rosters. Raises ``auth.insufficient_scope``,
+    The quotas of the owner's plan don't apply to rosters. Raises ``auth.insufficient_scope``,
     ``auth.login_again``, ``list.not_found``, ``list.not_owner``, and the errors of
-    ``segments.choose_filter``. An export of the kind ``members`` may raise ``quota.exceeded``. A
-    roster may raise ``list.email_channel_disabled`` or ``export.status_of_roster``. Raises
-    ``export.bom`` if the caller requests a byte-order mark for a file that isn't a CSV of members.
+    ``segments.choose_filter``. Enqueuing an export of the kind ``members`` may raise
+    ``quota.exceeded``. Enqueuing a roster may raise ``list.email_channel_disabled`` or
+    ``export.status_of_roster``. Raises ``export.bom`` if the caller requests a byte-order mark for
+    a file that isn't a CSV of members.
     """
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)
@@ -137,13 +138,12 @@ def enqueue_export(
 ) -> Job:
     """Enqueue an export without checking whether the user may export the list.
 
-    ``columns``: values for optional columns of the row in ``exports``, such as the stored
-    ``filter``.
+    ``columns``: values to store in optional columns of the table ``exports``, such as ``filter``.
     """
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
-    # Set a provisional prefix for the export's file, because the column ``object_prefix`` must not
-    # be NULL. Each attempt of an export job replaces the prefix of the export's file.
+    # Set a provisional prefix, because ``object_prefix`` must not be NULL. Each attempt to run the
+    # export job replaces the prefix.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
         list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns
@@ -162,7 +162,7 @@ def enqueue_export(
 
 
 def get_export(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
-    """Return one of the caller's exports, or raise ``export.not_found``."""
+    """Return an export that the caller created, or raise ``export.not_found``."""
     export = uow.session.get(MemberExport, export_id, options=[undefer(MemberExport.filter)])
     if export is None or export.user_id != caller.user_id:
         raise errors.EXPORT_NOT_FOUND()
@@ -170,7 +170,10 @@ def get_export(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
 
 
 def list_exports(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[MemberExport]:
-    """Return the caller's exports of all lists, newest first. Raises ``cursor.invalid``."""
+    """Return a page of the exports that the caller created, newest first.
+
+    Raises ``cursor.invalid``.
+    """
     query = paging.select_owner_page(
         select(MemberExport), MemberExport.user_id, caller.user_id, page
     )
@@ -193,9 +196,9 @@ def get_finished_export(
 
 
 def open_export_file(resources: Resources, export: MemberExport) -> StoredFile:
-    """Return the stored file of a finished export.
+    """Return the file of a finished export.
 
-    Raises ``media.damaged`` if decrypting the file's key fails.
+    Raises ``media.damaged`` if the key that encrypts the file can't be decrypted.
     """
     try:
         return bulk_files.open_stored_file(resources, export)
@@ -206,8 +209,8 @@ def open_export_file(resources: Resources, export: MemberExport) -> StoredFile:
 def write_export(resources: Resources, lease: Lease) -> None:
     """Write the exported members to a file, and complete the job of the export.
 
-    Raises ``quota.exceeded`` if the owner's plan has no storage left for the file. A restarted
-    export raises ``segment.tag_deleted`` if the owner has deleted a tag that the filter uses.
+    Raises ``quota.exceeded`` if the file needs more storage than the owner's plan allows. Raises
+    ``segment.tag_deleted`` if the owner has deleted a tag that the export's filter uses.
     """
     with resources.unit_of_work() as uow:
         export = uow.session.get(MemberExport, lease.subject_id)
@@ -219,14 +222,16 @@ def write_export(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         renew_lease(uow, lease)
         export = uow.session.get_one(MemberExport, export.id)
-        # Remove the unfinished file that a failed attempt has left. Each attempt of an export job
-        # uses a new prefix, because a failed attempt may still be writing to the old prefix.
+        # Remove the unfinished file that a failed attempt to run the export job may have left. Each
+        # attempt to run an export job writes to a new prefix, because a failed attempt may still be
+        # writing to an old prefix.
         removals.forget_objects(uow, f"{export.object_prefix}/")
         removals.forget_objects(uow, f"{file.prefix}/", after=_UNFINISHED_FILE_RETENTION)
         file.assign_to(export)
     parts = file.writer
     rows = 0
-    # Omit file name and time from the gzip header, so that exports of equal lists are equal files.
+    # Omit the file's name and time from the gzip header, so that two exports with the same contents
+    # are equal files.
     with (
         gzip.GzipFile("", "wb", GZIP_LEVEL, parts, mtime=0) as gzip_file,
         # The writer thread compresses and stores one batch of rows while the main thread reads the
@@ -265,8 +270,8 @@ EXPORT_JOBS = {
             scope,
             retryable=True,
             run=write_export,
-            # An export can't yield to other jobs, because all rows must come from one database
-            # snapshot.
+            # An export job runs without interruption, because all exported rows must come from one
+            # database snapshot.
             deadline_seconds=3600.0,
             needs_recent_login=True,
             on_abandoned=call_with_subject(MemberExport, _abandon_export),

@@ -1,9 +1,9 @@
-"""The fields that an owner defines for additional data about the members of the owner's lists.
+"""Creates and changes fields, which owners define to store additional data about members.
 
-A member's record maps the id of each field to the member's value, so that renaming or retiring a
-field changes no record. Texts, choices and dates are stored as JSON strings. A date is stored in
-the form ``YYYY-MM-DD``. If a member has no value for a field, the member's record omits the field's
-id.
+A member's record maps the ids of fields to the member's values, so that renaming or retiring a
+field changes no records of members. In the database, texts, choices and dates are JSON strings, and
+dates have the form ``YYYY-MM-DD``. If a member has no value for a field, the member's record omits
+the field's id.
 """
 
 import math
@@ -25,13 +25,13 @@ from services.subscriptions import misleading_texts, text_reviews
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# The largest absolute value of a number in a field, because JavaScript represents integers up to
-# this value exactly.
+# The largest number that a field's value may be, because JavaScript can represent all integers up
+# to this number exactly.
 MAX_NUMBER = 2**53
 MAX_VALUE_CHARACTERS = 1_000
 MAX_FIELDS = 50
-# The maximum number of an owner's fields. Retired fields count, because members keep the values of
-# retired fields.
+# The maximum number of fields that an owner may create. Retired fields are included, because
+# members keep their values for retired fields.
 MAX_FIELDS_EVER = 1_000
 MAX_KEY_CHARACTERS = 40
 MAX_LABEL_CHARACTERS = 100
@@ -46,23 +46,23 @@ _BOOLEAN_BY_WORD = {
 }
 
 FieldValue = str | bool | int | float
-# Maps the id of each field, as text, to the value that one member has for the field.
+# Maps the ids of fields, converted to text, to the values that one member has for the fields.
 StoredValues = Mapping[str, FieldValue]
-# The columns of a field whose texts ``validate_columns`` has validated.
+# Values for a field's columns, as validated by ``validate_columns``.
 CheckedColumns = NewType("CheckedColumns", dict[str, Any])
 
 
 class InvalidAttribute(ValueError):
     """Raised for an invalid value of a field, or for an invalid name of a tag.
 
-    The exception's message tells which rule the value or the name breaks.
+    The exception's message explains what is wrong with the value or the name.
     """
 
 
 def normalise_value(field: MemberField, value: object) -> FieldValue | None:
-    """Return the value in the form in which the database stores it, or ``None`` for an empty value.
+    """Validate a field's value and convert it to the stored form.
 
-    Raises ``InvalidAttribute``.
+    For an empty value of a field, return ``None``. Raises ``InvalidAttribute``.
     """
     if isinstance(value, str):
         value = value.strip()
@@ -72,7 +72,7 @@ def normalise_value(field: MemberField, value: object) -> FieldValue | None:
 
 
 def parse_value(field: MemberField, text: str) -> FieldValue | None:
-    """Convert a text from a form or a file to the value that the database stores.
+    """Parse a field's value from a text, and convert the value to the stored form.
 
     Raises ``InvalidAttribute``.
     """
@@ -89,7 +89,7 @@ def parse_value(field: MemberField, text: str) -> FieldValue | None:
 
 
 def format_value(value: FieldValue) -> str:
-    """Return the value as a text that ``parse_value`` converts back to the same value."""
+    """Convert a field's value to a text from which ``parse_value`` returns the same value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
@@ -148,22 +148,22 @@ _NORMALISERS: Mapping[FieldType, Callable[[MemberField, object], FieldValue]] = 
 
 
 class OwnFields:
-    """All fields of one owner that aren't retired."""
+    """The fields that one owner has defined and not retired."""
 
     def __init__(self, fields: Iterable[MemberField]) -> None:
         self.by_key = {each.key: each for each in fields}
         self._keys_by_id = {str(each.id): each.key for each in self.by_key.values()}
 
     def replace_ids(self, values: StoredValues) -> dict[str, FieldValue]:
-        """Replace field ids by field keys in a member's values, oldest field first."""
+        """Replace field ids by field keys in a member's values, and put the oldest field first."""
         return {key: values[name] for name, key in self._keys_by_id.items() if name in values}
 
     def select_public(self) -> "OwnFields":
-        """Return the public fields, whose values members may set themselves."""
+        """Return the public fields, for which members may enter values themselves."""
         return OwnFields(each for each in self.by_key.values() if each.is_public)
 
     def select_valid_values(self, values: StoredValues) -> dict[str, FieldValue]:
-        """Return only those stored values of a member that the owner's current fields allow."""
+        """Omit a member's values that are invalid, or that belong to a field not in ``by_key``."""
         valid_values = {}
         for field_id, value in values.items():
             if field_id in self._keys_by_id:
@@ -175,14 +175,15 @@ class OwnFields:
     def parse_values(
         self, values: Mapping[str, object], *, is_text: bool = False
     ) -> dict[str, FieldValue | None]:
-        """Convert a member's field values to the stored form, and return them by field id.
+        """Convert a member's field values to the stored form, with field ids as keys.
 
-        The result contains ``None`` for each empty value. Raises ``field.value``, whose message
-        lists all invalid values.
+        The result contains ``None`` for each empty value. Raises ``field.value`` with a list of all
+        invalid values.
 
         Args:
-            values: maps the key of each field to the value in the request.
-            is_text: whether the values come from an HTML form, which only contains texts.
+            values: maps field keys to the values in the request.
+            is_text: whether to parse the values from texts, because an HTML form only contains
+                texts.
         """
         stored_values: dict[str, FieldValue | None] = {}
         problems = []
@@ -206,7 +207,7 @@ class OwnFields:
 def merge_values(
     values: StoredValues, changes: Mapping[str, FieldValue | None]
 ) -> dict[str, FieldValue]:
-    """Return the values of a member's fields with the changes applied.
+    """Return a copy of a member's stored field values with some values changed.
 
     ``changes``: maps the id of each changed field to the new value, or to ``None`` to remove the
     value.
@@ -220,7 +221,7 @@ def read_own_fields(uow: UnitOfWork, owner_id: int) -> OwnFields:
 
 
 def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
-    """Return the owner's fields without retired fields, oldest first."""
+    """Return all fields of the owner that aren't retired, oldest first."""
     query = select(MemberField).where(
         MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
     )
@@ -230,9 +231,8 @@ def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
 def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
     """Validate the label and choices that an owner gives a field, and strip surrounding whitespace.
 
-    Call ``validate_columns`` before a transaction begins, because searching texts for links and
-    misleading words takes time. Overlong texts are rejected before the search for links and
-    misleading words. Raises ``field.label``, ``field.choices``, ``text.leads_away``,
+    Callers should validate texts before they begin a transaction, because searching texts for links
+    and misleading words takes time. Raises ``field.label``, ``field.choices``, ``text.leads_away``,
     ``text.misleading``.
     """
     columns = dict(values)
@@ -259,13 +259,13 @@ def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
 
 
 def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
-    """Create a field for the members of all lists of an owner.
+    """Create a field that applies to the members of all lists of an owner.
 
     Raises ``user.not_found``, ``field.too_many`` and the errors of ``change_field``.
     """
     columns = validate_columns({"choices": [], **values})
-    # Lock the owner, because two concurrent requests could together exceed the maximum number of
-    # fields.
+    # Lock the owner, because without the lock two concurrent requests could exceed the maximum
+    # number of fields.
     sessions.lock_person(uow, owner_id)
     counts = select(func.count().filter(MemberField.retired_at.is_(None)), func.count())
     current_count, all_count = uow.session.execute(
@@ -282,11 +282,11 @@ def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: A
 def change_field(
     uow: UnitOfWork, owner_id: int, field_id: int, values: CheckedColumns
 ) -> MemberField:
-    """Change the columns of a field except its type.
+    """Change a field's key, label or other columns, but not the field's type.
 
-    Use ``field_types.change_field_and_type`` to change the type of a field. If a change removes a
-    choice, members keep the removed choice as their value. Raises ``field.not_found``,
-    ``field.key``, ``field.key_taken`` and ``field.choices``.
+    Use ``field_types.change_field_and_type`` to change the type of a field. If a choice is removed
+    from a field, members with the removed choice keep the choice as their value. Raises
+    ``field.not_found``, ``field.key``, ``field.key_taken`` and ``field.choices``.
     """
     field = get_field(uow, owner_id, field_id, lock=True)
     _set_columns(uow, field, values)
@@ -296,7 +296,7 @@ def change_field(
 def retire_field(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
     """Retire a field, which hides the field and frees its key for another field.
 
-    Members keep their values for a retired field. Raises ``field.not_found``.
+    Retiring a field doesn't delete the members' values for the field. Raises ``field.not_found``.
     """
     get_field(uow, owner_id, field_id, lock=True).retired_at = func.now()
     return 1

@@ -1,9 +1,9 @@
-"""Adds recorded changes in the number of members to the subscriber counts and daily figures.
+"""Adds stored differences in the number of members to subscriber counts and daily figures.
 
-A database trigger writes a row, called a difference, whenever the number of active members in a
-list changes. Queries add up a stored count and all differences that haven't been added to the
-stored count. A maintenance job regularly adds (folds) all differences to the stored counts and
-daily figures, so that queries stay fast.
+Whenever the number of active members in a list changes, a database trigger stores the difference as
+a row in a separate table. To get the current number of members, queries add the stored differences
+to a subscriber count. A maintenance job regularly folds the differences, which means adding them to
+the subscriber counts and daily figures, so that queries stay fast.
 """
 
 from datetime import timedelta
@@ -21,8 +21,9 @@ FOLD_COUNTS = register_maintenance(
     run=lambda resources, _: fold_everything(resources),
 )
 _MAX_BATCH_DELTAS = 10_000
-# The array of ids makes Postgres look up rows in ``subscriber_deltas`` by primary key. A join would
-# be slow, because Postgres expects few rows in the usually empty table ``subscriber_deltas``.
+# Because of the array of ids, Postgres looks up rows in ``subscriber_deltas`` by primary key. A
+# join could be slow, because Postgres expects that the usually empty table ``subscriber_deltas``
+# contains few rows.
 _FOLD_COUNTS = text("""
     WITH taken AS (
         DELETE FROM subscriber_deltas WHERE id = ANY (ARRAY(
@@ -37,7 +38,7 @@ _FOLD_COUNTS = text("""
     SELECT count(*), array(SELECT list_id FROM taken GROUP BY list_id HAVING sum(active) > 0)
     FROM taken
     """)
-# The array of ids makes Postgres look up rows in ``member_day_deltas`` by primary key.
+# Because of the array of ids, Postgres looks up rows in ``member_day_deltas`` by primary key.
 _FOLD_DAYS = text("""
     WITH taken AS (
         DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(
@@ -58,9 +59,9 @@ _FOLD_DAYS = text("""
 
 
 def fold_everything(resources: Resources) -> int:
-    """Add all recorded differences to the subscriber counts and daily figures in batches.
+    """Add all stored differences to the subscriber counts and daily figures, in batches.
 
-    Return how many recorded differences were added.
+    Return the number of stored differences that were added.
     """
     total = 0
     for fold_batch in (fold_counts, fold_days):
@@ -73,14 +74,13 @@ def fold_everything(resources: Resources) -> int:
 
 
 def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add a batch of the oldest recorded differences to the subscriber counts of lists.
+    """Add at most ``max_deltas`` stored differences to the subscriber counts, oldest first.
 
-    Return how many recorded differences were added.
+    Return the number of stored differences that were added.
 
-    Owners whose lists have more members than their plan allows get a notification. People can join
-    a list even if the owner's lists have more members than the plan allows. The notification is
-    enqueued in the transaction that updates the counts, so that a crash can't lose the
-    notification.
+    If an owner's lists have more members than the plan allows, people can join the lists, but the
+    owner gets a notice. The transaction that updates the subscriber counts enqueues the notice to
+    the owner, so that a crash can't lose the notice.
     """
     folded_count, grown_list_ids = uow.session.execute(
         _FOLD_COUNTS, {"max_deltas": max_deltas}
@@ -90,8 +90,8 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
 
 
 def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add a batch of the oldest recorded differences to the daily figures of lists.
+    """Add at most ``max_deltas`` stored differences to the daily figures of lists, oldest first.
 
-    Return how many recorded differences were added.
+    Return the number of stored differences that were added.
     """
     return uow.session.scalar(_FOLD_DAYS, {"max_deltas": max_deltas}) or 0

@@ -1,6 +1,7 @@
-"""Records reports about abusive lists.
+"""Stores reports about abusive lists.
 
-Reports come from subscribers who did not sign up, and from visitors of a list's page.
+A report comes from a subscriber who never signed up for the list, or from a visitor of the list's
+public page.
 """
 
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_PAGE_REPORTS_OF_NETWORK_A_DAY = 20
 MAX_PAGE_REPORTS_OF_LIST = 1_000
-# The subquery selects the lists with the most reports first, so that Postgres joins only these
-# lists with their owners.
+# The subquery finds the lists with the most reports, so that Postgres reads the owners of only a
+# few lists.
 _REPORTED_LISTS = text("""
 WITH worst AS (
     SELECT list_id, count(*) AS reports, count(network_digest) AS by_strangers,
@@ -34,7 +35,7 @@ ORDER BY lately DESC, reports DESC, l.id
 
 @dataclass(frozen=True)
 class ReportedList:
-    """A list that people have reported as abusive, with the number of reports."""
+    """A list that people have reported as abusive, and the number of reports about the list."""
 
     list_id: int
     slug: str
@@ -52,8 +53,8 @@ def report_list(
 ) -> None:
     """Unsubscribe the person from the list, and store a report that the person did not sign up.
 
-    The function stores at most one report about a list per person. If storing the report fails
-    after the person was unsubscribed, the person can report the list again.
+    If the person has already reported the list, no second report is stored. The report is stored in
+    a second transaction, after the person was unsubscribed.
     """
     unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
     with resources.unit_of_work() as uow:
@@ -63,10 +64,10 @@ def report_list(
 
 
 def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
-    """Store a visitor's report about the list's page, with a digest of the visitor's IP network.
+    """Store a report by a visitor of a list's page, with a digest of the visitor's IP network.
 
-    The function stores at most one report about a list per IP network. Reports above a maximum
-    number per network or per list are dropped, because an operator doesn't need more reports.
+    At most one report about a list is stored per IP network. The numbers of stored reports per IP
+    network and per list are limited.
     """
     network_reports = _count_reports(
         ListReport.network_digest == network_digest,
@@ -88,7 +89,7 @@ def _count_reports(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
 
 
 def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> bool:
-    """Return whether the person has reported the list."""
+    """Return whether the person has reported the list as abusive."""
     query = select(ListReport.id).where(
         ListReport.list_id == mailing_list.id, ListReport.user_id == person.id
     )
@@ -96,5 +97,5 @@ def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> boo
 
 
 def list_reported(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
-    """Return the reported lists, sorted by the number of reports in the last seven days."""
+    """Return reported lists, with the most reported lists of the last seven days first."""
     return [ReportedList(*row) for row in uow.session.execute(_REPORTED_LISTS, {"most": limit})]

@@ -29,19 +29,19 @@ MAX_LIST_TITLE_CHARACTERS = 200
 MAX_IMAGE_URL_CHARACTERS = 2048
 MAX_REDIRECT_ORIGINS = 10
 _IMAGE_URL_COLUMNS = ("avatar_image_url", "favicon_image_url")
-# The consent wording isn't a column of the list, because each version of the wording is a row in
-# ``consent_wordings``.
+# A list's consent wording isn't stored in the table ``lists``, because each version of the wording
+# is a row in ``consent_wordings``.
 _CONSENT_WORDING = "consent_wording"
 _CHALLENGE_COLUMNS = ("challenge_enabled", "challenge_provider")
-# The columns of a list whose values ``validate_values`` has validated.
+# Values for a list's columns, as validated by ``validate_values``.
 CheckedValues = NewType("CheckedValues", dict[str, Any])
 
 
 def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
-    """Validate the values that an owner sets for a list, and return the normalised values.
+    """Validate and normalise the values that an owner sets for a list's columns.
 
-    Call ``validate_values`` before a transaction begins, because searching texts for links and
-    misleading words takes time. Raises ``list.title`` and the errors of
+    Callers should validate texts before they begin a transaction, because searching texts for links
+    and misleading words takes time. Raises ``list.title`` for an invalid title, and the errors of
     ``branding.validate_values``.
     """
     values = dict(fields)
@@ -50,8 +50,8 @@ def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedVal
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     result = branding.validate_values(settings, values)
-    # Reject a title of several lines, because mails contain the title, and an owner could use a
-    # multi-line title to mail any message to strangers.
+    # Reject a title of several lines, because mails contain the title, and an owner could use the
+    # title to send a message to strangers.
     if "title" in result and not is_shown(result["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     return CheckedValues(result)
@@ -71,7 +71,8 @@ def create_own_list(
     Raises ``quota.exceeded``, and the errors of ``create_list``.
     """
     values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
-    # Lock the caller's row against an erasure, because an erased person must not own a list.
+    # Lock the caller's account, so that the caller can't be erased at the same time, because an
+    # erased person must not own a list.
     sessions.lock_person(uow, caller.user_id)
     quotas.require_quota(uow, caller.user_id, PlanQuota.LISTS)
     return _create(uow, caller.user_id, values, providers)
@@ -89,7 +90,7 @@ def create_list(
     """Create a list. Raises the errors of ``validate_values`` and ``change_list``.
 
     Args:
-        fields: values for columns of the list except title and slug.
+        fields: values for any of the list's columns except the title and the slug.
         providers: the CAPTCHA providers that the operator has configured.
     """
     values = validate_values(uow.settings, {**(fields or {}), "title": title, "slug": slug})
@@ -111,9 +112,9 @@ def change_list(
     fields: CheckedValues,
     providers: Collection[str],
 ) -> None:
-    """Change columns of a list.
+    """Set new values for columns of a list.
 
-    Raises ``list.busy``, ``list.logo``, and errors for invalid columns.
+    Raises ``list.busy``, ``list.logo``, and further errors for invalid values.
     """
     old_texts = text_reviews.list_reviewed_texts(mailing_list)
     columns = {
@@ -129,7 +130,8 @@ def change_list(
             branding.require_logo(uow, mailing_list)
     text_reviews.update_suspicion(uow, mailing_list, old_texts)
     slug_taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
-    # Limit the wait for locks, because changing the slug may have to wait for a chunk of an import.
+    # Limit how long the transaction waits for locks, because an import may block a change of the
+    # list's slug.
     with raise_if_taken("uq_lists_slug", slug_taken), limit_lock_waits(uow):
         uow.session.flush()
     if _CONSENT_WORDING in fields:
@@ -140,7 +142,7 @@ def change_list(
 def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
     """Archive the list.
 
-    Return 1 if the call archived the list, or 0 if the list was already archived.
+    Return 1 if the list was archived, or 0 if the list had already been archived before.
 
     An archived list accepts no new members and sends no mail, but members can still unsubscribe.
     """
@@ -154,7 +156,7 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
 def get_list(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
     """Return a list, or raise ``list.not_found``.
 
-    ``archived``: whether an archived list is returned instead of raising ``list.not_found``.
+    ``archived``: whether to return the list even if the list is archived.
     """
     return _require_found(uow.session.get(MailingList, list_id), archived=archived)
 
@@ -166,12 +168,12 @@ def _require_found(mailing_list: MailingList | None, *, archived: bool) -> Maili
 
 
 def parse_list_id(name: str) -> int | None:
-    """Parse a list's name, which is an id or a slug.
+    """Parse the id or slug of a list in a request.
 
-    Return the list's id, or ``None`` if the name is a slug. Raises ``list.name_invalid``.
+    Return the list's id, or ``None`` if ``name`` is a slug. Raises ``list.name_invalid``.
     """
     if _ID_PATTERN.match(name) and int(name) <= MAX_UINT64:
-        # Return 0 for an id that is too large, because no list has the id 0.
+        # For a number that is too large for an id, return 0, because no list has the id 0.
         return int(name) if int(name) <= MAX_ID else 0
     if not _SLUG_PATTERN.match(name) or name.isdigit():
         raise errors.LIST_NAME_INVALID()
@@ -179,9 +181,9 @@ def parse_list_id(name: str) -> int | None:
 
 
 def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """Return the list with this id or slug.
+    """Return the list whose id or slug is ``name``.
 
-    Raises ``list.not_found``, ``list.name_invalid``.
+    Raises ``list.not_found``. Raises ``list.name_invalid`` if ``name`` is neither an id nor a slug.
     """
     list_id = parse_list_id(name)
     if list_id is not None:
@@ -190,16 +192,16 @@ def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingL
 
 
 def get_own_list(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
-    """Return a list of the caller, or raise ``list.not_found`` or ``list.not_owner``."""
+    """Return a list that the caller owns, or raise ``list.not_found`` or ``list.not_owner``."""
     mailing_list = get_list(uow, list_id)
     require_owner(mailing_list.user_id, caller)
     return mailing_list
 
 
 def require_owner(owner_id: int | None, caller: Caller) -> None:
-    """Raise ``list.not_owner`` unless the caller is the owner of a list.
+    """Raise ``list.not_owner`` if the caller isn't the owner of a list.
 
-    An ``owner_id`` of ``None`` stands for a missing list and raises ``list.not_found``.
+    Raise ``list.not_found`` if ``owner_id`` is ``None``, which means that the list doesn't exist.
     """
     if owner_id is None:
         raise errors.LIST_NOT_FOUND()
@@ -208,7 +210,7 @@ def require_owner(owner_id: int | None, caller: Caller) -> None:
 
 
 def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRows[MailingList]:
-    """Return a page of the lists that the user owns, without archived lists, newest first.
+    """Return a page of the lists that a user owns and has not archived, newest first.
 
     Raises ``cursor.invalid``.
     """
@@ -225,7 +227,7 @@ def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRow
 def list_choices(
     uow: UnitOfWork, user_id: int, most: int = UNPAGED.limit
 ) -> Sequence[Row[int, str, str]]:
-    """Return id, slug and title of the user's lists, without archived lists, newest first."""
+    """Return the id, slug and title of all unarchived lists of a user, newest first."""
     query = (
         select(MailingList.id, MailingList.slug, MailingList.title)
         .where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
@@ -238,9 +240,9 @@ def list_choices(
 def list_all(
     uow: UnitOfWork, *, owner_id: int | None, archived: bool, limit: int
 ) -> list[MailingList]:
-    """Return the lists that one user owns, or the lists of all users, newest first.
+    """Return the lists of one owner, or of all owners if ``owner_id`` is ``None``, newest first.
 
-    ``archived``: ``True`` selects archived lists, and ``False`` selects lists that aren't archived.
+    ``archived``: whether to return only archived lists, or only lists that aren't archived.
     """
     is_archived = MailingList.archived_at.is_not(None)
     query = select(MailingList).where(is_archived if archived else ~is_archived)
@@ -251,9 +253,9 @@ def list_all(
 
 
 def read_titles(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
-    """Return the titles of lists, including archived lists, by list id.
+    """Return a mapping from list ids to titles, including the titles of archived lists.
 
-    The caller must check whether the user may see the titles.
+    The caller must check that the user may see the titles of the lists.
     """
     query = select(MailingList.id, MailingList.title).where(MailingList.id.in_(set(list_ids)))
     return {row.id: row.title for row in uow.session.execute(query)}
@@ -283,9 +285,8 @@ def _set_columns(
         is_one_word = url.isprintable() and " " not in url
         if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
             raise errors.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
-    # Only check the CAPTCHA provider if the request changes the challenge. If the operator has
-    # removed the CAPTCHA provider, the owner can still change columns that don't concern the
-    # challenge.
+    # Check the CAPTCHA provider only if the request changes the list's CAPTCHA settings. Owners can
+    # change any other column, even if the operator has removed the CAPTCHA provider.
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE_COLUMNS)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")

@@ -1,7 +1,7 @@
-"""Updates the address in a person's subscriptions after the account's address has changed.
+"""Copies a person's new e-mail address from the account to the person's subscriptions.
 
-The owner of a list sees the address that is stored in the person's subscription. Subscriptions are
-updated when the person can no longer undo the change of the address, because owners can't be made
+A list's owner sees the address that the person's subscription contains. A new address is copied
+only when the person can no longer undo the change of address, because a list's owner can't be made
 to forget an address.
 """
 
@@ -25,13 +25,14 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of lists per batch, because a batch blocks bulk actions on all of its lists.
+# The maximum number of lists in one batch, which is low because no bulk action can run on the lists
+# while the batch runs.
 MAX_BATCH_LISTS = 20
-# The time that the job waits after the undo link has expired, so that an undo that started at the
-# last moment can finish.
+# The job starts this long after the undo link has expired, so that a request that used the link at
+# the last moment can finish.
 _UNDO_MARGIN = timedelta(minutes=1)
-# The query returns for how long the person can still undo the change of the address. If the mail
-# with the undo link has not been sent, the query returns the full lifetime of the link.
+# The query returns the remaining time in which the person can undo the change of address. If the
+# mail with the undo link has not been sent, the query returns the full lifetime of the link.
 _SELECT_REMAINING_UNDO_TIME = text("""
 SELECT greatest((
     SELECT max(expires_at) FROM mailed_links
@@ -46,7 +47,7 @@ SELECT greatest((
 def schedule_address_update(
     uow: UnitOfWork, user_id: int, *, after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
 ) -> None:
-    """Schedule the job that copies the account's address into all subscriptions of the person."""
+    """Schedule the job that copies an account's address to the person's subscriptions."""
     job = enqueue_job(uow, UPDATE_ADDRESS, user_id=None, on_behalf_of=user_id, subject_id=user_id)
     job.sends = 0
     job.run_at = func.now() + after + _UNDO_MARGIN
@@ -54,7 +55,7 @@ def schedule_address_update(
 
 
 def run_address_update(resources: Resources, lease: Lease) -> None:
-    """Update a person's subscriptions until the job ends or must yield to another job."""
+    """Copy an account's new address to the person's subscriptions, in batches."""
     user_id = lease.subject_id
     assert user_id is not None
     values = {
@@ -94,14 +95,14 @@ UPDATE_ADDRESS = register_kind(
 
 
 def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
-    """Update the person's address in one batch of subscriptions.
+    """Update the address in one batch of a person's subscriptions.
 
-    Return the id of the last list in the batch.
+    Return the id of the last list on which the person's address was updated.
 
-    Complete the job and return ``None`` if no subscription contains an old address.
+    If no more subscriptions contain an old address, complete the job and return ``None``.
     """
-    # The query returns no address if the person has undone the change, or has changed the address
-    # again.
+    # The query returns no address if the person has undone the change of address, or has made a
+    # second change.
     is_current = and_(FormerAddress.user_id == User.id, FormerAddress.shown == User.email)
     new_address = select(User.email).where(User.id == user_id, is_current).limit(1)
     query = (
@@ -118,8 +119,8 @@ def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> in
     if not list_ids:
         complete_job(uow, lease, {})
         return None
-    # Call ``record_progress`` before the update, because the call raises an error if another worker
-    # has taken over the job.
+    # Call ``record_progress`` before updating subscriptions, because ``record_progress`` raises an
+    # error if a different worker has taken over the job.
     record_progress(uow, lease, done=0)
     locks.lock_lists_shared(uow, *list_ids)
     if not locks.lock_pair(uow, user_id, *list_ids):

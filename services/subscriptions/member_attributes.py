@@ -1,7 +1,7 @@
 """Reads and changes the attributes of members, which are field values and tags.
 
-Requests and responses name fields by key, and tags by name. The database stores fields and tags of
-a member by id.
+API requests and responses contain the keys of fields and the names of tags. A member's record in
+the database contains the ids of fields and tags.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from services.subscriptions.members import locks
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
-# The error code for a required field without a value.
+# The error code for a missing value of a required field.
 REQUIRED_FIELD_CODE = "field.required"
 
 
@@ -26,13 +26,13 @@ class AttributeChanges:
     """Changes to the fields and tags of one member.
 
     Attributes:
-        fields: maps the key of each changed field to the new value, or to ``None`` to remove the
-            value. Fields that aren't in the mapping stay unchanged.
-        tags: the names of the tags that replace all current tags, or ``None`` to keep the current
-            tags.
+        fields: maps field keys to new values, or to ``None`` to remove a value. Fields that aren't
+            in the mapping stay unchanged.
+        tags: the names of tags that replace all of the member's tags, or ``None`` to keep the
+            member's tags.
         add_tags: the names of tags to add to the member.
-        remove_tags: the names of tags to remove from the member. A tag that is in both ``add_tags``
-            and ``remove_tags`` is removed.
+        remove_tags: the names of tags to remove from the member. A tag that is in ``add_tags`` and
+            in ``remove_tags`` is removed.
     """
 
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -42,9 +42,10 @@ class AttributeChanges:
 
 
 class AttributeFormatter:
-    """Converts the stored fields and tags of members to the form in API responses.
+    """Converts members' stored fields and tags to the form that API responses contain.
 
-    A formatter serves many members, so that field keys and tag names are read only once.
+    Callers use a single formatter for many members, so that field keys and tag names are read from
+    the database only once.
     """
 
     def __init__(self, own_fields: OwnFields, tag_names: Mapping[int, str]) -> None:
@@ -54,7 +55,7 @@ class AttributeFormatter:
     def format_attributes(
         self, values: Mapping[str, Any], tag_ids: Sequence[int]
     ) -> dict[str, Any]:
-        """Return a member's values by the keys of fields, and the names of the member's tags."""
+        """Return a member's field values by field key, and the names of the member's tags."""
         names = [self._tag_names[each] for each in tag_ids if each in self._tag_names]
         return {
             "fields": self._own_fields.replace_ids(values),
@@ -62,7 +63,7 @@ class AttributeFormatter:
         }
 
     def format_record(self, record: Subscription) -> dict[str, Any]:
-        """Return a member's attributes, join time and import id for the list's owner."""
+        """Return a member's fields and tags, the time of joining, and the id of the import."""
         attributes = self.format_attributes(record.fields, record.tag_ids)
         joined_at = record.joined_at or record.created_at
         return {**attributes, "joined_at": joined_at, "import_id": record.import_id}
@@ -71,9 +72,9 @@ class AttributeFormatter:
 def create_formatter(
     uow: UnitOfWork, owner_id: int, tag_ids: Sequence[Sequence[int]]
 ) -> AttributeFormatter:
-    """Return a formatter for members of the owner's lists.
+    """Return a formatter for the attributes of members.
 
-    ``tag_ids``: a sequence of tag ids for each member.
+    ``tag_ids``: the ids of the tags of each member to format.
     """
     tag_names = tags.find_tag_names(uow, (each for ids in tag_ids for each in ids))
     return AttributeFormatter(fields.read_own_fields(uow, owner_id), tag_names)
@@ -85,11 +86,11 @@ def build_changed_columns(
     record: Subscription | None,
     changes: AttributeChanges,
 ) -> dict[str, Any]:
-    """Return new values for those columns of a member's record that the changes affect.
+    """Apply changes to a member's fields and tags, and return the changed columns.
 
     Raises ``field.value``, ``tag.too_many``, ``tag.too_many_of_member`` and ``list.busy``.
 
-    ``record``: the member's current record, or ``None`` for a new member.
+    ``record``: the member's record, or ``None`` for a new member.
     """
     columns: dict[str, Any] = {}
     if changes.fields:
@@ -99,13 +100,15 @@ def build_changed_columns(
         added_names = [*(changes.tags or ()), *changes.add_tags]
         if len({tags.fold_tag(each) for each in added_names}) > MAX_TAGS_OF_MEMBER:
             raise TAG_TOO_MANY_OF_MEMBER(most=MAX_TAGS_OF_MEMBER)
-        # Look up the current tags, because the record may contain ids of deleted tags.
+        # Look up which of the member's tags exist, because the member's record may contain ids of
+        # deleted tags.
         current_tags = (
             tags.find_tag_names(uow, (record.tag_ids if record else []))
             if changes.tags is None
             else {}
         )
-        # Limit the wait for locks, because another transaction may be creating the same tags.
+        # Limit how long the transaction waits for locks, because a concurrent transaction may be
+        # creating the same tags.
         with locks.limit_lock_waits(uow):
             added_ids = tags.find_tag_ids(uow, mailing_list.id, added_names, create=True)
         removed_ids = tags.find_tag_ids(uow, mailing_list.id, changes.remove_tags, create=False)
@@ -122,12 +125,12 @@ def merge_attributes(
     target_record: Subscription | None,
     target_list_id: int,
 ) -> dict[str, Any]:
-    """Return the merged fields and tags for a member who is transferred to another list.
+    """Return the fields and tags that a member has on the target list after a transfer.
 
-    A transfer keeps the ids of fields, because the source list and the target list belong to the
-    same owner. Tags belong to one list, so a transfer finds or creates tags with the same names on
-    the target list. If source and target record differ in a field, the target record's value wins,
-    unless the target record has the status ``removed``.
+    Field ids stay the same, because the source list and the target list belong to the same owner.
+    Each tag belongs to one list, so a transfer finds or creates tags with equal names on the target
+    list. If both lists contain a value for a field, the target list's value is used, unless the
+    member was removed from the target list.
 
     Raises ``tag.too_many`` and ``list.busy``.
     """
@@ -140,8 +143,8 @@ def merge_attributes(
     target_tag_ids = (
         [] if target_record is None else list(tags.find_tag_names(uow, target_record.tag_ids))
     )
-    # If there are too many tags, keep the tags of the target record and drop tags of the source
-    # record.
+    # If the member has too many tags in total, keep all tags from the target list and drop tags
+    # from the source list.
     tag_ids = list(dict.fromkeys([*target_tag_ids, *sorted(source_tags.values())]))
     values: dict[str, Any] = {}
     for record in records:
@@ -156,15 +159,16 @@ def merge_attributes(
 
 @dataclass(frozen=True)
 class Submission:
-    """The name and the values of fields that a person enters into a sign-up form.
+    """The name and the field values that a person entered into a sign-up form.
 
-    Anyone can enter any address into a sign-up form. If the list has no record of the person,
-    Pressroom stores submitted data immediately. If the list already has a record of the person,
-    submitted data is stored with the confirmation link until the person confirms.
+    Strangers can enter a person's address into a sign-up form. If the list already has a record of
+    the person, the submitted data is stored with the confirmation link until the person confirms
+    the sign-up. If the list has no record of the person, the submitted data is stored in a new
+    record immediately.
 
     Attributes:
-        fields: maps the id of each field, as text, to the submitted value.
-        language: the language of the page with the sign-up form.
+        fields: maps field ids, converted to text, to the submitted values.
+        language: the language of the page that contained the sign-up form.
     """
 
     name: str | None = None
@@ -173,12 +177,12 @@ class Submission:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Return the columns of a new subscription that contain the submitted data."""
+        """Return the submitted data as values for the columns of a new subscription."""
         return {"name": self.name, "fields": dict(self.fields), "language": self.language}
 
     @property
     def unconfirmed_values(self) -> dict[str, Any] | None:
-        """Return the data to store with a confirmation link, or ``None`` without such data."""
+        """Return the submitted data for a confirmation link, or ``None`` if all data is empty."""
         return self.columns if self.name or self.fields or self.language else None
 
 
@@ -194,12 +198,12 @@ def read_submission(
     is_text: bool = False,
     required: Collection[MemberField] = (),
 ) -> Submission:
-    """Validate the data from a sign-up form, and return the data as a submission.
+    """Validate the data that a person entered into a sign-up form.
 
-    Raises ``field.value`` for a field that is unknown or not public, for an invalid value, or for a
-    missing required value.
+    Raises ``field.value`` if a field is unknown or not public, if a value is invalid, or if a
+    required value is missing.
 
-    ``is_text``: whether the values come from an HTML form, which only contains texts.
+    ``is_text``: whether to parse the values from texts, because an HTML form only contains texts.
     """
     name = (name or "").strip() or None
     if not values and not required:
@@ -223,12 +227,11 @@ def build_confirmed_columns(
     record: Subscription | None,
     unconfirmed_values: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return new values for the columns of a member's record that a confirmation changes.
+    """Return the columns of a member's record that change when the person confirms a sign-up.
 
-    The result omits values of fields that are retired or no longer public.
+    Submitted values are ignored if the field is retired or no longer public.
 
-    ``unconfirmed_values``: values from ``Submission.unconfirmed_values`` that were stored with the
-    confirmation link.
+    ``unconfirmed_values``: the submitted values that were stored with the confirmation link.
     """
     if not unconfirmed_values:
         return {}

@@ -1,6 +1,6 @@
-"""Rejects texts by owners that could mislead the readers of a page or mail.
+"""Rejects texts written by owners that could mislead the readers of pages and mails.
 
-An owner's text must not contain links, ask for secrets, or use the name of the installation.
+A text that an owner writes must not contain links, ask for secrets, or use Pressroom's own name.
 """
 
 import re
@@ -17,7 +17,7 @@ _PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def require_harmless(name: str, text: str | None) -> None:
-    """Raise ``text.leads_away`` if the text contains a link or changes the text direction.
+    """Raise ``text.leads_away`` if the text contains links, contact details or direction marks.
 
     ``name``: the name of the request's field that contains the text, for the error message.
     """
@@ -30,7 +30,7 @@ def is_harmless(text: str) -> bool:
 
 
 def require_no_secret(name: str, text: str | None) -> None:
-    """Raise ``text.misleading`` if the label of a form field asks for a secret."""
+    """Raise ``text.misleading`` if the text asks for a secret such as a password."""
     if text is not None and _asks_for_secret(text):
         rule = "must not ask for passwords, PINs, card numbers or one-time codes"
         raise TEXT_MISLEADING(name=name, rule=rule)
@@ -46,7 +46,7 @@ def _asks_for_secret(text: str) -> bool:
 
 
 def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
-    """Raise ``text.misleading`` if a sender name contains the name of this installation."""
+    """Raise ``text.misleading`` if a sender name contains Pressroom's name or mail sender name."""
     own_names = settings.own_names
     if text is not None and _find_words(_compile_phrases(_space_names(own_names)), text):
         rule = f"must not have the name of this installation in it: {' or '.join(own_names)}"
@@ -54,10 +54,10 @@ def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
 
 
 def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
-    """Return the suspicious words in the texts, which an operator should review, or ``None``.
+    """Return suspicious words in the texts, or ``None`` if the texts contain no suspicious words.
 
-    Texts with suspicious words are accepted, because a suspicious word doesn't prove bad
-    intentions.
+    Texts with suspicious words are accepted until an operator reviews them, because many of the
+    texts are harmless.
     """
     patterns = (_SUSPICIOUS, _compile_phrases(_space_names(settings.own_names)))
     words = [
@@ -67,10 +67,10 @@ def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> li
 
 
 def _space_names(names: Iterable[str]) -> list[str]:
-    """Insert a space between all letters of each name.
+    """Insert a space between any two letters of each name.
 
-    The patterns that ``_compile_phrases`` builds from the result match the names with and without
-    spaces.
+    From the names with spaces, ``_compile_phrases`` builds a pattern that matches each name with
+    and without spaces.
     """
     return [" ".join(fold_words(each)[0].replace(" ", "")) for each in names]
 
@@ -81,10 +81,9 @@ def _find_words(pattern: re.Pattern[str], text: str) -> list[str]:
 
 
 def _compile_phrases(phrases: Iterable[str]) -> re.Pattern[str]:
-    """Compile a regular expression that matches any of the phrases.
+    """Compile a regular expression that matches any of several phrases.
 
-    A star in a phrase stands for any letters. A phrase that contains a space matches texts with or
-    without the space.
+    In a phrase, a star matches any number of letters, and a space matches a space or nothing.
     """
     parts = (re.escape(each).replace(r"\*", r"\w*").replace(r"\ ", " ?") for each in phrases)
     return re.compile(rf"\b(?:{'|'.join(parts)})\b")

@@ -1,4 +1,4 @@
-"""Builds the paths and URLs of public pages, and the URLs of API calls that mails contain."""
+"""Builds the URLs of public pages, and the URLs in mails that call the API."""
 
 from urllib.parse import urlencode
 
@@ -23,8 +23,8 @@ REPORT_PAGE_PATH = "/s/{slug}/report"
 def unsubscribe_url(settings: Settings, trace_id: str) -> str:
     """Return the URL of the page on which a person unsubscribes from a list.
 
-    For one-click unsubscription, mail clients send POST requests to the URL of the unsubscribe page
-    (RFC 8058).
+    For one-click unsubscription (RFC 8058), mail clients send a POST request to the URL of the
+    unsubscribe page.
     """
     return _url(settings, UNSUBSCRIBE_PATH, trace_id=trace_id)
 
@@ -35,7 +35,7 @@ def confirm_url(settings: Settings, secret: str) -> str:
 
 
 def preferences_url(settings: Settings, secret: str) -> str:
-    """Return the mailed URL that opens the page with a person's preferences."""
+    """Return the URL that mails contain to open a person's preferences page."""
     return _url(settings, OPEN_PREFERENCES_PATH, token=secret)
 
 
@@ -47,7 +47,7 @@ def report_url(settings: Settings, trace_id: str) -> str:
 def subscribed_url(settings: Settings, list_id: int) -> str:
     """Return the URL of the page that visitors see after a sign-up.
 
-    The URL of the page after a sign-up doesn't identify the person.
+    The URL of the page after a sign-up is the same for all people who sign up.
     """
     return _url(settings, SUBSCRIBED_PATH, list=str(list_id))
 
@@ -58,12 +58,12 @@ def sign_up_url(settings: Settings, slug: str) -> str:
 
 
 def ask_preferences_url(settings: Settings, slug: str) -> str:
-    """Return the URL of the page on which a person requests a mailed link to the preferences."""
+    """Return the URL of the page on which people request a link to their preferences."""
     return _url(settings, ASK_PREFERENCES_PATH, list=slug)
 
 
 def submission_url(settings: Settings, list_id: int) -> str:
-    """Return the URL to which sign-up forms on an owner's website submit their values."""
+    """Return the URL to which a sign-up form on an owner's website is submitted."""
     return f"{settings.pages_base}/subscriptions/{list_id}"
 
 
@@ -73,7 +73,7 @@ def report_page_url(settings: Settings, slug: str) -> str:
 
 
 def one_click_url(settings: Settings, list_id: int, trace_id: str) -> str:
-    """Return the API's URL for one-click unsubscription, which only accepts POST requests."""
+    """Return the API's URL for one-click unsubscription, which accepts only POST requests."""
     return _url(settings, f"/subscriptions/{list_id}/delete", trace_id=trace_id)
 
 

@@ -1,7 +1,7 @@
-"""Segments, which are named filters for the members of a list.
+"""Creates, changes and reads segments, which are named filters for the members of a list.
 
-A segment stores a filter and no members, so each use of a segment selects the members who match at
-that time.
+A segment stores only a filter, so each use of a segment selects the members who match the filter at
+the time of the use.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_SEGMENT_NAME_CHARACTERS = 100
 MAX_SEGMENTS_PER_LIST = 500
-# Lock the list's segments, because two concurrent requests could together exceed the maximum number
+# Lock the list's segments, so that two concurrent requests can't together exceed the maximum number
 # of segments.
 _LOCK_SEGMENTS = text("SELECT pg_advisory_xact_lock(hashtext('segments'), hashint8(:list_id))")
 
 
 def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) -> Segment:
-    """Create a segment from a filter in a request, and create the filter's missing tags.
+    """Create a segment from a filter in a request, and create tags that the filter uses.
 
     Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
     the errors of ``member_filter.prepare_stored_filter``.
@@ -53,11 +53,11 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
 def change_segment(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int, fields: Mapping[str, Any]
 ) -> Segment:
-    """Change the name, the filter, or the name and the filter of a segment.
+    """Change a segment's name, a segment's filter, or both.
 
     Raises the errors of ``get_segment`` and ``create_segment``.
 
-    ``fields``: new values for ``name`` and ``filter``, each of which may be missing.
+    ``fields``: a new value for ``name``, for ``filter``, or for both.
     """
     segment = get_segment(uow, mailing_list.id, segment_id)
     if "filter" in fields:
@@ -75,16 +75,16 @@ def change_segment(
 
 
 def delete_segment(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> int:
-    """Delete a segment. Return 1 if the segment was deleted, or 0 if the segment doesn't exist.
+    """Delete a segment. Return 1 if the segment was deleted, or 0 if the segment didn't exist.
 
-    Members who match the deleted segment's filter stay on the list.
+    Deleting a segment doesn't remove any members from the list.
     """
     is_segment = and_(Segment.id == segment_id, Segment.list_id == mailing_list.id)
     return len(uow.session.execute(delete(Segment).where(is_segment).returning(Segment.id)).all())
 
 
 def get_segment(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
-    """Return a segment of the list, including the filter, or raise ``segment.not_found``."""
+    """Return a segment of the list with its filter, or raise ``segment.not_found``."""
     query = select(Segment).where(Segment.id == segment_id, Segment.list_id == list_id)
     segment = uow.session.scalar(query.options(undefer(Segment.filter)))
     if segment is None:
@@ -95,12 +95,12 @@ def get_segment(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
 def choose_filter(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int | None, written: Any
 ) -> dict[str, Any] | None:
-    """Return the stored filter for a request that names a segment or contains a filter.
+    """Return a request's filter, or the filter of a segment that the request names, in stored form.
 
-    Return ``None`` if the request contains neither a segment nor a filter, which means that all
-    members are selected. The filter's tags are locked, so that nobody can delete the tags before
-    the transaction ends. Raises ``selection.unclear`` if the request names a segment and contains a
-    filter. Raises ``segment.not_found`` and the errors of ``member_filter``.
+    A request without a segment and without a filter selects all members, so the function returns
+    ``None``. The function locks the filter's tags, so that nobody can delete the tags before the
+    transaction ends. Raises ``selection.unclear`` if the request names a segment and also contains
+    a filter. Raises ``segment.not_found`` and the errors of functions in ``member_filter``.
     """
     if segment_id is None:
         return (
@@ -111,14 +111,14 @@ def choose_filter(
     if written is not None:
         raise errors.SELECTION_UNCLEAR()
     segment = get_segment(uow, mailing_list.id, segment_id)
-    # Parse the filter immediately, so that a retired field or a deleted tag raises an error before
-    # a job starts.
+    # Parse the filter, so that a retired field or a deleted tag causes an error before a job is
+    # enqueued.
     member_filter.read_stored_filter(uow, mailing_list, segment.filter, lock=True)
     return segment.filter
 
 
 def read_filter(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> MemberFilter:
-    """Return the parsed filter of a segment.
+    """Read and parse the filter of a segment.
 
     Raises ``segment.not_found``, ``segment.field_retired``.
     """

@@ -1,4 +1,4 @@
-"""Signs people up for lists, by a public request, a login or a confirmation link."""
+"""Signs people up for lists, through a public form, a login or a confirmation link."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.members.locks import LockedSubscription, lock_subscription
 from storage.unit_of_work import UnitOfWork
 
-# The minimum time between two confirmation mails for one subscription, which protects the owner of
-# an address that a stranger enters.
+# The minimum time between two confirmation mails for one subscription, which protects people from
+# unwanted mails if strangers enter their addresses.
 MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
 _CONFIRMABLE_STATUSES = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
@@ -35,17 +35,17 @@ def request_subscription(
     *,
     submission: Submission = EMPTY_SUBMISSION,
 ) -> None:
-    """Sign up the person with this address, at the request of somebody who isn't logged in.
+    """Sign up the person with this address, at the request of a stranger who isn't logged in.
 
-    If the list requires confirmations, the subscription is pending until the person opens the link
-    in a confirmation mail. A person who has opted out of the list must always confirm the
-    subscription. A person who already has a record on the list must confirm the subscription,
-    because the owner may have removed the person.
+    If the list requires a confirmation, the subscription is pending until the person opens the link
+    in a confirmation mail. A person who has opted out of the list must always confirm the sign-up.
+    A person who already has a record on the list must confirm the sign-up, because the owner may
+    have removed the person.
 
-    The rate limits for unsolicited mail apply to the confirmation mail. If the list has no record
-    of the person, values from the sign-up form are stored in a new record. If the person already
-    has a record, values from the sign-up form are stored with the confirmation link. A sign-up with
-    an address on a deny list changes nothing. Raises ``email.invalid``.
+    Confirmation mails are subject to the rate limits for unsolicited mail. Submitted values are
+    stored in a new record, or with the confirmation link if the list already has a record of the
+    person. If the person's address is on a deny list, the function changes nothing. Raises
+    ``email.invalid``.
     """
     email = email_addresses.normalise_address(email)
     if deny_lists.find_denied(uow, mailing_list.user_id, [email]):
@@ -53,9 +53,8 @@ def request_subscription(
     locks.lock_list_shared(uow, mailing_list.id)
     locked = None
     while locked is None:
-        # Repeat the loop if another transaction erases the person while this transaction waits for
-        # the lock. After the erasure of a person, ``find_or_create_person`` creates a new person
-        # with the address.
+        # If a concurrent transaction erases the person during the wait for the lock, repeat the
+        # loop, which creates a new person with the address.
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
@@ -63,8 +62,8 @@ def request_subscription(
     has_record = locked.record is not None
     must_confirm = mailing_list.confirm_required or bool(opt_out_kinds) or has_record
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
-    # Before the confirmation, keep the mail setting and the values of an existing record, because
-    # anybody can sign up any address.
+    # Don't change the values of an existing record before the confirmation, because a stranger may
+    # have entered the address.
     values: dict[str, Any] = {}
     if not has_record:
         values = {**submission.columns, "email_enabled": OptOutKind.EMAIL not in opt_out_kinds}
@@ -84,16 +83,17 @@ def _mail_confirmation(
     bounds: Sequence[MailBound],
     unconfirmed_values: dict[str, Any] | None,
 ) -> None:
-    """Enqueue a confirmation mail, unless a rate limit is reached.
+    """Enqueue a confirmation mail, unless a rate limit has been reached.
 
-    ``unconfirmed_values``: values from the sign-up form that are stored when the person confirms.
+    ``unconfirmed_values``: submitted values to store in the person's record when the person
+    confirms the sign-up.
     """
     last_mailed_at = record.confirmation_asked_at
     if last_mailed_at and clock.now() - last_mailed_at < MIN_CONFIRMATION_INTERVAL:
         return
     if unsolicited_mail.admit_mail(uow, bounds):
-        # Schedule a reminder a day after the latest confirmation mail, unless a reminder was
-        # already sent.
+        # Schedule a reminder a day after the latest confirmation mail, but don't remind a person
+        # twice.
         if last_mailed_at is None or record.remind_at is not None:
             record.remind_at = func.now() + mails.REMINDER_DELAY
         record.confirmation_asked_at = func.now()
@@ -109,7 +109,7 @@ def subscribe_person(
     *,
     submission: Submission = EMPTY_SUBMISSION,
 ) -> int:
-    """Subscribe a person who is logged in, and delete the person's opt-outs from the list.
+    """Subscribe a logged-in person to a list, and delete the person's opt-outs from the list.
 
     Return 1 if the subscription changed, or 0 if the person was already subscribed with the same
     values. Raises ``member.denied``, ``list.busy``.
@@ -131,7 +131,7 @@ def subscribe_person(
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The pending or confirmed subscription to which a confirmation link belongs."""
+    """The subscription that a confirmation link confirms or has confirmed."""
 
     mailing_list: MailingList
     record: Subscription
@@ -142,9 +142,9 @@ class Confirmation:
 
 
 def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
-    """Return the subscription that ``confirm_subscription`` would confirm, without confirming it.
+    """Return the subscription to which a confirmation link belongs, without confirming it.
 
-    Raises the errors of ``confirm_subscription``, except ``member.denied``.
+    Raises the same errors as ``confirm_subscription``, except ``member.denied``.
     """
     link, mailing_list, user_id = _read_link(uow, secret)
     record = _require_confirmable(changes.find_record(uow, mailing_list.id, user_id))
@@ -155,12 +155,12 @@ def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
 
 
 def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
-    """Confirm a pending subscription, using the secret in a confirmation link.
+    """Confirm a pending subscription with the secret from a confirmation link.
 
-    Confirming an active subscription changes nothing.
+    Confirming a subscription that is already active doesn't change the subscription's status.
 
-    Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the link was
-    used before, and the subscription has become pending again. Raises ``subscription.not_pending``,
+    Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the person has
+    already used the link, but the subscription is pending. Raises ``subscription.not_pending``,
     ``list.not_found`` and ``member.denied``.
     """
     link, mailing_list, user_id = _read_link(uow, secret)
@@ -182,7 +182,7 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
 
 
 def _read_link(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, int]:
-    """Return the confirmation link, the list, and the id of the person who got the link."""
+    """Return a confirmation link, the list, and the id of the person who got the link."""
     link = mailed_tokens.read_token(uow, Purpose.CONFIRM_SUBSCRIPTION, secret)
     assert link.list_id is not None
     assert link.user_id is not None
@@ -202,11 +202,12 @@ def _activate(
     actor: Actor,
     **values: Any,
 ) -> Subscription:
-    """Activate the subscription and enable mail, because the person has requested the subscription.
+    """Activate a subscription and enable mail, at the person's request.
 
-    Activating the subscription deletes the person's opt-outs from the list.
+    The function also deletes the person's opt-outs from the list.
 
-    ``values``: new values for columns of the subscription except status and mail setting.
+    ``values``: new values for any columns of the subscription except the status and the mail
+    setting.
     """
     opt_outs.lift_opt_outs(
         uow, locked.mailing_list.id, locked.person, OptOutKind.LIST, OptOutKind.EMAIL
@@ -221,8 +222,8 @@ def _write_record(
     if locked.record is not None:
         changes.change_record(uow, locked.record, action, actor, **values)
         return locked.record
-    # Store the account's name only for a request with a login, because the owner must not learn the
-    # name from a stranger's request.
+    # Store the name from the person's account only if the person is logged in. A stranger who
+    # enters a person's address must not cause the list's owner to learn the person's name.
     name = {"name": locked.person.name} if actor.via is Via.LOGIN else {}
     record = Subscription(
         list_id=locked.mailing_list.id,
@@ -244,8 +245,8 @@ def move_confirmation(
         list_id=source_record.list_id,
         to_list_id=target_record.list_id,
     )
-    # If the confirmation mail has not been sent, no link exists, so enqueue a confirmation mail for
-    # the target list. The job for the source list's confirmation mail sends nothing, because the
-    # source list's record isn't pending.
+    # If no confirmation link exists, the job for the source list's confirmation mail hasn't run,
+    # and will send nothing, because the source list's record is no longer pending. Enqueue a
+    # confirmation mail for the target list.
     if not is_moved and target_record.status == SubscriptionStatus.PENDING:
         mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, target_record)

@@ -1,4 +1,4 @@
-"""Reads and sets the fields that a list's sign-up form asks for."""
+"""Reads and changes which fields a list's sign-up form contains."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,21 +8,21 @@ from models import MailingList, MemberField
 from services.subscriptions.fields import read_own_fields
 from storage.unit_of_work import UnitOfWork
 
-# Values of a list that an owner sets as field keys, and that the database stores as field ids.
+# Settings of a list that contain field keys in API requests, and field ids in the database.
 FIELD_KEY_COLUMNS = ("asked_fields", "required_fields")
 
 
 class SignUpField(NamedTuple):
-    """A field that a list's sign-up form asks for."""
+    """A field in a list's sign-up form."""
 
     field: MemberField
     is_required: bool
 
 
 def read_sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[SignUpField]:
-    """Return the public fields that the list's sign-up form asks for, oldest first."""
+    """Return the public fields that a list's sign-up form contains, oldest field first."""
     asked_ids = mailing_list.asked_field_ids
-    # In a new list that hasn't been stored, ``required_field_ids`` is ``None``.
+    # Before a new list is stored, ``required_field_ids`` is ``None``.
     required_ids = set(mailing_list.required_field_ids or ())
     public_fields = read_own_fields(uow, mailing_list.user_id).select_public().by_key.values()
     return [
@@ -35,10 +35,10 @@ def read_sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[Sign
 def read_field_keys(
     uow: UnitOfWork, mailing_list: MailingList
 ) -> tuple[list[str] | None, list[str]]:
-    """Return the keys of the sign-up form's fields, and the keys of the required fields.
+    """Return the keys of the sign-up form's fields, and the keys of the form's required fields.
 
-    The first result is ``None`` if the owner has not chosen fields, because the sign-up form then
-    asks for all public fields.
+    If the owner has not chosen any fields, the sign-up form contains all public fields, and the
+    first result is ``None``.
     """
     has_chosen = mailing_list.asked_field_ids is not None
     if not has_chosen and not mailing_list.required_field_ids:
@@ -51,7 +51,7 @@ def read_field_keys(
 def find_field_ids(
     uow: UnitOfWork, mailing_list: MailingList, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Convert field keys in ``values`` to field ids, and return the list's columns with the ids.
+    """Convert field keys in ``values`` to field ids, and return the columns that store the ids.
 
     Raises ``list.fields``.
     """

@@ -1,8 +1,8 @@
 """Creates, finds, renames and deletes the tags of lists.
 
-Two tags of a list can't have names that differ only in case. A tag's name keeps the spelling of the
-tag's first use. A member's record contains the ids of the member's tags. The id of a deleted tag in
-a member's record has no effect until ``deleted_tags`` removes the id.
+The names of two tags on one list must not differ only in case. A tag's name is spelt as in the
+request that created the tag. A member's record contains the ids of the member's tags. After a tag
+was deleted, the tag's id has no effect in members' records, until ``deleted_tags`` removes the id.
 """
 
 import unicodedata
@@ -25,8 +25,8 @@ from storage.unit_of_work import UnitOfWork
 MAX_TAGS_OF_LIST = 10_000
 MAX_TAGS_OF_MEMBER = 100
 MAX_TAG_CHARACTERS = 40
-# The SQL condition that is true if a stored filter uses the tag id ``:tag_id`` in a comparison. The
-# JSON path uses strict mode, in which Postgres doesn't unwrap arrays automatically.
+# An SQL condition for rows whose stored filter compares the tag ``:tag_id``. The JSON path uses
+# strict mode, in which Postgres doesn't unwrap arrays automatically.
 _IS_IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""
@@ -43,9 +43,12 @@ ORDER BY kind DESC, id
 
 
 def normalise_tag(text: str) -> str:
-    """Normalise the name of a tag, or raise ``InvalidAttribute`` for an invalid name."""
+    """Validate and normalise the name of a tag.
+
+    Raises ``InvalidAttribute`` if the tag's name is invalid.
+    """
     name = unicodedata.normalize("NFC", text).strip()
-    # A tag's name can't contain a comma, because exported files separate tags by commas.
+    # The name of a tag can't contain a comma, because commas separate tags in exported files.
     if len(name) > MAX_TAG_CHARACTERS or "," in name or not is_shown(name):
         raise InvalidAttribute(
             f"must have 1 to {MAX_TAG_CHARACTERS} characters in one line, one of them visible and "
@@ -55,9 +58,9 @@ def normalise_tag(text: str) -> str:
 
 
 def fold_tag(name: str) -> str:
-    """Return a key that is equal for all spellings of a tag's name.
+    """Return a key that is the same for names that differ only in case or Unicode composition.
 
-    Spellings of a tag's name are equal if they differ only in case or in Unicode composition.
+    On one list, two names with the same key belong to the same tag.
     """
     return fold_case(name)
 
@@ -65,28 +68,28 @@ def fold_tag(name: str) -> str:
 def find_tag_ids(
     uow: UnitOfWork, list_id: int, names: Iterable[str], *, create: bool, lock: bool = False
 ) -> dict[str, int]:
-    """Return a mapping from tag names to the ids of the list's tags. Raises ``tag.too_many``.
+    """Return a mapping from tag names to tag ids. Raises ``tag.too_many``.
 
     Args:
-        names: tag names that ``normalise_tag`` has returned.
-        create: whether to create tags that don't exist on the list, or to omit them from the
-            result. Long transactions should not create tags, because creating a tag may block other
-            transactions that create the same tag.
-        lock: whether to prevent the deletion of the tags until the transaction ends. Locking waits
-            for transactions that delete or rename one of the tags.
+        names: the names of tags, normalised by ``normalise_tag``.
+        create: whether to create missing tags, or to omit missing tags from the result. Don't
+            create tags in a long transaction, because concurrent transactions that create the same
+            tag must wait.
+        lock: whether to lock the tags, so that no concurrent transaction can delete the tags. The
+            function waits while a concurrent transaction deletes or renames one of the tags.
     """
     keys_by_name = {name: fold_tag(name) for name in names}
     names_by_key: dict[str, str] = {}
     for name, key in keys_by_name.items():
         names_by_key.setdefault(key, name)
     ids_by_key = _find_ids(uow, list_id, names_by_key, lock=lock)
-    # Repeat the loop if another transaction deletes a tag after this transaction has tried to
-    # insert the tag.
+    # Repeat the loop if a concurrent transaction deletes a tag after ``insert`` has found that the
+    # tag exists.
     while create and (missing := names_by_key.keys() - ids_by_key.keys()):
         count = select(func.count()).select_from(MemberTag).where(MemberTag.list_id == list_id)
         if (uow.session.scalar(count) or 0) + len(missing) > MAX_TAGS_OF_LIST:
             raise errors.TAG_TOO_MANY(most=MAX_TAGS_OF_LIST)
-        # Insert tags in a fixed order, so that two transactions can't deadlock.
+        # Insert tags in alphabetical order, so that two transactions can't deadlock.
         rows = [
             {"list_id": list_id, "name": names_by_key[key], "folded": key}
             for key in sorted(missing)
@@ -99,9 +102,9 @@ def find_tag_ids(
 def find_tag_names(
     uow: UnitOfWork, tag_ids: Iterable[int], *, lock: bool = False
 ) -> dict[int, str]:
-    """Return a mapping from tag ids to tag names, without deleted tags.
+    """Return a mapping from tag ids to tag names, which omits deleted tags.
 
-    ``lock``: whether to prevent the deletion of the tags until the transaction ends.
+    ``lock``: whether to lock the tags, so that no concurrent transaction can delete the tags.
     """
     unique_ids = set(tag_ids)
     if not unique_ids:
@@ -130,7 +133,7 @@ def get_tag(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -
 def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberTag:
     """Rename a tag of the list. Raises ``tag.not_found``, ``tag.name_taken``.
 
-    ``name``: the tag's new name, as returned by ``normalise_tag``.
+    ``name``: the tag's new name, normalised by ``normalise_tag``.
     """
     tag = get_tag(uow, list_id, tag_id, lock=True)
     tag.name = name
@@ -143,7 +146,10 @@ def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberT
 def _find_ids(
     uow: UnitOfWork, list_id: int, keys: Collection[str], *, lock: bool
 ) -> dict[str, int]:
-    """Return a mapping from the keys that ``fold_tag`` returns to the ids of the list's tags."""
+    """Return the ids of a list's tags.
+
+    The keys are the results of ``fold_tag`` for the tags' names.
+    """
     if not keys:
         return {}
     query = select(MemberTag.folded, MemberTag.id).where(
@@ -160,12 +166,12 @@ def _lock_against_deletion(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any
 def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     """Delete a tag of the list, and return 1.
 
-    Raises ``tag.not_found``, ``list.busy``. Raises ``tag.in_use`` if a segment, an unfinished bulk
+    Raises ``tag.not_found``, ``list.busy``. Raises ``tag.in_use`` if a segment, a running bulk
     action or an unfinished export uses the tag.
     """
     with locks.limit_lock_waits(uow):
-        # Lock the tag before searching for uses, because other transactions lock a tag before using
-        # the tag in a filter or bulk action.
+        # Lock the tag before checking whether the tag is in use, because a transaction that starts
+        # to use a tag first locks the tag.
         tag = get_tag(uow, list_id, tag_id, lock=True)
     values = {"tag_id": tag_id, "list_id": list_id}
     if uses := [row._asdict() for row in uow.session.execute(_FIND_USES, values)]:

@@ -1,6 +1,6 @@
-"""Lets the operator review suspicious texts of lists and fields.
+"""Finds suspicious texts of lists and fields, for review by the operator.
 
-A reviewed text counts as harmless until the owner changes the text.
+A text that the operator has reviewed counts as harmless until the owner changes the text.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from storage.unit_of_work import UnitOfWork
 
 Kind = Literal["list", "field"]
 Texts = tuple[str, ...]
-# Maps each kind of record to its model, the column with the time when a record ends, and the column
-# that determines the order of records.
+# Maps each kind of record to its model, the column that contains the time of archiving or retiring,
+# and the column for sorting.
 _MODELS: Mapping[Kind, tuple[Any, Any, Any]] = {
     "list": (MailingList, MailingList.archived_at, MailingList.updated_at),
     "field": (MemberField, MemberField.retired_at, MemberField.id),
@@ -30,8 +30,8 @@ class SuspiciousText:
     """A list or field whose texts contain suspicious words.
 
     Attributes:
-        slug: the slug of a list, or ``None`` for a field.
-        version: a digest of the texts, so that a review only applies to the texts that the operator
+        slug: the slug of the list, or ``None`` for a field.
+        version: a digest of the texts, so that a review applies only to the texts that the operator
             has read.
     """
 
@@ -46,26 +46,26 @@ class SuspiciousText:
 
 
 def list_reviewed_texts(record: MailingList | MemberField) -> Texts:
-    """Return the texts of a list or field in which Pressroom searches for suspicious words."""
+    """Return those texts of a list or field that Pressroom searches for suspicious words."""
     if isinstance(record, MemberField):
         return (record.label or "", *(record.choices or ()))
-    # Don't search the consent wording, because many consent wordings mention accounts, and pages
-    # show the consent wording as a quotation.
+    # Don't search the consent wording for suspicious words, because many consent wordings mention
+    # accounts, and pages show the consent wording as a quotation.
     names = ("title", "tagline", "sender_name", *TEXTS)
     return tuple(getattr(record, name) or "" for name in names)
 
 
 def update_suspicion(uow: UnitOfWork, record: MailingList | MemberField, before: Texts) -> None:
-    """Update the suspicious words of a list or field if its texts differ from ``before``."""
+    """Search the texts of a list or field for suspicious words, unless they equal ``before``."""
     texts = list_reviewed_texts(record)
     if texts != before:
         record.suspicious_words = find_suspicious_words(uow.settings, texts)
 
 
 def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
-    """Return the lists and fields with suspicious words that the operator has not reviewed.
+    """Return lists and fields that contain suspicious words and that the operator has not reviewed.
 
-    ``limit``: the maximum number of lists, and the maximum number of fields, in the result.
+    ``limit``: the maximum number of lists in the result, and also the maximum number of fields.
     """
     result = []
     for kind, (model, ended_at, time_column) in _MODELS.items():

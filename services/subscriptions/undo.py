@@ -1,7 +1,7 @@
 """Undoes imports and bulk actions.
 
-Each undo runs as a job, which restores the previous values of members in batches. The transaction
-of each batch locks the list, and stores where the next batch starts.
+A job runs each undo, and restores members' previous values in batches. The transaction that
+restores a batch locks the list, and stores where the next batch starts.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,18 +27,19 @@ from services.subscriptions.members import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Pressroom keeps the previous values of members for 90 days, so an undo must start within 90 days.
+# An undo must start within 90 days, because Pressroom deletes the previous values of members after
+# 90 days.
 UNDO_TIME = timedelta(days=90)
 
 Row = TypeVar("Row", MemberImport, BulkAction)
 
 
 class RestoredBatch(NamedTuple):
-    """How many members one batch of an undo restored, and where the next batch starts.
+    """The number of members that one batch of an undo restored, and where the next batch starts.
 
     Attributes:
-        members: the number of restored members.
-        bookmark: new values for the columns of the import or bulk action that store where the next
+        members: the number of members that the batch restored.
+        bookmark: new values for columns of the import or bulk action that store where the next
             batch starts.
     """
 
@@ -48,21 +49,22 @@ class RestoredBatch(NamedTuple):
 
 @dataclass
 class Undo(Generic[Row]):
-    """Starts and runs the undo of imports or of bulk actions.
+    """Starts and runs the undo of one kind of change, either imports or bulk actions.
 
-    In the attributes and methods of ``Undo``, a row is an import or a bulk action.
+    In the names of attributes and methods of ``Undo``, a row means an import or a bulk action.
 
     Attributes:
-        id_name: the key under which the result of the job contains the row's id.
+        id_name: the key for the id of the import or bulk action in the result of the undo's job.
         count_changed: a function that returns how many members the import or bulk action changed.
         restore_batch: a function that restores the next batch of members, or returns ``None`` if no
             members are left.
-        end: a function that is called when the undo has ended. The arguments of ``end`` are the
-            unit of work, the row, the job's id and the job's status.
-        is_complete: a function that returns whether all members that can be restored are restored.
-        has_total: whether the undo's job stores the total number of members to restore when the job
-            is created.
-        initial_values: values that the import or bulk action gets when an undo starts.
+        end: a function to call after the undo, with the unit of work, the import or bulk action,
+            the job's id and the job's status.
+        is_complete: a function that returns whether an undo has restored all members that can be
+            restored.
+        has_total: whether the total number of members to restore is known when the undo's job is
+            created.
+        initial_values: values that columns of the import or bulk action get when an undo starts.
     """
 
     model: type[Row]
@@ -89,18 +91,18 @@ class Undo(Generic[Row]):
                 retryable=True,
                 run=self.run,
                 needs_recent_login=self.needs_recent_login,
-                # If an undo is abandoned, restored members stay restored, and ``start`` can
-                # continue the undo.
+                # If an undo is abandoned, members that were restored stay restored, and a call of
+                # ``start`` can continue the undo.
                 on_abandoned=call_with_subject(self.model, self.end),
             )
         )
 
     def find_row(self, uow: UnitOfWork, caller: Caller, row_id: int, *, lock: bool = False) -> Row:
-        """Return an import or bulk action of the caller, or raise the error ``self.not_found``."""
+        """Return an import or bulk action that the caller owns, or raise ``self.not_found``."""
         query = select(self.model).where(
             self.model.id == row_id, self.model.user_id == caller.user_id
         )
-        # Use a ``key_share`` lock, so that transactions can insert rows that refer to the import or
+        # With ``key_share``, concurrent transactions can insert rows that refer to the import or
         # bulk action, such as chunks of the import.
         lock_query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
         row = uow.session.scalar(lock_query if lock else query)
@@ -111,7 +113,7 @@ class Undo(Generic[Row]):
     def available_until(self, row: Row) -> datetime | None:
         """Return the time until which the import or bulk action can be undone.
 
-        Return ``None`` if the import or bulk action is unfinished, or is already undone.
+        Return ``None`` if the import or bulk action hasn't finished, or if it was already undone.
         """
         if row.finished_at is None or self.is_complete(row):
             return None
@@ -120,12 +122,13 @@ class Undo(Generic[Row]):
     def start(self, uow: UnitOfWork, caller: Caller, row_id: int) -> int | None:
         """Start or continue an undo, and return the id of the undo's job.
 
-        Return ``None`` if the undo is already complete. Raises ``self.not_found`` for an unknown
-        import or bulk action, ``self.running`` for an unfinished one, and ``self.over`` after
-        ``UNDO_TIME``.
+        Return ``None`` if the import or bulk action was already undone completely. Raises
+        ``self.not_found`` if the import or bulk action doesn't exist. Raises ``self.running`` if
+        the import or bulk action hasn't finished. Raises ``self.over`` if the import or bulk action
+        is older than ``UNDO_TIME``.
         """
-        # Lock the job's row before the row of the import or bulk action, because restoring a batch
-        # takes its locks in this order.
+        # Lock the row in ``jobs`` before the row of the import or bulk action, because
+        # ``_restore_next_batch`` takes the two locks in the same order.
         job_id = self.find_row(uow, caller, row_id).undo_job_id
         job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
         row = self.find_row(uow, caller, row_id, lock=True)
@@ -134,11 +137,12 @@ class Undo(Generic[Row]):
         if self.is_complete(row):
             return None
         if row.undo_job_id != job_id:
-            # Return the job of a concurrent request that has started the same undo.
+            # A concurrent request has started the same undo, so return the id of the job that the
+            # concurrent request enqueued.
             return row.undo_job_id
         is_unfinished = job is not None and job.finished_at is None
-        # Compare with the database's clock, because the job that deletes previous values uses the
-        # database's clock.
+        # Compare the time in the database, because the job that deletes members' previous values
+        # uses the database's clock.
         is_in_time = select(self.model.created_at > func.now() - UNDO_TIME)
         if not (is_unfinished or uow.session.scalar(is_in_time.where(self.model.id == row.id))):
             raise self.over(days=UNDO_TIME.days)
@@ -155,14 +159,17 @@ class Undo(Generic[Row]):
         return job.id
 
     def run(self, resources: Resources, lease: Lease) -> None:
-        """Restore batches of members until the undo ends or must yield to another job.
+        """Restore members in batches until the undo ends or its job must yield to another job.
 
         Raises ``self.running`` if the import or bulk action hasn't finished.
         """
         work_in_turns(resources, lease, partial(self._restore_next_batch, lease=lease))
 
     def _restore_next_batch(self, uow: UnitOfWork, lease: Lease) -> bool:
-        """Restore the next batch of members. Return whether the undo is complete."""
+        """Restore the next batch of members of an undo.
+
+        Return whether the undo has restored all members.
+        """
         row = uow.session.get(self.model, lease.subject_id)
         if row is None:
             raise JobCancelled
@@ -171,8 +178,8 @@ class Undo(Generic[Row]):
         locks.lock_list(uow, row.list_id)
         batch = self.restore_batch(uow, row)
         changed = self.count_changed(row)
-        # Update the job's row before the row of the import or bulk action, as the transaction that
-        # ends the job does, to prevent deadlocks.
+        # To prevent deadlocks, update the row in ``jobs`` before the row of the import or bulk
+        # action, like the transaction that ends the job.
         if batch is None:
             counts = {self.id_name: row.id, "undone": row.undone, "kept": changed - row.undone}
             complete_job(uow, lease, counts)

@@ -1,9 +1,9 @@
-"""Bulk actions, which make the same change to all members of a list who match a filter.
+"""Runs bulk actions, which make the same change to all members of a list who match a filter.
 
-Each bulk action has a row in the table ``bulk_actions`` and a job in the queue. The job of a bulk
-action changes the members in batches, sorted by member id. The transaction of each batch locks the
-list, and stores the values that members had before the change. Each batch's transaction stores the
-id of the batch's last member, so that a retried job resumes after the stored member.
+Each bulk action is stored as a row in the table ``bulk_actions``. The job of a bulk action changes
+members in batches, in ascending order of their ids. The transaction that changes a batch of members
+locks the list, and stores the members' previous values. Each batch stores the id of the last
+changed member, so that a retried job of a bulk action resumes with the next member.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,8 +46,8 @@ class BulkOrder:
     """The change that a bulk action makes to each member.
 
     Attributes:
-        value: the name of a tag for ``tag`` and ``untag``, a tier for ``set_type``, or ``None`` for
-            other bulk actions.
+        value: a tag's name for the actions ``tag`` and ``untag``, a tier for ``set_type``, or
+            ``None`` for all other actions.
     """
 
     action: BulkActionKind
@@ -55,9 +55,9 @@ class BulkOrder:
 
 
 def check_order(order: BulkOrder) -> BulkOrder:
-    """Return a bulk action's order with a normalised tag name.
+    """Validate the change that a bulk action should make, and normalise the name of the tag.
 
-    Raises ``bulk.value`` if the order's value is invalid.
+    Raises ``bulk.value`` if ``order.value`` isn't valid for ``order.action``.
     """
     if order.action in _TAG_ACTIONS:
         try:
@@ -82,11 +82,11 @@ def begin_bulk_action(
 ) -> Job:
     """Enqueue a bulk action that changes all members who match a stored filter.
 
-    Raises ``quota.exceeded``. A bulk action that removes members raises ``auth.login_again`` if the
-    caller hasn't logged in recently. A bulk action that adds or removes a tag may raise
-    ``tag.too_many`` or ``list.busy``.
+    Raises ``quota.exceeded``. Enqueuing a bulk action that removes members raises
+    ``auth.login_again`` if the caller hasn't logged in recently. Enqueuing a bulk action that adds
+    or removes a tag may raise ``tag.too_many`` or ``list.busy``.
 
-    ``order``: the change to make to the members, as returned by ``check_order``.
+    ``order``: the change to make to the members, after validation by ``check_order``.
     """
     if order.action is BulkActionKind.REMOVE:
         require_recent_login(uow, caller)
@@ -102,8 +102,8 @@ def begin_bulk_action(
         bulk.type = order.value
     elif order.value is not None:
         creates_tag = order.action is BulkActionKind.TAG
-        # Limit the wait for locks, because another transaction may be creating or deleting the bulk
-        # action's tag.
+        # Limit how long the transaction waits for locks, because a concurrent transaction may be
+        # creating or deleting the same tag.
         with locks.limit_lock_waits(uow):
             tag_ids = tags.find_tag_ids(
                 uow, mailing_list.id, [order.value], create=creates_tag, lock=True
@@ -118,7 +118,10 @@ def begin_bulk_action(
 def list_bulk_actions(
     uow: UnitOfWork, caller: Caller, page: PageRequest, *, list_id: int
 ) -> PageOfRows[BulkAction]:
-    """Return the caller's bulk actions on one list, newest first. Raises ``cursor.invalid``."""
+    """Return a page of the caller's bulk actions on one list, newest first.
+
+    Raises ``cursor.invalid``.
+    """
     bulk_actions = select(BulkAction).where(
         BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
     )
@@ -127,22 +130,22 @@ def list_bulk_actions(
 
 
 def find_bulk_actions(uow: UnitOfWork, caller: Caller, ids: Sequence[int]) -> Sequence[BulkAction]:
-    """Return the caller's bulk actions with these ids."""
+    """Return the caller's bulk actions with the given ids."""
     query = select(BulkAction).where(BulkAction.user_id == caller.user_id, BulkAction.id.in_(ids))
     return uow.session.scalars(query).all()
 
 
 def find_job(uow: UnitOfWork, bulk: BulkAction) -> Job | None:
-    """Return the unfinished job of the bulk action, or ``None`` if the job has ended."""
+    """Return the job that runs the bulk action, or ``None`` if the job has ended."""
     return records.find_unfinished_job(uow, bulk.user_id, [CHANGE_MEMBERS], bulk.id)
 
 
 def change_members(resources: Resources, lease: Lease) -> None:
-    """Change batches of members until the bulk action ends or must yield to another job.
+    """Change members in batches until the bulk action ends or its job must yield to another job.
 
-    Raises ``list.not_found`` if the list of the bulk action was archived. A restarted bulk action
-    raises ``segment.tag_deleted`` or ``tag.not_found`` if its filter or its change uses a deleted
-    tag.
+    Raises ``list.not_found`` if the owner has archived the list. Raises ``segment.tag_deleted`` if
+    the bulk action's filter uses a deleted tag. Raises ``tag.not_found`` if a bulk action should
+    add a tag that was deleted.
     """
     work_in_turns(resources, lease, partial(_change_batch, lease=lease))
 
@@ -159,8 +162,8 @@ def announce_end(
 ) -> None:
     """Announce in the owner's feed that a bulk action, or the undo of a bulk action, has ended.
 
-    ``total``: the number of members who matched the filter. For an undo, ``total`` is the number of
-    members that the bulk action had changed.
+    ``total``: the number of members who matched the bulk action's filter, or the number of members
+    to restore by an undo.
     """
     announce_event(
         uow,
@@ -177,7 +180,10 @@ def announce_end(
 
 
 def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    """Change the next batch of members. Return whether all batches of the bulk action are done."""
+    """Change the next batch of a bulk action's members.
+
+    Return whether the bulk action has ended.
+    """
     bulk = uow.session.get(BulkAction, lease.subject_id)
     if bulk is None:
         raise JobCancelled
@@ -198,8 +204,8 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
         total = subscriber_counts.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
     matched, changed = batches.change_batch(uow, bulk, batch, members.build_condition())
-    # Update the job's row before the bulk action's row, because a transaction that ends the job
-    # locks the two rows in this order.
+    # Update the row in ``jobs`` before the row in ``bulk_actions``, because a transaction that ends
+    # the job locks the two rows in this order.
     record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)
     bulk.reached_status = batch.status
     bulk.reached_id = batch.last
@@ -224,9 +230,9 @@ def _end_bulk_action(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str
 
 
 def _restart_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Restart a failed bulk action, unless somebody has started an undo of the bulk action."""
-    # Lock the row of the bulk action, so that nobody can restart the bulk action and start its undo
-    # at the same time.
+    """Restart a failed bulk action, unless the owner has started to undo the bulk action."""
+    # Lock the row in ``bulk_actions``, so that a restart and an undo of the same bulk action can't
+    # start at the same time.
     bulk = uow.session.get(BulkAction, job.subject_id, with_for_update=True, populate_existing=True)
     if bulk is None or bulk.undo_job_id is not None:
         return False
@@ -242,9 +248,10 @@ CHANGE_MEMBERS = register_kind(
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=change_members,
-        # Restarting a bulk action needs a recent login, because a bulk action may remove members.
+        # Restarting a bulk action requires a recent login, because the bulk action may remove
+        # members.
         needs_recent_login=True,
-        # If a bulk action is abandoned, the changed members stay changed until the owner undoes the
+        # If a bulk action is abandoned, its changes to members are kept unless the owner undoes the
         # bulk action.
         on_abandoned=call_with_subject(BulkAction, _end_bulk_action),
         on_restarted=_restart_with_job,

@@ -1,4 +1,4 @@
-"""SQL statements that change batches of members for bulk actions, and that undo the changes."""
+"""Changes members in batches for bulk actions, and restores members for an undo."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,8 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of members in a batch, which keeps the list locked for a fraction of a second.
+# The maximum number of members that one batch changes. Changing a batch locks the list for less
+# than a second.
 MAX_BATCH_MEMBERS = 10_000
 # The ids in the column ``tag_ids`` must be sorted and unique.
 _WITH_TAG = (
@@ -46,7 +47,8 @@ _WITH_TAG = (
 )
 _WITHOUT_TAG = "tag_ids = array_remove(m.tag_ids, CAST(:tag_id AS bigint))"
 _HAS_TAG = "CAST(:tag_id AS bigint) = ANY (m.tag_ids)"
-# Only count tags that still exist, because the column ``tag_ids`` may contain ids of deleted tags.
+# Count only tags that exist in the table ``tags``, because the column ``tag_ids`` may contain ids
+# of deleted tags.
 _COUNT_TAGS = "(SELECT count(*) FROM tags WHERE tags.id = ANY (m.tag_ids))"
 _HAS_ROOM_FOR_TAG = (
     f"(cardinality(m.tag_ids) < {MAX_TAGS_OF_MEMBER} OR {_COUNT_TAGS} < {MAX_TAGS_OF_MEMBER})"
@@ -56,17 +58,17 @@ _TYPE_NAMES = (
     "CASE WHEN c.paid_expiry_before IS DISTINCT FROM c.paid_expiry_after"
     " THEN ARRAY['type', 'paid_expiry'] ELSE ARRAY['type'] END"
 )
-# The SQL condition that the member's column ``{column}`` hasn't changed since the bulk action. Each
-# change of a member adds an event, so the member's newest events show the latest changes. The
-# newest event of a member has the highest id, because each change locks the member or the list.
+# An SQL condition for members whose column ``{column}`` hasn't changed since the bulk action. The
+# SQL condition reads the member's latest event in which the column changed, because each change to
+# a member adds an event. A member's latest event has the highest id, because each change locks the
+# member or the list.
 _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
         SELECT e.created_at FROM subscription_events AS e
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
-# When an undo removes a tier, the statement replaces the tier in the values that were stored by
-# bulk actions after the undone bulk action. If a bulk action's stored values kept the removed tier,
-# undoing that bulk action could restore the removed tier.
+# If an undo removes a tier from a member, the statement also removes the tier from the values that
+# later bulk actions have stored. Otherwise, the undo of a later bulk action could restore the tier.
 _UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
@@ -79,30 +81,32 @@ _UPDATE_LATER_ACTIONS = """, later AS (
     ) AS found
     WHERE l.ctid = found.place
 )"""
-# An undo doesn't enable mail for members who have opted out of the list or of the list's mail.
+# Undoing a bulk action doesn't enable mail for members who have opted out of the list or of the
+# list's mail.
 _NO_OPT_OUT = opt_out_checks.build_no_opt_out_condition("m")
 _HAS_NOT_LEFT = opt_out_checks.build_no_opt_out_condition("m", OptOutKind.LIST)
 
 
 @dataclass(frozen=True)
 class ActionSql:
-    """The SQL fragments that differ between the kinds of bulk actions.
+    """SQL fragments that are different for each kind of bulk action.
 
-    In the SQL fragments, ``m`` is the row in ``subscriptions``, and ``c`` is the row in
-    ``bulk_changes``.
+    In the SQL fragments, the alias ``m`` stands for the table ``subscriptions``, and ``c`` stands
+    for ``bulk_changes``.
 
     Attributes:
-        event: the name under which the member's history lists the bulk action.
-        set_values: the assignments in the UPDATE statement that changes a member.
-        restore_values: the assignments in the UPDATE statement that restores a member.
-        can_restore: the SQL condition that members must meet to be restored by an undo.
-        further_statement: an additional common table expression for those kinds of undo that need
-            one.
-        changed_names: an SQL array that names the changed values in the member's history, except
-            the status and the mail setting.
-        mail_before_action: the SQL expression that tells whether mail was enabled before the bulk
-            action.
-        mail_before_undo: the SQL expression that tells whether mail was enabled before the undo.
+        event: the name of the event that a bulk action adds to the history of each changed member.
+        set_values: the SET clause of the UPDATE statement that changes members.
+        restore_values: the SET clause of the UPDATE statement that restores members.
+        can_restore: an SQL condition for members that an undo may restore.
+        further_statement: a common table expression to append to the statement that restores
+            members, or an empty text.
+        changed_names: an SQL array with the names of changed values, for the member's history,
+            without the status and the mail setting.
+        mail_before_action: an SQL expression for whether the member's mail was enabled before the
+            bulk action.
+        mail_before_undo: an SQL expression for whether the member's mail was enabled before the
+            undo.
     """
 
     event: str
@@ -160,8 +164,8 @@ _SQL_BY_ACTION: Mapping[BulkActionKind, ActionSql] = {
     ),
 }
 
-# ORDER BY lists the columns of the index on a list's members, so that Postgres uses this index.
-# With the primary key, Postgres might read many members of lists that the query doesn't select.
+# ORDER BY lists the columns of the index on a list's members, so that Postgres uses the index. With
+# the index of the primary key, Postgres might read many members of unrelated lists.
 _SELECT_NEXT_BATCH = """
 SELECT max(id), count(*), clock_timestamp() FROM (
     SELECT id FROM subscriptions
@@ -170,7 +174,7 @@ SELECT max(id), count(*), clock_timestamp() FROM (
 ) AS next
 """
 
-# OFFSET 0 makes Postgres look up one member at a time by id. A plain join of ``bulk_changes`` and
+# OFFSET 0 makes Postgres look up members one by one by id. A plain join of ``bulk_changes`` and
 # ``subscriptions`` could be slow, because Postgres has no statistics about a new bulk action.
 _CHANGE_MEMBERS = """
 WITH changed AS (
@@ -192,7 +196,7 @@ WITH changed AS (
 SELECT count(*) FROM changed
 """
 
-# The query returns the e-mail addresses of the members in the next batch of an undo.
+# The query returns the e-mail addresses of members that the next batch of an undo may restore.
 _SELECT_ADDRESSES = """
 SELECT m.email FROM (
     SELECT subscription_id FROM bulk_changes
@@ -237,14 +241,13 @@ SELECT (SELECT count(*) FROM restored),
 
 
 class MemberBatch(NamedTuple):
-    """The members of a list who have one status, and whose ids are in one range.
+    """A batch of members of one list, who all have the same status and whose ids are in one range.
 
     Attributes:
-        after: the id of the last member of the previous batch, or 0 for the first batch.
-        last: the id of the last member in the batch.
+        after: a number below the ids of all members in the batch.
+        last: the highest id of a member in the batch.
         seen: the number of members in the batch.
-        at: the timestamp that the batch's changes get. Because the list is locked, the timestamp is
-            later than the timestamps of all earlier changes to the list's members.
+        at: the time to store as the time of the changes to the members in the batch.
     """
 
     status: SubscriptionStatus
@@ -255,7 +258,7 @@ class MemberBatch(NamedTuple):
 
 
 class BatchCounts(NamedTuple):
-    """How many members of a batch match the filter, and how many matching members changed."""
+    """How many members in a batch match the bulk action's filter, and how many were changed."""
 
     matched: int
     changed: int
@@ -265,9 +268,9 @@ class RestoredMembers(NamedTuple):
     """How many members one batch of an undo restored.
 
     Attributes:
-        activated_count: the number of members who became active when they were restored.
-        last_id: the id of the last member in the batch, or ``None`` if no members are left to
-            restore.
+        activated_count: the number of restored members who became active.
+        last_id: the id of the last member in the batch, or ``None`` if all members were already
+            restored.
     """
 
     restored_count: int
@@ -278,9 +281,9 @@ class RestoredMembers(NamedTuple):
 def next_batch(
     uow: UnitOfWork, bulk: BulkAction, statuses: Sequence[SubscriptionStatus]
 ) -> MemberBatch | None:
-    """Return the next batch of members for a bulk action, or ``None`` after the list's last member.
+    """Return the next batch of members for a bulk action, or ``None`` if no members are left.
 
-    The caller must keep the list locked until the changes to the batch are committed.
+    The caller must keep the list locked until the changes to the members are committed.
     """
     after = bulk.reached_id or 0
     if bulk.reached_status is not None:
@@ -303,7 +306,7 @@ def next_batch(
 def change_batch(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> BatchCounts:
-    """Change the members in the batch who meet the filter's SQL condition."""
+    """Change the members in the batch who meet the SQL condition of the bulk action's filter."""
     matched, stored = _store_changes(uow, bulk, batch, condition)
     if not stored:
         return BatchCounts(matched, 0)
@@ -316,10 +319,9 @@ def change_batch(
 def _store_changes(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> tuple[int, int]:
-    """Store the current values of the members that the batch will change, to enable an undo.
+    """Store the values of members who will be changed, so that an undo can restore the values.
 
-    Return how many members match the filter, and how many of the matching members the batch will
-    change.
+    Return how many members match the filter, and how many members will be changed.
     """
     member = Subscription
     change = cast("Table", BulkChange.__table__)
@@ -328,7 +330,7 @@ def _store_changes(
         member.status == batch.status.value,
         member.id > batch.after,
         member.id <= batch.last,
-        # Skip the records of erased people, which contain no e-mail address.
+        # Skip members without an e-mail address, because their records belong to erased people.
         member.email.is_not(None),
         condition,
     ]
@@ -336,7 +338,7 @@ def _store_changes(
         # Skip pending members who opted out of the list after their sign-up.
         conditions.append(not_(opt_out_checks.HAS_LEFT))
     if batch.status is SubscriptionStatus.REMOVED and bulk.action == BulkActionKind.REMOVE:
-        # Skip members that earlier batches of the same bulk action have removed.
+        # Skip members that the same bulk action has already removed in an earlier batch.
         conditions.append(
             ~exists().where(change.c.bulk_id == bulk.id, change.c.subscription_id == member.id)
         )
@@ -355,7 +357,8 @@ def _store_changes(
     stored = (
         insert(change)
         .from_select(names, select(*values).where(matching.c.differs))
-        # A member may be in two batches if the member's status changes between the two batches.
+        # A bulk action may process a member twice if the member's status changes while the bulk
+        # action runs.
         .on_conflict_do_nothing()
         .returning(change.c.subscription_id)
         .cte("kept")
@@ -368,7 +371,7 @@ def _store_changes(
 
 
 def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
-    """Build the SQL condition for members whose values the bulk action would change."""
+    """Build an SQL condition for members that the bulk action would change."""
     member = Subscription
     has_tag = literal(bulk.tag_id) == any_(member.tag_ids)
     action = BulkActionKind(bulk.action)
@@ -380,8 +383,8 @@ def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
                 .where(MemberTag.id == any_(member.tag_ids))
                 .scalar_subquery()
             )
-            # Count existing tags only if the array ``tag_ids`` is full, because the array may
-            # contain ids of deleted tags.
+            # Count the member's existing tags if the array ``tag_ids`` is full, because the array
+            # may contain ids of deleted tags.
             has_room = or_(
                 func.cardinality(member.tag_ids) < MAX_TAGS_OF_MEMBER,
                 tag_count < MAX_TAGS_OF_MEMBER,
@@ -399,15 +402,17 @@ def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
 
 
 def _build_new_expiry(bulk: BulkAction) -> ColumnElement[Any]:
-    """Build the SQL expression for the date on which a member's tier expires after the bulk action.
+    """Build an SQL expression for the expiry date that a member's tier gets from the bulk action.
 
-    A member who gets a paid tier keeps the current expiry date only if the date is in the future. A
-    member who gets the free tier loses the expiry date of the paid tier.
+    If a bulk action sets a paid tier, a member keeps the current expiry date only if the date is in
+    the future. A bulk action that sets the free tier removes the expiry date of a member's paid
+    tier.
     """
     expiry = Subscription.paid_expiry
     if bulk.action != BulkActionKind.SET_TYPE:
         return expiry.expression
-    # Cast NULL to a timestamp, because NULL would have the type text in a common table expression.
+    # Cast NULL to the type timestamp, because in a common table expression Postgres treats a plain
+    # NULL as text.
     none = sqlalchemy.cast(null(), expiry.type)
     return none if bulk.type == Tier.FREE else case((expiry > func.now(), expiry), else_=none)
 
@@ -415,7 +420,7 @@ def _build_new_expiry(bulk: BulkAction) -> ColumnElement[Any]:
 def restore_batch(
     uow: UnitOfWork, bulk: BulkAction, max_members: int | None = None
 ) -> RestoredMembers:
-    """Restore the members in the next batch of an undo."""
+    """Restore the next batch of members for the undo of a bulk action."""
     statement = _RESTORE_MEMBERS.format(**vars(_SQL_BY_ACTION[BulkActionKind(bulk.action)]))
     values = _list_parameters(bulk) | {"after": bulk.undo_reached_id or 0}
     values["most"] = max_members or MAX_BATCH_MEMBERS

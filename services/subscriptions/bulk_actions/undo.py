@@ -17,7 +17,7 @@ from storage.unit_of_work import UnitOfWork
 def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
     """Restore the next batch of members, or return ``None`` if no members are left to restore.
 
-    Raises ``quota.exceeded`` if the owner's plan has no room for another active member.
+    Raises ``quota.exceeded`` if the owner's plan allows no more active members.
     """
     free_members = None
     if bulk.action == BulkActionKind.REMOVE:
@@ -30,7 +30,8 @@ def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
     if is_too_many:
         if not free_members or free_members < 0:
             raise quotas.build_exceeded_error(uow, bulk.user_id, PlanQuota.MEMBERS)
-        # Repeat the batch, but restore only as many members as the owner's plan allows.
+        # After the rollback, restore a smaller batch, with as many members as the owner's plan
+        # allows.
         restored = batches.restore_batch(uow, bulk, max_members=free_members)
     if restored.last_id is None:
         return None

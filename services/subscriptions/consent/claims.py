@@ -17,9 +17,10 @@ MAX_CLAIMED_WORDING_CHARACTERS = 2_000
 
 @dataclass(frozen=True)
 class ClaimedConsent:
-    """A statement in one row of an imported file about how a member agreed to get mail.
+    """A claim in one row of an imported file that a member has agreed to get mail.
 
-    The address in ``email`` is normalised, and all other values are unchanged from the file.
+    ``email`` contains a normalised address, and all other values are copied from the file
+    unchanged.
     """
 
     email: str
@@ -30,10 +31,10 @@ class ClaimedConsent:
     wording: str | None = None
 
 
-# OFFSET 0 makes Postgres look up one member at a time, by list and person. The condition on the
-# status is outside the subquery, because Postgres would otherwise read all active members of the
-# list for each claim. If a claim is older than the retention period of IP addresses, store only the
-# IP network, because one file may contain a million old claims.
+# OFFSET 0 makes Postgres look up members one by one, by list and person. If the condition on the
+# status were inside the subquery, Postgres would read all active members of the list for each
+# claim. If a claim is older than the retention period for IP addresses, store only the network that
+# contains the IP address.
 _RECORD_CLAIMS = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)
@@ -67,22 +68,22 @@ def record_claims(
     people: Mapping[str, int],
     claimed_by: str,
 ) -> int:
-    """Record the consent claims about active members of the import's list.
+    """Record an import's consent claims about active members of the list.
 
-    Return how many claims were recorded.
+    Return the number of recorded claims.
 
-    The caller must lock the list and store the imported members before recording their consent
-    claims. Each import records at most one claim of each kind about a member. A claim with a time
-    in the future or before 1970 gets the current time. Invalid IP addresses and URLs in a claim are
-    dropped.
+    Before calling ``record_claims``, the caller must lock the list and store the imported members.
+    An import records at most one claim of each kind (``how``) about a member. If the time of a
+    claim is missing, in the future or before 1970, the current time is recorded. If a claim
+    contains an invalid IP address or URL, the claim is recorded without the invalid value.
 
     Args:
-        people: maps the address in each claim to the user id of the person. The address in the
-            person's record on the list may differ from the address in the claim.
+        people: maps the address in each claim to the user id of the person, whose record on the
+            list may contain a different address.
         claimed_by: the name of the product that wrote the imported file, or ``file`` if the product
             is unknown.
     """
-    # Remove NUL characters, because Postgres can't store NUL characters in texts.
+    # Remove NUL characters, which Postgres can't store.
     wordings = [(each.wording or "").replace("\0", "").strip() for each in claims]
     values = {
         "import_id": import_id,
@@ -99,9 +100,9 @@ def record_claims(
 
 
 def delete_claims(uow: UnitOfWork, import_id: int, *, limit: int) -> int:
-    """Delete at most ``limit`` consent claims of an import that is being undone.
+    """Delete at most ``limit`` of the consent claims that an import has recorded.
 
-    Return how many claims were deleted. The database refuses to delete claims unless the import is
-    being undone.
+    Return the number of deleted claims. The database only allows deleting claims while the import
+    is being undone.
     """
     return uow.session.scalar(_DELETE_CLAIMS, {"import_id": import_id, "most": limit}) or 0

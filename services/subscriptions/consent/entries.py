@@ -1,4 +1,4 @@
-"""Consent entries, which record how people joined lists."""
+"""Records consent entries, which store how people joined lists."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -8,10 +8,11 @@ from sqlalchemy import select
 from models import ConsentEntry, ConsentHow, MailingList, Subscription
 from storage.unit_of_work import UnitOfWork
 
-# The kinds of consent entries that record an action of the owner, and that don't show the person's
-# agreement.
+# Consent entries of these kinds record an action by the list's owner, and don't prove that the
+# person agreed.
 _OWNER_KINDS = frozenset({ConsentHow.OWNER, ConsentHow.IMPORT, ConsentHow.TRANSFER})
-# Maps the way in which a person's request reached Pressroom to the kind of consent entry.
+# Maps each way in which a request can reach Pressroom to the kind of consent entry that the request
+# creates.
 HOW_BY_VIA: Mapping[str, ConsentHow] = {
     "login": ConsentHow.LOGIN,
     "challenge": ConsentHow.FORM,
@@ -23,11 +24,12 @@ HOW_BY_VIA: Mapping[str, ConsentHow] = {
     "import": ConsentHow.IMPORT,
     # A command that the operator runs counts as an action of the list's owner.
     "command": ConsentHow.OWNER,
-    # Undoing a bulk action may make removed members active again, which adds a consent entry.
+    # Undoing a bulk action may restore removed members, which adds a consent entry for each
+    # restored member.
     "bulk": ConsentHow.OWNER,
 }
-# The prefix length to which an IP address is shortened, by IP version. ``_NETWORK_PREFIX_BITS``
-# must match the prefix lengths in the database function ``network_of_ip``.
+# Maps each IP version to the prefix length of the networks that replace IP addresses. The prefix
+# lengths in ``_NETWORK_PREFIX_BITS`` must match the database function ``network_of_ip``.
 _NETWORK_PREFIX_BITS = {4: 24, 6: 48}
 
 
@@ -40,18 +42,18 @@ def record_entry(
     url: str | None,
     browser: str | None,
 ) -> None:
-    """Record how the person joined the list.
+    """Record a consent entry, which stores how a person joined a list.
 
-    The entry stores the IP address, URL, browser and consent wording only if the person joined the
-    list without the owner's action.
+    If an action by the list's owner added the person, the consent entry contains no IP address,
+    URL, browser or consent wording.
     """
     entry = ConsentEntry(list_id=subscription.list_id, user_id=subscription.user_id, how=how)
     if how not in _OWNER_KINDS:
         entry.ip = normalise_ip(ip)
         entry.url = url
         entry.browser = browser
-        # Read the current wording's version in the database, because ``MailingList`` objects in the
-        # session may be outdated.
+        # Read the version of the current consent wording from the database, because ``MailingList``
+        # objects in the session may be outdated.
         version = select(MailingList.consent_wording_version).where(
             MailingList.id == subscription.list_id
         )
@@ -60,22 +62,23 @@ def record_entry(
 
 
 def normalise_ip(text: str | None) -> str | None:
-    """Return the IP address or network in the text, or ``None`` if the text is neither.
+    """Return a normalised IP address or IP network, or ``None`` if the text is invalid.
 
-    Imported files may contain networks, because Pressroom's own exports contain a network for each
-    IP address that was shortened.
+    Imported files may contain IP networks, because Pressroom replaces old IP addresses by networks,
+    and exports contain the networks.
     """
     ip = (text or "").strip()
     try:
         network = ipaddress.ip_network(ip, strict=False)
     except ValueError:
         return None
-    # Reject an IPv6 address with a zone, which is only valid on one machine.
+    # Reject an IPv6 address with a zone index, because such addresses are only valid on one
+    # machine.
     if "%" in ip:
         return None
     if network.prefixlen == network.max_prefixlen:
         return str(network.network_address)
-    # A small network could identify a person, so widen the network to at least the size that
-    # ``network_of_ip`` produces.
+    # Widen a small network to the prefix length in ``_NETWORK_PREFIX_BITS``, because a small
+    # network could identify a person.
     prefix = min(network.prefixlen, _NETWORK_PREFIX_BITS[network.version])
     return str(network.supernet(new_prefix=prefix))

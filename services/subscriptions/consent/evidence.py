@@ -1,6 +1,6 @@
-"""Reads the evidence that a member agreed to get mail.
+"""Reads the consent entries and consent claims that show how a member agreed to get mail.
 
-Evidence is a consent entry or a consent claim.
+A piece of consent evidence is either a consent entry or a consent claim.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# The columns with consent evidence in an export of a list's members.
+# The columns that contain consent evidence in an export of a list's members.
 CONSENT_COLUMNS = (
     *("consent_at", "consent_how", "consent_ip", "consent_url", "consent_wording"),
     *("consent_confirmed_at", "consent_confirmed_ip", "consent_claimed_by"),
@@ -25,15 +25,16 @@ _MAX_EXPORTED_PER_MEMBER = 100
 
 
 class ConsentEvidence(NamedTuple):
-    """A consent entry or a consent claim.
+    """Evidence that a member agreed to get mail, read from a consent entry or a consent claim.
 
     Attributes:
-        claimed_by: ``owner``, or the name of the product that wrote the imported file, or ``None``
-            if Pressroom itself observed the consent.
-        confirmed: whether a mailed link or a login proves that the person agreed.
-        list_id: the id of the list to which the person agreed. If the member was transferred,
-            ``list_id`` is the id of the list that the member had joined before the transfer.
-        place: a number that sorts pieces of evidence with equal times.
+        claimed_by: the origin of a claim, either ``owner`` or the product that wrote an imported
+            file, or ``None`` for consent that Pressroom observed.
+        confirmed: whether the person proved the consent by following a mailed link or by logging
+            in.
+        list_id: the id of the list that the person agreed to join, even if the person was later
+            transferred to a different list.
+        place: a number that determines the order of pieces of evidence with the same time.
     """
 
     occurred_at: datetime
@@ -50,9 +51,9 @@ class ConsentEvidence(NamedTuple):
     place: int
 
 
-# The query returns the consent entries and claims of each subscription, and the import that most
-# recently made the subscription active. The query returns no imports for people who were erased.
-# OFFSET 0 makes Postgres look up one subscription at a time.
+# The query returns the consent entries and consent claims for each subscription. If an import made
+# the subscription active, the query also returns the latest import. For erased people, the query
+# returns no import. OFFSET 0 makes Postgres look up subscriptions one by one.
 _EVIDENCE = (
     text("""
 SELECT m.id AS subscription_id, e.occurred_at, e.how, e.ip, e.url, e.browser, (
@@ -116,10 +117,10 @@ def read_evidence_by_member(
 ) -> Mapping[int, list[ConsentEvidence]]:
     """Return the newest hundred pieces of consent evidence about each member.
 
-    The mapping omits members without consent evidence.
+    The result omits members without consent evidence.
 
-    ``connection``: the database connection of the export, so that the whole export reads one
-    snapshot.
+    ``connection``: the export's database connection, because the whole export must read a single
+    database snapshot.
     """
     query = select(_EVIDENCE.c.subscription_id, *_COLUMNS).order_by(
         _EVIDENCE.c.occurred_at.desc(), _EVIDENCE.c.place.desc()
@@ -132,12 +133,13 @@ def read_evidence_by_member(
 
 
 def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | None, ...]:
-    """Return the values of ``CONSENT_COLUMNS`` for one member.
+    """Return one member's values for the exported columns ``CONSENT_COLUMNS``.
 
-    The values describe the newest piece of the strongest consent evidence. Evidence that Pressroom
-    itself observed is stronger than a consent claim. A claim in an imported file is stronger than a
-    claim by the owner. A confirmation has separate columns in the export, as in the files of other
-    newsletter products.
+    The export describes the strongest consent evidence about the member, and the newest piece of
+    equally strong evidence. Consent that Pressroom itself observed is stronger evidence than a
+    consent claim. A consent claim in an imported file is stronger evidence than a claim by the
+    list's owner. The export has separate columns for a confirmation, like files that other
+    newsletter products export.
     """
     best_rank = min(map(_rank_by_strength, evidence), default=None)
     strongest = [each for each in evidence if _rank_by_strength(each) == best_rank]
@@ -161,7 +163,7 @@ def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | No
 
 
 def _rank_by_strength(evidence: ConsentEvidence) -> int:
-    """Return how strong the evidence is, from 0 for the strongest evidence to 2 for the weakest."""
+    """Return a rank from 0 for the strongest kind of consent evidence to 2 for the weakest kind."""
     if evidence.claimed_by is None:
         return 0
     return 2 if evidence.claimed_by == "owner" else 1

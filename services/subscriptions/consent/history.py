@@ -7,8 +7,8 @@ from sqlalchemy import text
 from models import Subscription
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of a member's newest consent entries that a transfer copies. Only people who
-# often unsubscribe and sign up again reach the maximum number of copied consent entries.
+# A transfer copies at most this number of a member's newest consent entries. Hardly any member has
+# a thousand consent entries.
 _MAX_COPIED_ENTRIES = 1_000
 _ALL_ROWS = 2**31 - 1
 _COPY_ENTRIES = text("""
@@ -49,9 +49,9 @@ _ERASE = text("SELECT erase_consent(CAST(:people AS bigint[]), :most)")
 
 
 def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) -> None:
-    """Copy the consent history of a member to the member's record on another list.
+    """Copy a member's consent entries and consent claims to the target list of a transfer.
 
-    Repeated transfers of a member don't duplicate consent entries or claims.
+    If a member was transferred to the list before, consent entries and claims aren't copied twice.
     """
     values = {
         "user_id": source.user_id,
@@ -66,9 +66,9 @@ def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) ->
 
 
 def erase_history(uow: UnitOfWork, people: Sequence[int], *, limit: int = _ALL_ROWS) -> int:
-    """Delete the consent history of erased or purged people, and return the number of deleted rows.
+    """Delete the consent entries and claims about erased people. Return the number of deleted rows.
 
-    The database function ``erase_consent`` blanks the consent wordings of lists that erased people
-    owned. People who aren't erased are skipped.
+    The function skips people who aren't erased. The function also blanks the consent wordings of
+    lists that erased people owned.
     """
     return uow.session.scalar(_ERASE, {"people": list(people), "most": limit}) or 0

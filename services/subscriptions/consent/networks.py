@@ -1,4 +1,4 @@
-"""Counts the people who joined a list from the same IP network."""
+"""Counts how many people joined a list from the same IP network."""
 
 from collections.abc import Collection, Mapping
 
@@ -9,8 +9,8 @@ from services.subscriptions.consent.evidence import ConsentEvidence
 from storage.unit_of_work import UnitOfWork
 
 MAX_COUNTED_PEOPLE = 1_000
-# The index is sorted by list, network and person, so Postgres stops reading after
-# ``MAX_COUNTED_PEOPLE`` people.
+# Postgres stops after ``MAX_COUNTED_PEOPLE`` people, because the index on ``consent_entries`` is
+# sorted by list, network and person.
 _COUNT_OTHERS = text("""
 SELECT asked.ip, (
     SELECT count(*) FROM (
@@ -32,11 +32,11 @@ GROUP BY network_of_ip(ip) ORDER BY 1 DESC LIMIT 1
 def count_people_by_network(
     uow: UnitOfWork, member: Subscription, evidence: Collection[ConsentEvidence]
 ) -> Mapping[str, int]:
-    """Count how many people, except the member, joined the list from the networks in the evidence.
+    """Count the people who joined the list from the same IP networks as the member.
 
-    IP addresses in consent claims aren't counted, because Pressroom did not observe the claimed
-    addresses. The result maps each IP address to the number of people who joined from the network
-    of the address, up to ``MAX_COUNTED_PEOPLE``.
+    The function ignores IP addresses in consent claims, because Pressroom did not observe the
+    claimed addresses. The result maps the member's IP addresses to the number of people, except the
+    member, who joined from the address's network, up to ``MAX_COUNTED_PEOPLE``.
     """
     ips = {each.ip for each in evidence if each.ip is not None and each.claimed_by is None}
     if not ips:
@@ -51,5 +51,5 @@ def count_people_by_network(
 
 
 def count_largest_network(uow: UnitOfWork, list_id: int) -> int:
-    """Return how many people joined the list from the IP network with the most sign-ups."""
+    """Return the largest number of people who joined the list from a single IP network."""
     return uow.session.scalar(_COUNT_LARGEST_NETWORK, {"list_id": list_id}) or 0

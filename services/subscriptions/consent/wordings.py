@@ -1,4 +1,4 @@
-"""Consent wordings, which are versions of the text that people agree to when they join a list."""
+"""Stores and reads consent wordings, the texts that people agree to when they join a list."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,7 +15,7 @@ MAX_WORDINGS = 1_000
 def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> None:
     """Set or remove the current consent wording of a list. Raises ``list.consent_wordings``.
 
-    If the list has used the same consent wording before, the wording keeps its version number.
+    A consent wording that the list has used before gets its former version number.
     """
     wording = (wording or "").strip()
     if not wording:
@@ -23,7 +23,7 @@ def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | No
         uow.session.flush()
         return
     # Lock the list's row, so that two transactions can't change the consent wording at the same
-    # time. A lock with ``key_share`` doesn't block transactions that add members to the list.
+    # time. The ``key_share`` lock doesn't block transactions that add members to the list.
     row = select(MailingList.id).where(MailingList.id == mailing_list.id)
     uow.session.execute(row.with_for_update(key_share=True))
     of_list = ConsentWording.list_id == mailing_list.id
@@ -40,9 +40,9 @@ def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | No
 
 
 def read_current_wordings(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]:
-    """Return the current consent wording of each list by list id.
+    """Return a mapping from list ids to the current consent wordings of the lists.
 
-    Lists without a consent wording are omitted.
+    The result omits lists without a consent wording.
     """
     versions = [
         (each.id, each.consent_wording_version)

@@ -1,8 +1,9 @@
-"""Builds SQL conditions for a filter's comparisons with the columns, tags and fields of members.
+"""Builds SQL conditions from a filter's comparisons with columns, tags and fields of members.
 
-Comparing texts ignores case by Unicode's full case folding, like ``str.casefold``. The SQL
-conditions name the collation for case folding, so that the result doesn't depend on the locale of
-the database. Values in a filter become bound parameters of the SQL statement.
+Text comparisons ignore case. Unicode's full case folding is used, like in Python's
+``str.casefold``. Each SQL condition names a fixed collation for case folding, so that the result
+doesn't depend on the database's locale. Values in a filter become bound parameters of the SQL
+statement.
 """
 
 import json
@@ -47,14 +48,14 @@ from services.subscriptions.filters.names import (
 
 Condition = ColumnElement[bool]
 
-# The minimum length of a searched text for which Postgres can use a trigram index.
+# The minimum length of a text that Postgres can find with a trigram index.
 MIN_INDEXED_CHARACTERS = 3
-# The SQL literal for an empty value of the columns ``fields`` and ``tag_ids``. Queries must contain
-# exactly the literal of the partial indexes on ``fields`` and ``tag_ids``, so that Postgres uses
-# the indexes.
+# The empty value of the columns ``fields`` and ``tag_ids``. Postgres uses the partial indexes on
+# ``fields`` and ``tag_ids`` only if a query contains exactly the literal of the indexes.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
-# The last character of Unicode, which sorts after every character of an address.
+# The last character of Unicode, which sorts after every character that an e-mail address may
+# contain.
 _LAST_CHARACTER = "\U0010ffff"
 _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
     Operator.BEFORE: lt,
@@ -66,11 +67,11 @@ _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
 
 @dataclass(frozen=True)
 class Members:
-    """The rows of the table ``subscriptions`` to which a filter is applied.
+    """The table or subquery whose members a filter's SQL condition selects, and the filter's tags.
 
     Attributes:
-        tag_ids: maps each tag name in the filter to the tag's id, without tags that don't exist on
-            the list.
+        tag_ids: maps tag names in the filter to tag ids, omitting tags that don't exist on the
+            list.
     """
 
     rows: FromClause = Subscription.__table__
@@ -82,9 +83,10 @@ class Comparison:
     """A condition that compares one column, tag or field of a member with values.
 
     Attributes:
-        operator: any operator except ``is_not``. The parser turns ``is_not`` into a negated ``is``.
-        values: any number of values for ``in``, no value for ``exists``, or one value for other
-            operators.
+        operator: the operator of the comparison, which is never ``is_not``, because the parser
+            converts ``is_not`` to a negated ``is``.
+        values: the compared values. The operator ``in`` has any number of values, ``exists`` has no
+            value, and all remaining operators have one value.
     """
 
     name: FilterName
@@ -97,9 +99,9 @@ class Comparison:
         return _CONDITION_BUILDERS[self.name.name](self, members)
 
     def build_indexed_condition(self, members: Members) -> Condition | None:
-        """Build an SQL condition that an index can check, and that all matching members meet.
+        """Build an SQL condition that an index can check and that all matching members meet.
 
-        Return ``None`` if no index helps to find members who meet the condition.
+        Return ``None`` if no index can speed up the search for matching members.
         """
         if self.name.field_id is not None:
             return _build_indexed_field_condition(self, members)
@@ -109,9 +111,9 @@ class Comparison:
         return None if build is None else build(self, members)
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with this status meet the condition, and false if none does.
+        """Return true if all members with the status meet the condition, and false if none do.
 
-        Return ``None`` if the status doesn't decide whether a member meets the condition.
+        Return ``None`` if only some of the members with the status may meet the condition.
         """
         return status in self.values if self.name == STATUS_NAME else None
 
@@ -134,7 +136,7 @@ def _build_pattern(operator: Operator, value: str) -> str:
 
 
 def _compare_text(comparison: Comparison, column: ColumnElement[str]) -> Condition:
-    """Build the SQL condition for a text column, ignoring case."""
+    """Build an SQL condition that compares a text column, ignoring case."""
     operator = comparison.operator
     values = [form for value in comparison.values for form in _list_unicode_forms(str(value))]
     if operator in {Operator.CONTAINS, Operator.BEGINS}:
@@ -144,14 +146,14 @@ def _compare_text(comparison: Comparison, column: ColumnElement[str]) -> Conditi
 
 
 def _list_unicode_forms(value: str) -> Iterable[str]:
-    """Return the text in the Unicode forms NFC and NFD, because stored texts have either form."""
+    """Return a text's Unicode forms NFC and NFD, because the database contains both forms."""
     return dict.fromkeys(unicodedata.normalize(form, value) for form in ("NFC", "NFD"))
 
 
 def _compare_name(comparison: Comparison, members: Members) -> Condition:
     column = members.rows.c.name
     if comparison.operator is Operator.EXISTS:
-        # Members with an empty name count as members without a name.
+        # A member whose name is an empty text counts as having no name.
         return column != ""
     return _compare_text(comparison, column)
 
@@ -162,14 +164,15 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
     if operator is Operator.EXISTS:
         return column.is_not(None)
     values = [str(value) for value in comparison.values]
-    # Don't strip a value that consists only of whitespace, because the resulting empty text would
-    # match all addresses.
+    # Don't strip a value that consists only of invisible characters, because the result would be an
+    # empty text, which all addresses contain.
     lowered = unicodedata.normalize("NFC", strip_invisible(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
         return column.like(_build_pattern(operator, lowered))
     if operator is Operator.BEGINS:
-        # Use the operators ``~>=~`` and ``~<~``, which the index on a list's addresses supports.
-        # For ``LIKE``, Postgres might choose the slower trigram index on addresses.
+        # Use the operators ``~>=~`` and ``~<~``, so that Postgres uses the index on a list's
+        # addresses. With ``LIKE``, Postgres might choose the trigram index on addresses, which is
+        # slower.
         return and_(
             column.bool_op("~>=~")(lowered), column.bool_op("~<~")(lowered + _LAST_CHARACTER)
         )
@@ -177,8 +180,7 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
 
 
 def _normalise_address(value: str) -> str:
-    # Convert an invalid address to lower case without any further normalisation, because an invalid
-    # address matches no member.
+    # Don't raise an error for an invalid address, which matches no member.
     with suppress(DomainError):
         return email_addresses.normalise_address(value)
     return value.lower()
@@ -214,11 +216,11 @@ def _compare_moment(comparison: Comparison, moment: ColumnElement[object]) -> Co
 def _compare_tags(comparison: Comparison, members: Members) -> Condition:
     column = members.rows.c.tag_ids
     if comparison.operator is Operator.EXISTS:
-        # Check that a tag exists, because the column ``tag_ids`` may still contain ids of deleted
-        # tags.
+        # Check that at least one of the member's tags exists in the table ``tags``, because the
+        # column ``tag_ids`` may contain ids of deleted tags.
         return and_(column != _EMPTY, exists().where(MemberTag.id == any_(column)))
-    # A stored filter contains tag ids. Tags that did not exist when the filter was stored are
-    # stored by name. A tag name in a stored filter matches no member.
+    # A stored filter contains the ids of tags. If a tag did not exist when the filter was stored,
+    # the stored filter contains the tag's name, which matches no member.
     possible_ids = (
         each if isinstance(each, int) else members.tag_ids.get(str(each))
         for each in comparison.values
@@ -231,7 +233,7 @@ _CONDITION_BUILDERS: Mapping[str, _ConditionBuilder] = {
     **dict.fromkeys(("status", "type", "import_id"), _compare_column),
     "email": _compare_address,
     "name": _compare_name,
-    # The database stores all sources in lower case.
+    # The column ``source`` always contains text in lower case.
     "source": lambda comparison, members: members.rows.c.source.in_(
         [str(value).lower() for value in comparison.values]
     ),
@@ -260,8 +262,9 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
     "name": partial(_build_indexed_text_condition, _compare_name),
     "import_id": _compare_column,
     "created_at": _compare_moment_column,
-    # A member without ``joined_at`` joined when the record was created, so compare ``created_at``.
-    # Using ``coalesce`` on ``joined_at`` and ``created_at`` would prevent the use of indexes.
+    # If ``joined_at`` is NULL, compare ``created_at``, because the member joined when the record
+    # was created. Comparing ``coalesce(joined_at, created_at)`` would prevent Postgres from using
+    # indexes.
     "joined_at": lambda comparison, members: or_(
         _compare_moment(comparison, members.rows.c.joined_at),
         and_(
@@ -276,7 +279,7 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
 
 
 def _compare_field(comparison: Comparison, members: Members) -> Condition:
-    """Build the SQL condition for an owner's field in the JSON column ``fields``."""
+    """Build an SQL condition that compares a field's value in the JSON column ``fields``."""
     key = literal(str(comparison.name.field_id))
     fields = members.rows.c.fields
     operator = comparison.operator
@@ -290,8 +293,8 @@ def _compare_field(comparison: Comparison, members: Members) -> Condition:
             if operator not in _COMPARISONS:
                 return json_value.in_(numbers)
             is_reached = _COMPARISONS[operator](json_value, numbers[0])
-            # Check that the JSON value is a number, because Postgres sorts JSON values of other
-            # types before or after all numbers.
+            # Check that the JSON value is a number, because Postgres can compare JSON values of
+            # different types, but the result would be meaningless.
             return and_(func.jsonb_typeof(json_value) == "number", is_reached)
         case ValueKind.DAY:
             # Compare dates as texts, because texts in the form ``YYYY-MM-DD`` sort in the order of
@@ -315,9 +318,10 @@ def _build_json(value: Value) -> ColumnElement[object]:
 
 
 def _build_indexed_field_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build an SQL condition, supported by an index, that a member's field has one of the values.
+    """Build an SQL condition with which an index finds members whose field has one of the values.
 
-    The condition compares the whole column ``fields``, because a single index covers all fields.
+    The SQL condition uses the whole JSON column ``fields``, because a single index covers all
+    fields.
     """
     if comparison.operator not in {Operator.IS, Operator.IN}:
         return None

@@ -1,9 +1,9 @@
 """Parses filters from JSON, and rejects every filter that breaks the grammar.
 
-The error for an invalid filter tells which part of the filter is wrong.
+The error message for an invalid filter names the invalid part of the filter.
 
-``Negation`` treats NULL as false, because an SQL comparison with a missing value is neither true
-nor false. The negation of a filter must match all members that the filter doesn't match.
+A member who doesn't match a filter must match the filter's negation. An SQL comparison with a
+missing value results in NULL, so ``Negation`` treats NULL as false.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,17 +19,17 @@ from services.subscriptions.filters import names
 from services.subscriptions.filters.conditions import Comparison, Condition, Members
 from services.subscriptions.filters.names import FilterName, Operator
 
-# The maximum nesting depth of a filter, which includes the innermost condition.
+# The maximum depth to which filters may be nested, including the innermost condition.
 MAX_DEPTH = 5
 MAX_CONDITIONS = 50
-# The maximum number of values in a condition with the operator ``in``.
+# The maximum number of values for the operator ``in``.
 MAX_VALUES_PER_CONDITION = 100
 MAX_VALUES_PER_FILTER = 500
 
 
 @dataclass(frozen=True)
 class Combination:
-    """Several filters that are combined by ``all`` or ``any``."""
+    """A combination of several filters, written with ``all`` or ``any``."""
 
     needs_all: bool
     parts: "tuple[Node, ...]"
@@ -39,9 +39,9 @@ class Combination:
         return combine(*(part.build_condition(members) for part in self.parts))
 
     def build_indexed_condition(self, members: Members) -> Condition | None:
-        """Build an SQL condition that an index can check, and that all matching members meet.
+        """Build an SQL condition that an index can check and that all matching members meet.
 
-        Return ``None`` if no index helps to find members who match the filter.
+        Return ``None`` if no index can speed up the search for matching members.
         """
         possible_conditions = [part.build_indexed_condition(members) for part in self.parts]
         conditions = [each for each in possible_conditions if each is not None]
@@ -50,12 +50,13 @@ class Combination:
         return or_(*conditions) if len(conditions) == len(self.parts) else None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with this status match the filter, and false if none does.
+        """Return true if all members with the status match the filter, and false if none do.
 
-        Return ``None`` if the status doesn't decide whether a member matches the filter.
+        Return ``None`` if only some of the members with the status may match the filter.
         """
         results = {part.is_true_of(status) for part in self.parts}
-        # A single false part makes ``all`` false, and a single true part makes ``any`` true.
+        # A single false condition makes ``all`` false, and a single true condition makes ``any``
+        # true.
         decisive_result = not self.needs_all
         if decisive_result in results:
             return decisive_result
@@ -68,7 +69,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class Negation:
-    """A filter that is negated by ``not``."""
+    """The negation of a filter, written with ``not``."""
 
     part: "Node"
 
@@ -79,9 +80,9 @@ class Negation:
         return None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with this status match the filter, and false if none does.
+        """Return true if all members with the status match the filter, and false if none do.
 
-        Return ``None`` if the status doesn't decide whether a member matches the filter.
+        Return ``None`` if only some of the members with the status may match the filter.
         """
         result = self.part.is_true_of(status)
         return None if result is None else not result
@@ -90,14 +91,14 @@ class Negation:
         yield from self.part.comparisons()
 
 
-# A parsed filter, or one of the nested parts of a parsed filter.
+# A parsed filter, or a part of a parsed filter.
 Node = Comparison | Combination | Negation
 
 
 def parse_filter(written: object, names: Mapping[str, FilterName]) -> Node:
     """Parse the decoded JSON of a filter, or raise ``filter.invalid``.
 
-    The error names the invalid part of the filter, for example ``filter.all[2].any[0].is``.
+    The error message names the invalid part of the filter, for example ``filter.all[2].any[0].is``.
     """
     return _Parser(names).parse_node(written, "filter", 1)
 
@@ -154,8 +155,7 @@ class _Parser:
         (word,) = words
         if word not in name.operators:
             supported = ", ".join(name.operators)
-            # The error message quotes text from the request only if the text is a word of the
-            # filter grammar.
+            # Don't quote an unknown operator from the request in the error message.
             place_word = word if word in set(Operator) else "operator"
             _raise_invalid(
                 f"{place}.{place_word}", "operator", f"{name.name} goes with {supported}"

@@ -16,17 +16,16 @@ from services.subscriptions.filters import searching
 from services.subscriptions.filters.member_filter import MemberFilter
 from storage.resources import Resources
 
-# The maximum duration of counting the members who match a filter. Counting a million members takes
-# about one second if the members' rows are in memory.
+# How long counting the members who match a filter may take. Counting a million members takes about
+# one second if the members' rows are in memory.
 MAX_EXACT_TIME = timedelta(seconds=2)
-# The number of members that are counted in one batch. Counting the members of one batch takes 5 to
-# 10 ms.
+# The number of members that one batch checks, which takes 5 to 10 ms.
 _MAX_BATCH_MEMBERS = 10_000
 
 
 @dataclass(frozen=True)
 class MemberCount:
-    """The number of members who match a filter, or a lower bound if the time limit was reached."""
+    """The number of members who match a filter, or a lower bound if counting took too long."""
 
     count: int
     is_exact: bool
@@ -39,10 +38,10 @@ def count_members(
     *,
     within: timedelta = MAX_EXACT_TIME,
 ) -> MemberCount:
-    """Count the members who match the filter, but stop counting after the time ``within``.
+    """Count the members who match the filter, but stop counting after the duration ``within``.
 
-    Postgres counts with an index if the filter compares indexed values. If no index supports the
-    filter, the function reads all members of the list in batches.
+    If the filter compares indexed values, Postgres counts matching members with an index. Without
+    an index, the function reads all members of the list in batches.
     """
     if member_filter.is_all_active:
         with resources.unit_of_work() as uow:
@@ -57,9 +56,9 @@ def count_members(
             member_filter.build_condition(),
             indexed_condition,
         )
-        # Counting with the index may only use half of the time limit, because the index is slow if
-        # many members match the filter. Half of the time limit is reserved for counting in batches,
-        # which returns at least a lower bound.
+        # Counting with an index may use only half of the available time, because it is slow if many
+        # members match the filter. The second half is reserved for counting in batches, which
+        # returns at least a lower bound.
         if row := _read_in_time(resources, query, begun_at + seconds / 2):
             return MemberCount(row[0], is_exact=True)
     statuses = member_filter.list_statuses()
@@ -81,7 +80,7 @@ def count_members(
 def _read_in_time(
     resources: Resources, query: Select[*tuple[Any, ...]], ends_at: float, **values: int
 ) -> Row[*tuple[Any, ...]] | None:
-    """Return the query's only row, or ``None`` if the query reaches the time limit."""
+    """Return the only row that the query finds, or ``None`` if the query exceeds the time limit."""
     milliseconds = int((ends_at - monotonic()) * 1000)
     if milliseconds < 1:
         return None

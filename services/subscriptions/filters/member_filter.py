@@ -32,11 +32,12 @@ from storage.unit_of_work import UnitOfWork
 MIN_SEARCH_CHARACTERS = 2
 MAX_SEARCH_CHARACTERS = 200
 MAX_RESULTS_PER_KIND = 10
-# The maximum size of a stored filter, because an owner may store thousands of filters.
+# The maximum size of a stored filter, which must be small because an owner may store thousands of
+# filters.
 MAX_FILTER_BYTES = 16_384
 _SINGLE_VALUE_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
-# The subquery uses the index on a list's addresses, so that searching a long list takes no longer
-# than searching a short list.
+# Because the subquery uses the index on a list's addresses, searching a long list is as fast as
+# searching a short list.
 _FIND_MEMBERS = text("""
 SELECT l.id, l.title, m.user_id, m.email, m.name FROM lists AS l CROSS JOIN LATERAL (
     SELECT user_id, email, name FROM subscriptions
@@ -50,13 +51,13 @@ WHERE l.user_id = :owner_id AND l.archived_at IS NULL ORDER BY m.email, l.id LIM
 class MemberFilter:
     """A parsed filter for the members of one list.
 
-    A filter matches only active members, unless the filter or the argument ``allowed`` names a
-    different status.
+    A filter that doesn't compare the status matches only active members, unless the caller passes
+    ``allowed``.
 
     Attributes:
-        fields: the fields that the list's owner has defined and not retired.
-        tag_ids: maps each tag name in the filter to the tag's id, without tags that don't exist on
-            the list.
+        fields: all fields of the list's owner, except retired fields.
+        tag_ids: maps tag names in the filter to tag ids, omitting tags that don't exist on the
+            list.
     """
 
     node: Node
@@ -66,11 +67,11 @@ class MemberFilter:
     def list_statuses(
         self, allowed: Collection[SubscriptionStatus] | None = None
     ) -> tuple[SubscriptionStatus, ...]:
-        """Return the statuses that a member who matches the filter can have.
+        """Return the statuses that members who match the filter may have.
 
         Args:
-            allowed: the statuses that the result may contain. By default, the result may only
-                contain ``active``, unless the filter compares the status.
+            allowed: the statuses that the result may contain. Without ``allowed``, the result can
+                only contain ``active``, unless the filter compares the status.
         """
         if allowed is None:
             names_status = any(each.name == STATUS_NAME for each in self.node.comparisons())
@@ -83,7 +84,7 @@ class MemberFilter:
 
     @property
     def is_all_active(self) -> bool:
-        """Return whether the filter matches exactly the active members."""
+        """Return whether the filter matches all active members and no inactive members."""
         active = SubscriptionStatus.ACTIVE
         return self.list_statuses() == (active,) and self.node.is_true_of(active) is True
 
@@ -93,19 +94,20 @@ class MemberFilter:
         *,
         allowed: Collection[SubscriptionStatus] | None = None,
     ) -> Condition:
-        """Build the SQL condition for members of any list who match the filter.
+        """Build an SQL condition for members who match the filter, without a condition on the list.
 
         Args:
-            rows: the table ``subscriptions``, or a subquery with all columns of the table.
-            allowed: the only statuses that matching members may have.
+            rows: the table ``subscriptions``, or a subquery that has all columns of
+                ``subscriptions``.
+            allowed: the statuses that the condition allows members to have.
         """
         has_status = rows.c.status.in_(self.list_statuses(allowed))
         return and_(has_status, self.node.build_condition(Members(rows, self.tag_ids)))
 
     def build_indexed_condition(self) -> Condition | None:
-        """Build an SQL condition that an index can check, and that all matching members meet.
+        """Build an SQL condition that an index can check and that all matching members meet.
 
-        Return ``None`` if no index helps to find members who match the filter.
+        Return ``None`` if no index can speed up the search for matching members.
         """
         return self.node.build_indexed_condition(Members(tag_ids=self.tag_ids))
 
@@ -114,7 +116,8 @@ def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> 
     """Parse a filter from a request for the members of a list. Raises ``filter.invalid``."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id)
     node = grammar.parse_filter(written, build_filter_names(own_fields.by_key.values()))
-    # A filter may name a tag that doesn't exist on the list, and that therefore matches no member.
+    # Don't create missing tags, because a condition on a tag that doesn't exist simply matches no
+    # members.
     tag_ids = tags.find_tag_ids(uow, mailing_list.id, _list_tag_names(node), create=False)
     return MemberFilter(node, own_fields, tag_ids)
 
@@ -127,7 +130,7 @@ def _list_tag_names(node: Node) -> list[str]:
 
 @dataclass(frozen=True)
 class MatchedMember:
-    """A member that a text search found, with the list to which the member belongs."""
+    """A member that a search by address found, and the member's list."""
 
     list_id: int
     list_title: str
@@ -138,18 +141,18 @@ class MatchedMember:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The lists and members that a text search found."""
+    """The lists and members that ``search_lists_and_members`` found."""
 
     lists: Sequence[MailingList]
     members: Sequence[MatchedMember]
 
 
 def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> SearchResult:
-    """Find the caller's lists by title or slug, and active members by the start of the address.
+    """Find the caller's lists by title or slug, and active members by the beginning of an address.
 
     The result is empty if ``query`` has fewer than ``MIN_SEARCH_CHARACTERS`` or more than
-    ``MAX_SEARCH_CHARACTERS`` characters. A search takes longer for owners with more lists, but not
-    for lists with more members.
+    ``MAX_SEARCH_CHARACTERS`` characters. The duration of a search grows with the number of the
+    owner's lists, but not with the number of members.
     """
     words = unicodedata.normalize("NFC", strip_invisible(query)).lower()
     if not MIN_SEARCH_CHARACTERS <= len(words) <= MAX_SEARCH_CHARACTERS:
@@ -176,18 +179,17 @@ def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> Sea
 def prepare_stored_filter(
     uow: UnitOfWork, mailing_list: MailingList, written: Any, *, create_tags: bool = False
 ) -> dict[str, Any]:
-    """Convert a filter from a request to the stored form, and lock the filter's tags.
+    """Convert a filter from a request to the form in which filters are stored, and lock the tags.
 
     A stored filter contains the ids of fields and tags instead of field keys and tag names.
     Renaming a field or a tag doesn't change which members a stored filter matches, because a stored
-    filter contains ids. The locks on the filter's tags prevent other transactions from deleting the
-    tags before this transaction ends.
+    filter contains ids. Locking the filter's tags prevents concurrent transactions from deleting
+    the tags before the caller's transaction ends.
 
-    Raises ``filter.invalid``, ``filter.too_large``, ``list.busy`` and ``tag.too_many``.
+    Raises ``filter.invalid``, ``filter.too_large``, ``list.busy`` or ``tag.too_many``.
 
     ``create_tags``: whether to create tags that don't exist on the list. If ``create_tags`` is
-    false, the stored filter contains the names of missing tags. A tag name in a stored filter
-    matches no member.
+    false, the stored filter contains the names of missing tags, which match no members.
     """
     current_fields = [each for each in _read_fields(uow, mailing_list) if each.retired_at is None]
     node = grammar.parse_filter(written, build_filter_names(current_fields))
@@ -211,13 +213,14 @@ def read_stored_filter(
     *,
     lock: bool = False,
 ) -> MemberFilter:
-    """Parse a stored filter for a request, and reject retired fields and deleted tags.
+    """Parse a stored filter that a request uses, and reject retired fields and deleted tags.
 
-    Raises ``segment.field_retired`` or ``segment.tag_deleted`` for a retired field or a deleted tag
-    in the filter. Locking the filter's tags may raise ``list.busy``.
+    Raises ``segment.field_retired`` if the filter contains a retired field. Raises
+    ``segment.tag_deleted`` if the filter contains a deleted tag. If ``lock`` is true, the function
+    may raise ``list.busy``.
 
-    ``lock``: whether to prevent other transactions from deleting the filter's tags before this
-    transaction ends.
+    ``lock``: whether to lock the filter's tags, so that no concurrent transaction can delete the
+    tags.
     """
     node, all_fields = _parse_stored_filter(uow, mailing_list, stored_filter, lock=lock)
     used_field_ids = {each.name.field_id for each in node.comparisons()}
@@ -232,9 +235,9 @@ def read_for_running_job(
 ) -> MemberFilter:
     """Parse the stored filter of a running bulk action or export.
 
-    If the owner retires a field while the job runs, the filter still compares the members' values
-    of the retired field. Raises ``segment.tag_deleted`` if the owner has deleted a tag that the
-    filter uses.
+    If the owner has retired a field after the job started, the filter compares the values that
+    members have for the retired field. Raises ``segment.tag_deleted`` if the owner has deleted a
+    tag that the filter uses.
     """
     return _create_member_filter(*_parse_stored_filter(uow, mailing_list, stored_filter))
 
@@ -242,10 +245,10 @@ def read_for_running_job(
 def restore_names(
     uow: UnitOfWork, mailing_list: MailingList, *stored_filters: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Replace the ids in stored filters by the current field keys and tag names.
+    """Replace the ids of fields and tags in stored filters by field keys and tag names.
 
-    The returned filters have the form of filters in API requests. For a retired field, the returned
-    filter contains the key that the field had when it was retired.
+    The result has the form that filters have in API requests. A retired field is named by the key
+    that it had when it was retired.
     """
     keys = {str(each.id): each.key for each in _read_fields(uow, mailing_list)}
     names = tags.find_tag_names(uow, set().union(*map(_list_tag_ids, stored_filters)))
@@ -257,7 +260,7 @@ def restore_names(
 
 
 def _read_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[MemberField]:
-    """Return the fields of the list's owner, including retired fields."""
+    """Return all fields of the list's owner, including retired fields."""
     query = select(MemberField).where(MemberField.user_id == mailing_list.user_id)
     return list(uow.session.scalars(query.order_by(MemberField.id)))
 
@@ -269,7 +272,7 @@ def _parse_stored_filter(
     *,
     lock: bool = False,
 ) -> tuple[Node, list[MemberField]]:
-    """Return the parsed filter, and the owner's fields including retired fields."""
+    """Return the parsed filter, and all fields of the owner, including retired fields."""
     all_fields = _read_fields(uow, mailing_list)
     node = grammar.parse_filter(stored_filter, build_filter_names(all_fields, are_stored=True))
     tag_ids = _list_tag_ids(stored_filter)
@@ -286,9 +289,9 @@ def _create_member_filter(node: Node, all_fields: Iterable[MemberField]) -> Memb
 
 
 def _list_tag_ids(stored_filter: Mapping[str, Any]) -> set[int]:
-    """Return the tag ids in a stored filter.
+    """Return the ids of the tags that a stored filter contains.
 
-    The result omits the names of tags that don't exist on the list.
+    The result omits names of missing tags, which a stored filter may also contain.
     """
     ids_and_names: list[Any] = []
     _replace_names(stored_filter, str, ids_and_names.append)
@@ -300,7 +303,7 @@ def _replace_names(
     replace_field: Callable[[str], str],
     replace_tag: Callable[[Any], Any],
 ) -> dict[str, Any]:
-    """Return a copy of a filter in which ``replace_field`` and ``replace_tag`` replace names."""
+    """Copy a filter, calling ``replace_field`` for each field and ``replace_tag`` for each tag."""
     result = dict(node)
     is_tag_condition = node.get("field") == TAG_NAME.name
     for word, value in node.items():

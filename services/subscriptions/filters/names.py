@@ -1,4 +1,4 @@
-"""The names and values that the conditions of a filter may contain."""
+"""Defines which columns, tags and fields a filter may name, and parses a filter's values."""
 
 import math
 import re
@@ -15,14 +15,14 @@ from models import FieldType, MemberField, SubscriptionStatus, Tier
 from services.subscriptions import tags
 from services.subscriptions.fields import InvalidAttribute
 
-# The prefix of a field's name in a filter, which is followed by the field's key.
+# The prefix of a field's key in a filter, which distinguishes fields from columns.
 FIELD_PREFIX = "fields."
 MAX_TEXT_CHARACTERS = 1000
-# Exclude the year 9999, because Python can't represent the day after 9999-12-31.
+# The range ends before the year 9999, because Python can't represent the day after 9999-12-31.
 _YEARS = range(1970, 9999)
 _DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}\Z", re.ASCII)
 _MOMENT_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
-# NUL characters and surrogates, which Postgres can't store.
+# Matches NUL characters and surrogates, which Postgres can't store.
 _INVALID_CHARACTER = re.compile("[\0\ud800-\udfff]")
 _SPAN_RULE = (
     "must be a day such as 2026-11-21, or a moment with an offset such as 2026-11-21T09:30:00Z, "
@@ -44,11 +44,11 @@ class Operator(StrEnum):
 
 
 class ValueKind(StrEnum):
-    """The kinds of values that the conditions of a filter compare."""
+    """A kind of value that conditions in a filter can compare, such as a number."""
 
     WORD = "word"  # A word from a fixed set, such as a status.
     TEXT = "text"
-    LABEL = "label"  # A source, a tag or a choice, always compared as a whole.
+    LABEL = "label"  # A source, tag or choice, which is always compared as a whole.
     NUMBER = "number"
     ID = "id"
     BOOLEAN = "boolean"
@@ -63,8 +63,8 @@ _EQUALITY_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 _ORDER_OPERATORS = frozenset(
     {Operator.BEFORE, Operator.AFTER, Operator.NOT_BEFORE, Operator.NOT_AFTER}
 )
-# The operators that each kind of value supports. ``_OPERATORS_BY_KIND`` omits the operator
-# ``exists``, because only names of optional values support ``exists``.
+# The operators that conditions on each kind of value support, except ``exists``, which is supported
+# for all optional values.
 _OPERATORS_BY_KIND: Mapping[ValueKind, frozenset[Operator]] = {
     ValueKind.WORD: _EQUALITY_OPERATORS | {Operator.IN},
     ValueKind.TEXT: _EQUALITY_OPERATORS | {Operator.IN, Operator.CONTAINS, Operator.BEGINS},
@@ -81,8 +81,8 @@ _KIND_BY_FIELD_TYPE: Mapping[str, ValueKind] = {
     FieldType.NUMBER: ValueKind.NUMBER,
     FieldType.DATE: ValueKind.DAY,
     FieldType.BOOLEAN: ValueKind.BOOLEAN,
-    # Filters may contain choices that the owner has removed, because some members still have a
-    # removed choice.
+    # A filter may compare a choice that the owner has removed from the field, because some members
+    # may have the removed choice as their value.
     FieldType.CHOICE: ValueKind.LABEL,
 }
 
@@ -92,9 +92,9 @@ class FilterName:
     """The name of a column, a tag or a field that a condition may compare.
 
     Attributes:
-        is_optional: whether members may have no value for the column or field with this name.
-        words: the allowed values if ``kind`` is ``WORD``.
-        field_id: the id of the owner's field, or ``None`` if the name isn't the name of a field.
+        is_optional: whether some members may have no value for the column or field.
+        words: the allowed values, if ``kind`` is ``WORD``.
+        field_id: the id of the field, or ``None`` for a column or a tag.
     """
 
     name: str
@@ -105,7 +105,7 @@ class FilterName:
 
     @property
     def operators(self) -> list[Operator]:
-        """Return the operators that conditions with this name support, in a fixed order."""
+        """Return the operators that a condition with this name can use, in a fixed order."""
         supported = _OPERATORS_BY_KIND[self.kind]
         if self.is_optional:
             supported |= {Operator.EXISTS}
@@ -115,7 +115,7 @@ class FilterName:
 STATUS_NAME = FilterName("status", ValueKind.WORD, words=tuple(SubscriptionStatus))
 TAG_NAME = FilterName("tag", ValueKind.LABEL, is_optional=True)
 STORED_TAG_NAME = FilterName(TAG_NAME.name, ValueKind.TAG_ID, is_optional=True)
-# The names that filters for all lists may contain.
+# The names that a filter for any list may contain.
 COMMON_NAMES = (
     STATUS_NAME,
     FilterName("type", ValueKind.WORD, words=tuple(Tier)),
@@ -134,9 +134,9 @@ COMMON_NAMES = (
 def build_filter_names(
     fields: Iterable[MemberField], *, are_stored: bool = False
 ) -> dict[str, FilterName]:
-    """Return all names that filters may contain for the lists of an owner with these fields.
+    """Return the names that a filter may contain if the list's owner has these fields.
 
-    ``are_stored``: whether to return names for stored filters, which contain ids of fields and
+    ``are_stored``: whether to return the names for stored filters, which contain ids of fields and
     tags.
     """
     tag_names = [STORED_TAG_NAME] if are_stored else []
@@ -153,7 +153,7 @@ def build_filter_names(
 
 
 class Span(NamedTuple):
-    """A period that begins at ``begin`` and ends before ``end``, such as a day in UTC."""
+    """A period of time from ``begin`` until just before ``end``, such as a day in UTC."""
 
     begin: datetime
     end: datetime
@@ -163,14 +163,14 @@ Value = str | bool | int | Decimal | Span
 
 
 class InvalidValue(Exception):
-    """Raised for an invalid value in a condition of a filter.
+    """Raised if a filter contains an invalid value.
 
-    The exception's message tells which rule the value breaks.
+    The exception's message explains what is wrong with the filter's value.
     """
 
 
 def parse_value(name: FilterName, value: object) -> Value:
-    """Convert a filter's value for use in SQL conditions, or raise ``InvalidValue``."""
+    """Convert a value from a filter to the form for SQL conditions, or raise ``InvalidValue``."""
     if name.kind is ValueKind.WORD:
         folded = value.casefold() if isinstance(value, str) else None
         for word in name.words:
@@ -200,7 +200,7 @@ def _parse_tag(value: object) -> str:
 def _parse_number(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidValue("must be a number")
-    # Convert the number by ``repr``, because the decimal value of a float contains rounding errors.
+    # Use ``repr`` to convert a float to a decimal number, so that 0.1 becomes exactly 0.1.
     return Decimal(repr(value))
 
 
@@ -223,8 +223,8 @@ def _parse_span(value: object) -> Span:
             length = timedelta(days=1)
         elif _matches(value, _MOMENT_PATTERN):
             begin = datetime.fromisoformat(value)
-            # A time in a filter stands for one microsecond, because Postgres stores times in
-            # microseconds.
+            # A time in a filter stands for a period of one microsecond, the precision with which
+            # Postgres stores times.
             length = timedelta(microseconds=1)
         else:
             raise InvalidValue(_SPAN_RULE)

@@ -1,7 +1,6 @@
-"""Subscriptions, which are the records of people on lists, and the rules for changing them.
+"""Changes subscriptions, which are the records of people on lists.
 
-Code that activates a subscription or enables mail must lock the subscription, check opt-outs, and
-record the change. Before changing a subscription, the code locks the pair of list and person
-(``locks``). Before enabling mail, the code checks the person's opt-outs (``opt_out_checks``). After
-changing a subscription, the code records the change in the history (``changes``).
+Code that activates a subscription or enables mail must first lock the subscription and check
+opt-outs, and then record the change. The module ``locks`` locks subscriptions, ``opt_out_checks``
+checks opt-outs, and ``changes`` records each change in the subscription's history.
 """

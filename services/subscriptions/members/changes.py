@@ -1,7 +1,7 @@
 """Creates and changes single subscriptions, and records each change.
 
-Each change adds an event to the history of the subscription and to the feed of the list's owner. A
-change that adds a person to a list records a consent entry.
+Each change of a subscription adds an event to the subscription's history, and an event to the feed
+of the list's owner. Adding a person to a list also adds a consent entry.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,13 @@ from services.feed.catalogue import FeedEventType, announce_list_event
 from services.subscriptions.consent import entries
 from storage.unit_of_work import UnitOfWork
 
-# Actions that the history of a subscription may contain.
+# Names of actions in the history of a subscription.
 ERASED = "erased"
 TRANSFERRED_IN = "transferred_in"
 TRANSFERRED_AWAY = "transferred_away"
-# The actions for which the history stores the reason that the person gave.
+# The actions for which a subscription's history stores the person's reason.
 _ACTIONS_WITH_REASON = ("unsubscribed", "email_disabled")
-# Maps each column of a subscription to the name under which the history lists changes of the
-# column.
+# Maps columns of a subscription to the names that the subscription's history shows.
 _HISTORY_NAMES = {name: name for name in ("name", "email", "type", "paid_expiry")} | {
     "tag_ids": "tags"
 }
@@ -44,10 +43,10 @@ _FEED_EVENT_BY_NEW_STATUS: Mapping[str, FeedEventType] = {
 
 
 class Via(StrEnum):
-    """The way in which a request for a change reached Pressroom."""
+    """How a request to change a subscription reached Pressroom."""
 
     LOGIN = "login"  # The person or the list's owner sent a request with credentials.
-    CHALLENGE = "challenge"  # The person submitted the sign-up form and solved a CAPTCHA.
+    CHALLENGE = "challenge"  # The person submitted a sign-up form and solved a CAPTCHA.
     FORM = "form"  # The person submitted a sign-up form without a CAPTCHA.
     CONFIRMATION = "confirmation"  # The person followed the link in a confirmation mail.
     TRACE = "trace"  # An API request contained a trace id from a mail.
@@ -65,7 +64,7 @@ class ActorKind(StrEnum):
     OWNER = "owner"
     IMPORT = "import"
     OPERATOR = "operator"
-    STRANGER = "stranger"  # A person without credentials used the sign-up form.
+    STRANGER = "stranger"  # A person who wasn't logged in used a sign-up form.
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,8 @@ class Actor:
     Attributes:
         page_url: the URL of the page that sent the request, without the query string.
         browser: the name of the browser that sent the request.
-        reason: the person's reason for unsubscribing or disabling mail, if the person gave one.
+        reason: why the person unsubscribed or disabled mail, or ``None`` if the person gave no
+            reason.
     """
 
     kind: ActorKind
@@ -88,7 +88,7 @@ class Actor:
 
 
 def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
-    """Read the person's record on the list from the database, whatever status the record has."""
+    """Return the person's record on the list, regardless of the record's status, or ``None``."""
     query = select(Subscription).where(
         Subscription.list_id == list_id, Subscription.user_id == user_id
     )
@@ -96,12 +96,12 @@ def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | N
 
 
 def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscription | None:
-    """Return the record on the list with this user id or normalised address.
+    """Return the list's record of the person with this user id or normalised address.
 
-    Several records on a list may contain the same address, because people change addresses. Active
-    records are preferred to inactive records. Among active records with the address, the record of
-    the person whose account has the address is preferred. An inactive record is ignored if the
-    person's account no longer has the address.
+    Several records on a list may contain the same address, because people change addresses. The
+    function prefers an active record to an inactive record. If several active records contain the
+    address, the function prefers the record of the person whose account has the address. The
+    function ignores an inactive record if the person's account no longer has the address.
     """
     if isinstance(key, int):
         return find_record(uow, list_id, key)
@@ -118,7 +118,7 @@ def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscri
 def add_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor
 ) -> Subscription:
-    """Store a new record of a person on a list, and add an event to the history."""
+    """Store a new subscription, and add an event to its history."""
     uow.session.add(subscription)
     uow.session.flush()
     record_event(uow, subscription, action, actor)
@@ -128,12 +128,12 @@ def add_record(
 def change_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, **values: Any
 ) -> bool:
-    """Update the columns whose values differ from ``values``, and add an event to the history.
+    """Set columns of a subscription, and add an event to the subscription's history.
 
-    Return whether the subscription changed.
+    Return whether any column has changed.
 
-    Raises ``subscription.changed`` if another transaction changed the status or the mail setting at
-    the same time. Callers prevent ``subscription.changed`` by locking the subscription.
+    Raises ``subscription.changed`` if a concurrent transaction changed the status or the mail
+    setting. Callers can prevent ``subscription.changed`` by locking the subscription.
     """
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:
@@ -144,8 +144,8 @@ def change_record(
         differing["submitted"] = None
     status = subscription.status
     email_enabled = subscription.email_enabled
-    # Store no names of changed values for an erasure, because the names could reveal something
-    # about the erased person.
+    # After an erasure, don't store the names of changed columns, which could reveal something about
+    # the erased person.
     names = None if action == ERASED else _list_changed_names(uow, subscription, differing)
     statement = (
         update(Subscription)
@@ -170,8 +170,8 @@ def confirm_imported_subscription(
 ) -> None:
     """Record that an imported member has signed up, so that undoing the import keeps the member.
 
-    Recording the sign-up updates ``updated_at``, because undoing an import skips subscriptions that
-    changed after the import. The member's sign-up is recorded as a consent entry.
+    The function adds a consent entry for the sign-up. The function updates ``updated_at``, because
+    undoing an import skips subscriptions that were updated after the import.
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
         return
@@ -189,7 +189,7 @@ def confirm_imported_subscription(
 def _list_changed_names(
     uow: UnitOfWork, before: Subscription, differing: Mapping[str, Any]
 ) -> list[str] | None:
-    """Return the names of changed columns and fields, as the subscription's history shows them."""
+    """Return the names that the subscription's history shows for the changed columns and fields."""
     names = [name for column, name in _HISTORY_NAMES.items() if column in differing]
     if "fields" in differing:
         after = differing["fields"]
@@ -203,7 +203,7 @@ def _list_changed_names(
 def switch_mail(
     uow: UnitOfWork, subscription: Subscription, actor: Actor, *, enabled: bool
 ) -> bool:
-    """Enable or disable mail for a subscription. Return whether the mail setting changed."""
+    """Enable or disable mail for a subscription. Return whether the mail setting has changed."""
     action = "email_enabled" if enabled else "email_disabled"
     return change_record(uow, subscription, action, actor, email_enabled=enabled)
 
@@ -218,12 +218,13 @@ def record_event(
     status: str | None = None,
     email_enabled: bool | None = None,
 ) -> None:
-    """Add an event to the subscription's history, and announce the change in the owner's feed.
+    """Add an event to the history of a subscription, and announce the change in the owner's feed.
 
-    The event stores the subscription's status and mail setting before and after the change.
+    The history event stores the subscription's status and mail setting before and after the change.
 
     Args:
-        changed: the names of changed columns and fields except the status and the mail setting.
+        changed: the names of the changed columns and fields, without the status and the mail
+            setting.
         status: the subscription's status before the change, or ``None`` for a new subscription.
         email_enabled: whether mail was enabled before the change, or ``None`` for a new
             subscription.
@@ -247,12 +248,11 @@ def record_event(
         )
     )
     _record_consent(uow, subscription, action, actor, status)
-    # Don't announce a transfer in the feed, because ``transfer_member`` announces the transfer for
-    # both lists.
+    # Don't announce a transfer in the feed, because ``transfer_member`` makes the announcements.
     if action not in (TRANSFERRED_IN, TRANSFERRED_AWAY):
         kind = _choose_feed_event(subscription, action, status=status, email_enabled=email_enabled)
-        # Omit the keys of fields from the feed, because a key may reveal something about the
-        # person.
+        # Omit the keys of changed fields from the feed event, because a key may reveal something
+        # about the person.
         changed_names = sorted({each.partition(".")[0] for each in changed or ()})
         details = {"changed": changed_names} if changed_names else {}
         announce_change(uow, subscription, kind, action, actor, **details)
@@ -261,7 +261,7 @@ def record_event(
 def _record_consent(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, before: str | None
 ) -> None:
-    """Record a consent entry if the change added the person to the list."""
+    """Add a consent entry if a change has added a person to a list."""
     if subscription.status not in _STATUSES_ON_LIST or subscription.status == before:
         return
     how = ConsentHow.OWNER if actor.kind == ActorKind.OWNER else entries.HOW_BY_VIA[actor.via]
@@ -286,9 +286,9 @@ def announce_change(
     actor: Actor,
     **details: Any,
 ) -> None:
-    """Announce the latest change of the subscription in the owner's feed.
+    """Announce a change of a subscription in the feed of the list's owner.
 
-    ``details``: additional values that the feed event contains.
+    ``details``: additional values to include in the feed event.
     """
     announce_list_event(
         uow,
@@ -307,12 +307,12 @@ def announce_change(
 def _choose_feed_event(
     subscription: Subscription, action: str, *, status: str | None, email_enabled: bool | None
 ) -> FeedEventType:
-    """Return the type of feed event that announces a change of a subscription.
+    """Choose the type of the feed event that announces a change of a subscription.
 
-    ``status`` and ``email_enabled``: the values of the subscription before the change.
+    ``status`` and ``email_enabled``: the subscription's status and mail setting before the change.
     """
-    # After an erasure, the event ``subscription.removed`` tells the owner to erase copies of the
-    # person's data.
+    # Announce an erasure by the event ``subscription.removed``, so that the owner erases copies of
+    # the person's data.
     if action == ERASED:
         return FeedEventType.SUBSCRIPTION_REMOVED
     if subscription.status != status:

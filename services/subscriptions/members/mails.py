@@ -1,12 +1,12 @@
 """Sends confirmation mails, reminders and welcome mails to subscribers.
 
-Jobs in the queue send the mails to subscribers. If a worker crashes after sending a mail and before
-completing the job, the mail is sent twice. Losing a mail would be worse than sending a duplicate.
+Each mail to a subscriber is sent by a job. If a worker crashes between sending a mail and
+completing the mail's job, the mail is sent twice. Sending a mail twice is better than losing a
+mail.
 
-Reminders count towards the rate limits for unsolicited mail, because strangers can trigger
-reminders. All lists together send at most one reminder per day to an e-mail address. If a rate
-limit is reached, the reminder is postponed by a day, as long as the first confirmation link is
-valid.
+The rate limits for unsolicited mail apply to reminders, because strangers can trigger reminders. An
+e-mail address gets at most one reminder per day from all lists together. If a rate limit has been
+reached, a reminder is postponed by a day, unless the first confirmation link will have expired.
 """
 
 from datetime import datetime, timedelta
@@ -44,7 +44,10 @@ _MAX_REMINDERS_PER_RUN = 1_000
 
 
 def enqueue_due_reminders(resources: Resources) -> int:
-    """Enqueue a mail job for each reminder that is due. Return how many reminders were enqueued."""
+    """Enqueue a mail job for each reminder whose time has come.
+
+    Return the number of enqueued reminders.
+    """
     due_at = Subscription.remind_at
     query = (
         select(Subscription.id, due_at)
@@ -60,10 +63,10 @@ def enqueue_due_reminders(resources: Resources) -> int:
 
 
 def _enqueue_or_postpone(resources: Resources, record_id: int, due_at: datetime) -> bool:
-    """Enqueue a reminder that is due, postpone the reminder by a day, or drop the reminder.
+    """Enqueue, postpone or drop a reminder whose time has come.
 
-    Return whether the reminder was enqueued. The transaction that enqueues the mail clears
-    ``remind_at``, so that Pressroom sends each reminder only once.
+    Return whether the reminder was enqueued. The transaction that enqueues a reminder also clears
+    ``remind_at``, so that no reminder is sent twice.
     """
     try:
         with resources.unit_of_work() as uow:
@@ -91,16 +94,16 @@ def _enqueue_or_postpone(resources: Resources, record_id: int, due_at: datetime)
                 enqueue_mail(uow, MAIL_REMINDER, record)
             return is_admitted
     except DomainError:
-        # Retry in the next run of the maintenance job, because another transaction has changed or
-        # locked the subscription.
+        # The next run of the maintenance job handles the reminder, because a concurrent transaction
+        # has changed or locked the subscription.
         return False
 
 
 def may_remind(uow: UnitOfWork, resources: Resources, record: Subscription) -> bool:
-    """Return whether Pressroom may remind the person to confirm the sign-up.
+    """Return whether Pressroom may remind a person to confirm a sign-up.
 
-    Pressroom sends no reminder to a person who has opted out, reported the list or is on a deny
-    list.
+    A person who has opted out of the list, has reported the list, or is on a deny list gets no
+    reminder.
     """
     mailing_list = uow.session.get_one(MailingList, record.list_id)
     person = uow.session.get_one(User, record.user_id)
@@ -118,8 +121,8 @@ def may_remind(uow: UnitOfWork, resources: Resources, record: Subscription) -> b
 def _find_request_event(uow: UnitOfWork, record: Subscription) -> SubscriptionEvent | None:
     """Return the history event of the sign-up that created the subscription.
 
-    Return ``None`` if the list had a record of the person before the sign-up, because the person
-    may have unsubscribed.
+    Return ``None`` if the sign-up changed an existing subscription, because the person may once
+    have unsubscribed from the list.
     """
     event = SubscriptionEvent
     query = (
@@ -140,19 +143,19 @@ def _find_request_event(uow: UnitOfWork, record: Subscription) -> SubscriptionEv
 def _set_reminder_time(
     uow: UnitOfWork, record: Subscription, due_at: datetime, next_at: datetime | None
 ) -> None:
-    """Set the time of the next reminder to confirm a subscription.
+    """Set the time of the next reminder to a person who hasn't confirmed a sign-up.
 
-    Raises ``subscription.changed`` if another transaction has changed the subscription.
+    Raises ``subscription.changed`` if a concurrent transaction has changed the subscription, so
+    that two workers can't send the same reminder.
 
-    The UPDATE statement skips a subscription that has changed, so that two workers can't send the
-    same reminder. Call ``admit_mail``, which locks the rate limits, before ``_set_reminder_time``,
-    because a sign-up takes its locks in this order.
+    To avoid deadlocks with sign-ups, callers must call ``admit_mail``, which locks the rate limits,
+    before ``_set_reminder_time``.
     """
     member = Subscription
     statement = (
         update(member)
         .where(member.id == record.id, member.status == record.status, member.remind_at == due_at)
-        # Keep ``updated_at``, because the reminder time isn't visible to the list's owner.
+        # Don't set ``updated_at``, because the list's owner doesn't see the time of the reminder.
         .values(remind_at=next_at, updated_at=member.updated_at)
         .returning(member.id)
         .execution_options(synchronize_session=False)
@@ -163,16 +166,16 @@ def _set_reminder_time(
 
 
 def enqueue_mail(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
-    """Enqueue a job that mails the subscriber.
+    """Enqueue a job that sends a mail to a subscriber.
 
-    The job belongs to no user, so that no user sees the job.
+    The mail job belongs to no user, so that no user sees the job.
     """
     enqueue_job(
         uow,
         kind,
         user_id=None,
-        # Enqueue the job on behalf of the list's owner, so that many sign-ups to one list only
-        # delay mails about the same owner's lists.
+        # Enqueue the job on behalf of the list's owner, so that many sign-ups delay only mails from
+        # the same owner's lists.
         on_behalf_of=uow.session.get_one(MailingList, record.list_id).user_id,
         subject_id=record.id,
     )
@@ -181,7 +184,7 @@ def enqueue_mail(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
 def build_list_headers(
     settings: Settings, mailing_list: MailingList, trace_id: str
 ) -> dict[str, str]:
-    """Return the headers for a list's mail to one person, by RFC 2919, RFC 2369 and RFC 8058."""
+    """Return the list headers for a mail to one subscriber (RFC 2919, RFC 2369 and RFC 8058)."""
     host = urlsplit(settings.public_base).hostname
     return {
         "List-Id": f"<{mailing_list.slug}.{host}>",
@@ -191,12 +194,12 @@ def build_list_headers(
 
 
 def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Mail a confirmation link to the person, if the subscription is pending."""
+    """Send the mail with a confirmation link, unless the subscription is no longer pending."""
     _send_token(resources, lease, mailer, is_reminder=False)
 
 
 def send_reminder(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Mail a new confirmation link to the person, if Pressroom may still send a reminder."""
+    """Send a reminder with a new confirmation link, unless ``may_remind`` returns false."""
     _send_token(resources, lease, mailer, is_reminder=True)
 
 
@@ -243,12 +246,12 @@ def render_confirmation_mail(
     report_url: str,
     is_reminder: bool = False,
 ) -> Mail:
-    """Render the mail that asks a person to confirm the subscription to a list.
+    """Render the mail that asks a person to confirm a sign-up for a list.
 
-    ``render_confirmation_mail`` renders the mail to the person and the preview for the list's
-    owner.
+    Pressroom also uses the rendered mail as a preview for the list's owner.
     """
-    # Put the owner's text into quotation marks, because a stranger may trigger the mail.
+    # Put the text that the owner wrote into quotation marks, because a stranger may have triggered
+    # the mail.
     words = mailing_list.confirmation_text
     return render_mail(
         "confirm_subscription",
@@ -267,7 +270,7 @@ def render_confirmation_mail(
 
 
 def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Send the welcome mail with an unsubscribe link, if the new subscription is still active."""
+    """Send the welcome mail to a new subscriber, unless the subscription is no longer active."""
     mail = None
     with resources.unit_of_work() as uow:
         member = _find_recipient(uow, lease, SubscriptionStatus.ACTIVE)
@@ -298,7 +301,7 @@ def _create_trace_id(resources: Resources, lease: Lease, record: Subscription) -
 def _find_recipient(
     uow: UnitOfWork, lease: Lease, status: SubscriptionStatus
 ) -> tuple[Subscription, MailingList, User] | None:
-    """Return the subscription to which the job belongs, with the list and the person.
+    """Return the recipient of a mail job, with the recipient's subscription and the list.
 
     Return ``None`` if the subscription's status isn't ``status``, the list is archived, or the
     person is erased.

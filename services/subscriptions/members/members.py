@@ -1,6 +1,6 @@
-"""Lets a list's owner change single members, and reads a person's own subscriptions.
+"""Changes single members on behalf of a list's owner, and reads a person's own subscriptions.
 
-The list's owner can never override a person's opt-out.
+A list's owner can never override a person's opt-out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,18 +39,18 @@ from storage.unit_of_work import UnitOfWork
 
 # The value of the column ``source`` for members that the list's owner adds.
 OWNER_SOURCE = "owner"
-# The columns that a transfer copies from the source list's record to a new record on the target
-# list.
+# The columns that a transfer copies from a member's record on the source list to a new record on
+# the target list.
 _TRANSFERRED_COLUMNS = (
     *("user_id", "name", "email"),
     *("confirmation_asked_at", "submitted", "language"),
 )
-# The statuses of the subscriptions that a person's overview of subscriptions shows.
+# A person's overview of subscriptions shows subscriptions with these statuses.
 _CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
 def get_member(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> Subscription:
-    """Return the member with this user id or normalised address, or raise ``member.not_found``."""
+    """Find a list's member by user id or normalised address, or raise ``member.not_found``."""
     record = changes.find_record_by_key(uow, mailing_list.id, key)
     if record is None:
         raise errors.MEMBER_NOT_FOUND()
@@ -58,9 +58,9 @@ def get_member(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> Su
 
 
 def remove_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
-    """Remove the member from the list, but keep the person's opt-outs.
+    """Remove a member from the list, but keep the member's opt-outs.
 
-    Return 1 if the member was removed now, or 0 if the member was already removed.
+    Return 1 if the member was removed, or 0 if the member had already been removed before.
     """
     member = _lock_member(uow, mailing_list, user_id)
     return int(
@@ -76,9 +76,9 @@ def set_email(
     *,
     enabled: bool,
 ) -> int:
-    """Enable or disable the list's mail to the member.
+    """Enable or disable the list's mail to a member, on behalf of the list's owner.
 
-    Raises ``subscription.opted_out`` if enabling mail would override an opt-out.
+    Raises ``subscription.opted_out`` if mail should be enabled but the member has opted out.
     """
     member = _lock_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)
@@ -89,7 +89,7 @@ def set_email(
 
 @dataclass(frozen=True)
 class MemberEdit:
-    """Changes that a list's owner makes to a member's columns, fields and tags."""
+    """The changes that a list's owner makes to a member's columns, fields and tags."""
 
     columns: Mapping[str, Any]
     attributes: AttributeChanges
@@ -106,7 +106,7 @@ class MemberEdit:
 def update_member(
     uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
-    """Edit the member with this user id or normalised address.
+    """Edit the list's member with this user id or normalised address.
 
     Raises ``member.not_found`` and the errors of ``member_attributes.build_changed_columns``.
     """
@@ -120,13 +120,13 @@ def update_member(
 def upsert_member(
     uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
-    """Edit the member with this user id or address, or add a new member.
+    """Edit the member with this user id or address, or add a new member to the list.
 
     A new member becomes active without a confirmation mail. Editing a pending member keeps the
     status ``pending``.
 
-    Raises ``subscription.opted_out`` and the errors of ``update_member``. Adding a member may raise
-    ``member.denied``, ``plan.required`` or ``quota.exceeded``.
+    Raises ``subscription.opted_out`` and the errors of ``update_member``. Adding a new member may
+    raise ``member.denied``, ``plan.required`` or ``quota.exceeded``.
     """
     locked = _lock_by_key(uow, mailing_list, key)
     record = locked.record
@@ -141,7 +141,8 @@ def upsert_member(
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     if accounts.get_user(uow, mailing_list.user_id).plan != Plan.PAID:
         raise errors.PLAN_REQUIRED()
-    # Limit the wait for locks, because an import by the same owner may lock the quota for seconds.
+    # Limit how long the transaction waits for locks, because an import by the same owner may lock
+    # the quota for seconds.
     quota = mailing_list.user_id, PlanQuota.MEMBERS
     with locks.limit_lock_waits(uow):
         if not quotas.lock_quota_share(uow, *quota, share_size=ROWS_PER_CHUNK):
@@ -166,8 +167,8 @@ def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> 
     while True:
         record = changes.find_record_by_key(uow, mailing_list.id, key)
         person = None if record is None else accounts.get_user(uow, record.user_id)
-        # If an erased person's record still contains the address, find or create another person
-        # with the address.
+        # If the list's record with the address belongs to an erased person, find or create a person
+        # who has the address.
         if person is None or person.erased_at is not None:
             if isinstance(key, int):
                 raise errors.MEMBER_NOT_FOUND()
@@ -175,13 +176,13 @@ def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> 
         locked = locks.lock_subscription(uow, mailing_list, person)
         if locked is not None:
             return locked
-        # Look up the address again, because another transaction erased the person while this
-        # transaction waited for the lock.
+        # Repeat the search for the person, because a concurrent transaction has erased the person
+        # while ``lock_subscription`` waited for the lock.
         uow.session.expire(person)
 
 
 def _lock_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
-    """Lock the member's subscription to the list, and return the current record.
+    """Lock a member's subscription to the list, and return the member's record.
 
     Raises ``member.not_found`` if the list has no record of the person, or if the person is erased.
     """
@@ -193,7 +194,7 @@ def _lock_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Su
 def list_subscriptions_to_owner(
     uow: UnitOfWork, mailing_list: MailingList, user_id: int, page: PageRequest
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """Return the member's subscriptions to all lists of the same owner, newest first.
+    """Return a member's subscriptions to all lists of the list's owner, newest first.
 
     Raises ``member.not_found``, ``cursor.invalid``.
     """
@@ -205,12 +206,12 @@ def list_subscriptions_to_owner(
 def list_history(
     uow: UnitOfWork, mailing_list: MailingList, user_id: int, page: PageRequest
 ) -> PageOfRows[SubscriptionEvent]:
-    """Return the history events of the member's subscription, newest first.
+    """Return a page of the events in the history of a member's subscription, newest first.
 
     Raises ``cursor.invalid``.
 
-    Importing a new member stores no history event. For an imported member, the oldest event in the
-    result describes the import and has no id.
+    Imports store no history events. For an imported member, ``list_history`` adds an event without
+    an id, which describes the import.
     """
     member = get_member(uow, mailing_list, user_id)
     is_of_member = (
@@ -226,8 +227,8 @@ def list_history(
         stored_count = select(func.count()).where(*is_of_member)
         is_within = bool(events) or page.cursor is not None
         if is_within or page.offset <= (uow.session.scalar(stored_count) or 0):
-            # Use the latest import for the event's actor, because every import into the list has
-            # the same actor, the list's owner.
+            # The event's actor is the user who started the member's latest import. All imports into
+            # a list are started by the list's owner.
             task = uow.session.get_one(MemberImport, member.import_id)
             first_change = select(SubscriptionEvent.email_enabled_before).where(*is_of_member)
             had_mail = uow.session.scalar(first_change.order_by(SubscriptionEvent.id).limit(1))
@@ -240,8 +241,8 @@ def list_history(
                 via=Via.IMPORT,
                 status_after=SubscriptionStatus.ACTIVE,
                 email_enabled_after=member.email_enabled if had_mail is None else had_mail,
-                # Use the record's creation time as the time of the event, because the import
-                # created the record.
+                # The event's time is the time when the member's record was created, because the
+                # import created the record.
                 created_at=member.created_at,
             )
             events.append(imported)
@@ -260,8 +261,9 @@ def transfer_member(
 
     Return 1 if the member was transferred, or 0 if the member has the status ``removed`` on the
     source list. The source list keeps the member's record, with the status ``removed``. If the
-    target list already has a record of the person, the two records are merged. Opt-outs and consent
-    history are copied from the source list to the target list.
+    target list already has a record of the person, the record on the source list is merged into
+    that record. The person's opt-outs, consent entries and consent claims are copied from the
+    source list to the target list.
 
     Raises ``member.not_found``, ``transfer.same_list`` and ``tag.too_many``. Raises
     ``member.denied`` if the person is on a deny list and isn't an active member of the target list.
@@ -290,8 +292,8 @@ def transfer_member(
     changes.change_record(uow, source_record, changes.TRANSFERRED_AWAY, actor, status=removed)
     list_ids = {"from_list_id": source_record.list_id, "to_list_id": target_record.list_id}
     event = FeedEventType.SUBSCRIPTION_TRANSFERRED
-    # Announce the transfer for the source list and for the target list, because a client may follow
-    # only one of the two lists.
+    # Announce the transfer in the feeds of the source list and the target list, because a client
+    # may follow only one of the two lists.
     changes.announce_change(uow, source_record, event, changes.TRANSFERRED_AWAY, actor, **list_ids)
     changes.announce_change(uow, target_record, event, changes.TRANSFERRED_IN, actor, **list_ids)
     return 1
@@ -304,10 +306,10 @@ def _write_target_record(
     actor: Actor,
     values: Mapping[str, Any],
 ) -> Subscription:
-    """Create or change the record of a transferred member on the target list.
+    """Create or change a transferred member's record on the target list.
 
-    The transfer copies the consent history, and moves an unused confirmation link to the target
-    list.
+    The function copies the member's consent entries and claims. If the member is pending, the
+    function also moves the confirmation link to the target list.
     """
     if target_record is None:
         copied = {name: getattr(source_record, name) for name in _TRANSFERRED_COLUMNS}
@@ -326,17 +328,16 @@ def merge_records(
     target_record: Subscription | None,
     opt_out_kinds: set[OptOutKind],
 ) -> dict[str, Any]:
-    """Merge a member's records on the source list and the target list of a transfer.
+    """Merge the records that a member has on the source list and the target list of a transfer.
 
-    In the merged record, ``active`` takes precedence over ``pending``, ``pending`` takes precedence
-    over ``unsubscribed``, and the higher tier wins. Mail is enabled in the merged record only if
-    mail is enabled in all records that are merged. An opt-out from the target list prevents the
-    status ``active``, but not the status ``pending``. A person with the status ``pending`` can
-    still confirm the subscription after an opt-out.
+    The merged record gets the highest tier and the first of the statuses ``active``, ``pending``
+    and ``unsubscribed`` that any of the records has. Mail is enabled in the merged record only if
+    mail is enabled in each of the records. If the person has opted out of the target list, the
+    merged record can be pending, but not active.
     """
     records = [source_record]
-    # Ignore a target record with the status ``removed``, because an ended membership has no effect
-    # on the new membership.
+    # Ignore a record on the target list with the status ``removed``, because a former membership
+    # has no effect on the new membership.
     if target_record and target_record.status != SubscriptionStatus.REMOVED:
         records.append(target_record)
     statuses = {each.status for each in records}
@@ -351,7 +352,7 @@ def merge_records(
 
 
 def choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
-    """Return the highest tier and the latest expiry date from a member's records."""
+    """Return the highest tier and the latest expiry date that occur in a member's records."""
     # A paid tier without an expiry date never expires.
     never_ends = any(each.type != Tier.FREE and each.paid_expiry is None for each in records)
     expiries = [each.paid_expiry for each in records if each.paid_expiry is not None]
@@ -362,20 +363,21 @@ def choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
 
 
 class OwnSubscriptionState(StrEnum):
-    """The state of a subscription that Pressroom's pages show to the subscriber."""
+    """The state of a subscription, as Pressroom's pages show it to the subscriber."""
 
     SUBSCRIBED = "subscribed"
     WITHOUT_MAIL = "without_mail"  # The subscriber has disabled the list's mail.
     PENDING = "pending"
     LEFT = "left"  # The person unsubscribed, or opted out without a record on the list.
     ABSENT = "absent"
-    # A visitor with a revoked trace id can unsubscribe, but doesn't see the state.
+    # A visitor with a revoked trace id can unsubscribe, but can't see the state of the
+    # subscription.
     HIDDEN = "untold"
 
 
 @dataclass(frozen=True)
 class OwnSubscription:
-    """The state of a person's own subscription, and the address in the person's record."""
+    """The state of a person's own subscription, and the address in the subscription."""
 
     state: OwnSubscriptionState
     email: str | None
@@ -384,9 +386,9 @@ class OwnSubscription:
 def read_own_subscription(
     uow: UnitOfWork, mailing_list: MailingList, person: User | None
 ) -> OwnSubscription:
-    """Return the state of the person's subscription, which takes all opt-outs into account.
+    """Return the state of a person's subscription to a list, with all opt-outs taken into account.
 
-    ``person``: the subscriber, or ``None`` if the person's account was purged.
+    ``person``: the subscriber, or ``None`` if the subscriber's account was purged.
     """
     if person is None:
         return OwnSubscription(OwnSubscriptionState.ABSENT, None)
@@ -408,9 +410,9 @@ def read_own_subscription(
 
 
 def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
-    """Return the subscription without values that must stay hidden if the trace id is revoked.
+    """Hide the values of a subscription that a visitor with a revoked trace id must not see.
 
-    An opt-out stays visible, so that visitors see the result of clicking an unsubscribe link.
+    Opt-outs aren't hidden, so that visitors see the result of clicking an unsubscribe link.
     """
     has_opted_out = subscription.state in (
         OwnSubscriptionState.LEFT,
@@ -421,7 +423,7 @@ def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
 
 
 def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
-    """Return the person's record on a list in any status, or raise ``subscription.not_found``."""
+    """Return a person's record on a list with any status, or raise ``subscription.not_found``."""
     record = changes.find_record(uow, list_id, user_id)
     if record is None:
         raise errors.SUBSCRIPTION_NOT_FOUND()
@@ -430,12 +432,13 @@ def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscri
 
 
 def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
-    """Apply the person's opt-outs to the loaded record, without storing the changes.
+    """Change a loaded record as the person's opt-outs require, without storing the changes.
 
-    After an opt-out during a bulk action, a job updates the stored record.
+    If a person opts out while a bulk action is running, the stored record is updated by a job after
+    the bulk action.
     """
     values = opt_out_checks.find_opt_out_changes(uow, record)
-    # Detach the record from the session, so that SQLAlchemy doesn't store the changes.
+    # Detach the record from the SQLAlchemy session, so that changes to the record aren't stored.
     uow.session.expunge(record)
     for name, value in values.items():
         setattr(record, name, value)
@@ -444,7 +447,7 @@ def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
 def list_subscriptions(
     uow: UnitOfWork, user_id: int, page: PageRequest
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """Return the person's active and pending subscriptions, newest first.
+    """Return a page of a person's active and pending subscriptions, newest first.
 
     Raises ``cursor.invalid``.
     """
@@ -460,7 +463,7 @@ def list_subscriptions(
 def find_subscriptions_with_lists(
     uow: UnitOfWork, page: PageRequest, *conditions: ColumnElement[bool]
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """Return the subscriptions that meet the conditions, newest first.
+    """Return a page of subscriptions that meet SQL conditions, newest first, with their lists.
 
     Subscriptions to archived lists are omitted.
 

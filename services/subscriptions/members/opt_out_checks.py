@@ -1,21 +1,24 @@
 """Checks whether a person has opted out of a list or of a list's mail.
 
-Code that checks opt-outs must use the functions and SQL conditions in ``opt_out_checks``. Call
-``find_opt_outs`` before adding, restoring or transferring one member, enabling mail, or sending a
-list's mail.
+All code that checks opt-outs must use the functions and SQL conditions in ``opt_out_checks``.
+Before adding, restoring or transferring a single member, enabling mail, or sending a list's mail,
+code must call ``find_opt_outs``.
 
-Modules that change many members at once use SQL conditions and queries from ``opt_out_checks``:
+Modules that change or export many members at once use the SQL conditions and queries in
+``opt_out_checks``.
 
-- ``imports.judge_statements`` finds the opt-outs of imported people with ``build_opt_out_query``.
-- ``bulk_actions.batches`` checks members before restoring them (``build_no_opt_out_condition``),
-  and skips pending members who have unsubscribed (``HAS_LEFT``).
-- ``export_sheets`` checks exported members (``HAS_LEFT``, ``HAS_NO_MAIL``), and the recipients in a
-  roster (``has_opt_out_on``, ``find_opted_out_digests``).
-- ``unsubscribe``, ``members`` and ``opt_outs`` find subscriptions that contradict an opt-out
-  (``HAS_LEFT``, ``HAS_NO_MAIL``).
+- The module ``imports.judge_statements`` finds the opt-outs of imported people with
+  ``build_opt_out_query``.
+- The module ``bulk_actions.batches`` checks opt-outs before restoring members
+  (``build_no_opt_out_condition``), and skips pending members who have unsubscribed (``HAS_LEFT``).
+- The module ``export_sheets`` checks the opt-outs of exported members (``HAS_LEFT``,
+  ``HAS_NO_MAIL``) and of the recipients in a roster (``has_opt_out_on``,
+  ``find_opted_out_digests``).
+- The modules ``unsubscribe``, ``members`` and ``opt_outs`` find subscriptions that contradict an
+  opt-out (``HAS_LEFT``, ``HAS_NO_MAIL``).
 
-Undoing an import needs no check for opt-outs, because ``imports.undo`` never makes a member active
-and never enables mail.
+The undo of an import doesn't check opt-outs, because the undo never activates a member and never
+enables mail.
 
 Deny lists are checked by ``deny_lists.find_denied``.
 """
@@ -29,15 +32,15 @@ from core.keyring import Keyring
 from models import OptOut, OptOutKind, Subscription, SubscriptionStatus, User
 from storage.unit_of_work import UnitOfWork
 
-# The purpose for which the keyring signs the address digests in opt-outs. Address digests identify
-# the opt-outs of erased people. An opt-out without a person's id no longer applies after the
-# operator has removed the digest's key from the keyring.
+# The purpose for which keys in the keyring sign digests of addresses in opt-outs. The opt-outs of
+# erased people contain only a digest of the address. An opt-out that contains only a digest has no
+# effect after the operator has removed the digest's key from the keyring.
 _PURPOSE = "opt-out"
 _FIND_DIGESTS = text(
     "SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)"
 )
-# ORDER BY makes Postgres find one of the list's opt-outs with an index. Without ORDER BY, Postgres
-# would read the whole table ``opt_outs`` if few opt-outs belong to the list.
+# ORDER BY makes Postgres find an opt-out from the list with an index, instead of reading the whole
+# table ``opt_outs``.
 _COUNT_FIRST = text("""
 SELECT count(*) FROM (
     SELECT 1 FROM opt_outs WHERE list_id = :list_id ORDER BY user_id LIMIT 1
@@ -46,7 +49,7 @@ SELECT count(*) FROM (
 
 
 def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
-    """Return the kinds of the person's opt-outs from the list."""
+    """Return the kinds of the person's opt-outs from the list or from the list's mail."""
     query = select(OptOut.kind).where(
         OptOut.list_id == list_id, is_opt_out_of(uow.settings.keyring, person)
     )
@@ -54,29 +57,29 @@ def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind
 
 
 def is_opt_out_of(keyring: Keyring, person: User) -> ColumnElement[bool]:
-    """Build the SQL condition for opt-outs with the person's id or current address."""
+    """Build an SQL condition for opt-outs that contain the person's id or current address."""
     digests = compute_address_digests(keyring, person.email)
     return or_(OptOut.user_id == person.id, OptOut.address_hmac.in_(digests))
 
 
 def compute_address_digests(keyring: Keyring, address: str) -> list[bytes]:
-    """Return a digest of the address for each key in the keyring."""
+    """Return one digest of the address for each key in the keyring."""
     return create_address_digester(keyring)(address)
 
 
 def create_address_digester(keyring: Keyring) -> Callable[[str], list[bytes]]:
-    """Return a function that computes the digests of an address, and that reuses one signer."""
+    """Return a function that computes digests of addresses, reusing one signer."""
     signer = keyring.signer(_PURPOSE)
     return lambda address: signer.digests(address.encode())
 
 
 def compute_address_digest(keyring: Keyring, address: str) -> bytes:
-    """Return the digest of the address that a new opt-out stores."""
+    """Return the digest of the address to store in a new opt-out."""
     return keyring.signer(_PURPOSE).digest(address.encode())
 
 
 def _has_opt_out(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Build the SQL condition that a subscriber has an opt-out of this kind from the list."""
+    """Build an SQL condition for subscribers who have an opt-out of one kind from the list."""
     return exists().where(
         OptOut.list_id == Subscription.list_id,
         OptOut.user_id == Subscription.user_id,
@@ -85,10 +88,9 @@ def _has_opt_out(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnEl
     )
 
 
-# The SQL condition for a person who has opted out of the list, but whose subscription still has the
-# status ``active`` or ``pending``. A person with the status ``pending`` may have signed up again
-# after an opt-out. For a person with the status ``pending``, only an opt-out that is newer than
-# ``updated_at`` counts.
+# An SQL condition for people who have opted out of the list, although their subscription has the
+# status ``active`` or ``pending``. A pending subscription only meets the condition if the opt-out
+# is newer than ``updated_at``, because a person may sign up again after an opt-out.
 HAS_LEFT = or_(
     and_(Subscription.status == SubscriptionStatus.ACTIVE, _has_opt_out(OptOutKind.LIST)),
     and_(
@@ -96,13 +98,13 @@ HAS_LEFT = or_(
         _has_opt_out(OptOutKind.LIST, OptOut.created_at > Subscription.updated_at),
     ),
 )
-# The SQL condition for a person who has opted out of the list's mail, but whose subscription still
-# has mail enabled.
+# An SQL condition for people who have opted out of the list's mail, although mail is enabled in
+# their subscription.
 HAS_NO_MAIL = and_(Subscription.email_enabled, _has_opt_out(OptOutKind.EMAIL))
 
 
 def find_opt_out_changes(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
-    """Return new values for the columns of a subscription that contradict an opt-out."""
+    """Return the columns of a subscription that contradict an opt-out, with correct values."""
     query = select(HAS_LEFT, HAS_NO_MAIL).where(Subscription.id == record.id)
     has_left, has_no_mail = uow.session.execute(query).one()
     status = {"status": SubscriptionStatus.UNSUBSCRIBED} if has_left else {}
@@ -110,22 +112,22 @@ def find_opt_out_changes(uow: UnitOfWork, record: Subscription) -> dict[str, Any
 
 
 def has_opt_out_on(list_id: int) -> ColumnElement[bool]:
-    """Build the SQL condition that a subscriber has any opt-out from the list."""
+    """Build an SQL condition for subscribers who have any opt-out from the list."""
     return exists().where(OptOut.list_id == list_id, OptOut.user_id == Subscription.user_id)
 
 
 def find_opted_out_digests(
     connection: Connection, list_id: int, digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return all given address digests that belong to an opt-out from the list."""
+    """Return the digests, among the given digests, that an opt-out from the list contains."""
     values = {"list_id": list_id, "digests": list(digests)}
     return {bytes(digest) for (digest,) in connection.execute(_FIND_DIGESTS, values)}
 
 
 def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> str:
-    """Build the SQL condition that a subscriber has no opt-out, or no opt-out of one kind.
+    """Build an SQL condition for subscribers who have no opt-out, or no opt-out of one kind.
 
-    ``member``: the alias of the table ``subscriptions`` in the SQL statement.
+    ``member``: the alias for ``subscriptions`` in the SQL statement that contains the condition.
     """
     of_kind = f" AND o.kind = '{kind}'" if kind else ""
     return f"""NOT EXISTS (
@@ -134,9 +136,9 @@ def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> s
 
 
 def build_opt_out_query(list_id: str, condition: str) -> str:
-    """Build the SQL query for the kinds of all opt-outs from a list that meet a condition.
+    """Build an SQL query that returns the kinds of all opt-outs from a list that meet a condition.
 
-    OFFSET 0 makes Postgres look up one opt-out at a time, as ``imports.judge_statements`` explains.
+    OFFSET 0 makes Postgres look up opt-outs one by one, as ``imports.judge_statements`` explains.
     """
     return f"SELECT kind FROM opt_outs WHERE list_id = {list_id} AND {condition} OFFSET 0"  # noqa: S608
 

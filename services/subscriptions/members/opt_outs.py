@@ -1,15 +1,17 @@
-"""Stores and deletes opt-outs from a list, or from the mail of a list.
+"""Stores and deletes the opt-outs of people from a list or from a list's mail.
 
-Only the person who has opted out can undo the opt-out.
+An opt-out can only be undone by the person who has opted out.
 
 The module ``opt_out_checks`` finds opt-outs before a person becomes a member or gets mail.
 
-An opt-out's row contains the person's id and an HMAC of the person's address. Erasing a person
-keeps the HMAC of the address, so that the opt-out applies if an owner adds the address again. An
-opt-out of a former address has a row with an HMAC of the address and without the person's id.
+The row for an opt-out contains the person's id and an HMAC of the person's address. Erasing a
+person keeps the HMAC of the address, so that the opt-out applies if an owner adds the address. For
+each former address of the person, an opt-out has a row that contains an HMAC of the address but no
+person's id.
 
-An opt-out applies as soon as the transaction commits, without a lock on the list. If a bulk action
-locks the list, a job updates the person's subscription after the bulk action.
+An opt-out takes effect as soon as its transaction commits, even without a lock on the list. If a
+bulk action has locked the list, a job updates the person's subscription when the bulk action has
+ended.
 """
 
 from collections.abc import Collection, Sequence
@@ -41,14 +43,14 @@ from services.subscriptions.members.opt_out_checks import (
 )
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of former addresses for which an opt-out gets an additional row.
+# A person's opt-out gets additional rows for at most this number of former addresses.
 _MAX_FORMER_ADDRESSES = 50
 
 
 def record_opt_out(
     uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> None:
-    """Store the person's opt-out, unless the person already has the same opt-out."""
+    """Store an opt-out of the person, unless the person already has the same kind of opt-out."""
     digest = compute_address_digest(uow.settings.keyring, person.email)
     _release_digests(
         uow, list_id, person.id, compute_address_digests(uow.settings.keyring, person.email)
@@ -62,8 +64,8 @@ def record_opt_out(
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
     if uow.session.scalar(statement.returning(OptOut.id)) is not None:
         return
-    # Set the person's id in an opt-out that contains only a digest of the address. An erasure
-    # removes the person's id from opt-outs, and the person may have signed up again with a new id.
+    # If an opt-out contains only a digest of the address, set the person's id. An erasure removes a
+    # person's id from opt-outs, and the erased person may have signed up with a new id.
     person_opt_out = aliased(OptOut)
     has_opt_out = exists().where(
         person_opt_out.list_id == list_id,
@@ -87,9 +89,10 @@ def record_opt_out(
 def renew_opt_out(
     uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> int | None:
-    """Store the person's opt-out with the current time, and return the opt-out's id.
+    """Store an opt-out of the person with the current time, and return the opt-out's id.
 
-    If the person already has the same opt-out, the function updates the time of the opt-out.
+    If the person already has the same kind of opt-out, only the opt-out's time and source are
+    updated.
     """
     record_opt_out(uow, list_id, person, kind=kind, source=source)
     set_time = (
@@ -111,10 +114,10 @@ def restore_opt_out(
     source: str,
     at: datetime,
 ) -> bool:
-    """Store an opt-out that is missing in a restored backup, and update the subscription.
+    """Store an opt-out that is missing in a restored backup, and update the person's subscription.
 
-    Return whether the opt-out was missing. The caller must ensure that no other process uses the
-    database at the same time.
+    Return false if the database already contains the opt-out. The caller must ensure that no other
+    process is using the database.
     """
     person = None if user_id is None else uow.session.get(User, user_id)
     if person is not None and person.erased_at is not None:
@@ -131,9 +134,9 @@ def restore_opt_out(
 
 
 def apply_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
-    """Update the subscription if the subscription contradicts one of the person's opt-outs.
+    """Update a subscription that contradicts one of the person's opt-outs.
 
-    The caller must lock the pair of list and person first.
+    The caller must have locked the person's subscription to the list.
     """
     values = find_opt_out_changes(uow, record)
     if values:
@@ -143,11 +146,11 @@ def apply_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = 
 
 
 def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKind) -> None:
-    """Delete the person's opt-outs from a list.
+    """Delete a person's opt-outs of the given kinds from a list.
 
-    Only call the function if the person has requested the deletion.
+    Opt-outs may only be deleted at the request of the person who has opted out.
 
-    Opt-outs of other people who once had the person's address are kept.
+    If a different person once had the address, that person's opt-outs are kept.
     """
     digests = compute_address_digests(uow.settings.keyring, person.email)
     _release_digests(uow, list_id, person.id, digests)
@@ -166,11 +169,11 @@ def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKin
 def _release_digests(
     uow: UnitOfWork, list_id: int, user_id: int, digests: Collection[bytes]
 ) -> None:
-    """Replace digests of the person's address in the opt-outs of people who once had the address.
+    """Remove digests of a person's address from opt-outs of other people who once had the address.
 
-    The opt-outs of people who once had the address stay valid, because the opt-outs contain the
-    people's ids. When a former owner of the address is erased, the former owner's opt-outs get a
-    digest of the former owner's current address.
+    The opt-outs of people who once had the address stay valid, because an opt-out also contains the
+    person's id. The erasure of a person adds a digest of the person's current address to the
+    person's opt-outs.
     """
     is_of_other_person = (
         OptOut.list_id == list_id,
@@ -179,19 +182,18 @@ def _release_digests(
     )
     other_ids = set(uow.session.scalars(select(OptOut.user_id).where(*is_of_other_person)))
     for other_id in other_ids:
-        # Replace the digest of the address by a digest of the person's id, because the column must
-        # not be NULL and must be unique per list. The digest of a person's id can't be equal to the
-        # digest of an address.
+        # Replace the digest of the address by a digest of the person's id, because the column
+        # ``address_hmac`` must not be NULL and must be unique per list.
         digest = compute_address_digest(uow.settings.keyring, str(other_id))
         statement = update(OptOut).where(*is_of_other_person, OptOut.user_id == other_id)
         _execute_update(uow, statement.values(address_hmac=digest))
 
 
 def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
-    """Transfer the opt-outs of a person to the account that takes over the person's address.
+    """Transfer a person's opt-outs to the account that takes over the person's e-mail address.
 
     The transferred opt-outs apply to all addresses of the person and of the account. The caller
-    must lock the person's row and the account's row.
+    must have locked the rows of the person and of the account.
     """
     is_of_person = OptOut.user_id == of.id
     for address in (to.email, *_list_former_addresses(uow, to)):
@@ -202,8 +204,8 @@ def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
         account_opt_out.kind == OptOut.kind,
         account_opt_out.user_id == to.id,
     )
-    # Keep the person's opt-out without an id if the account already has an equal opt-out, because
-    # an account can't have two equal opt-outs.
+    # If the account already has the same kind of opt-out from the list, set the user id to NULL,
+    # because an account can't have two equal opt-outs.
     new_user_id = case((has_same_opt_out, None), else_=to.id)
     _execute_update(uow, update(OptOut).where(is_of_person).values(user_id=new_user_id))
 
@@ -213,16 +215,18 @@ def _execute_update(uow: UnitOfWork, statement: Update) -> None:
 
 
 def copy_opt_outs_to_address(uow: UnitOfWork, person: User, address: str) -> None:
-    """Copy the person's opt-outs to a new address before the person gets the address."""
+    """Copy a person's opt-outs to a new address that the person is about to get."""
     _copy_to_address(uow, address, OptOut.user_id == person.id)
 
 
 def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
-    """Remove the person's id from the person's opt-outs before an erasure.
+    """Remove a person's id from the person's opt-outs, before the person is erased.
 
-    Return the number of changed opt-outs. The opt-outs keep the HMACs of the person's addresses.
+    Return the number of changed opt-outs. Without the person's id, the opt-outs stay valid, because
+    the opt-outs contain HMACs of the person's addresses.
 
-    ``address``: an additional address that the person has verified.
+    ``address``: a verified e-mail address of the person, for which opt-outs are stored in addition
+    to former addresses.
     """
     is_of_person = OptOut.user_id == person.id
     _copy_to_address(uow, address, is_of_person)
@@ -233,7 +237,7 @@ def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
 
 
 def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[bool]) -> None:
-    """Copy the opt-outs that meet the condition to rows with the address but no person's id."""
+    """Copy opt-outs that meet a condition to rows that contain the address but no person's id."""
     digest = literal(compute_address_digest(uow.settings.keyring, address))
     copies = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at).where(
         condition
@@ -244,9 +248,10 @@ def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[boo
 
 
 def _list_former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
-    """Return the person's most recent former addresses that no account has taken over.
+    """Return a person's most recent former addresses that no account has taken over.
 
-    An account that has taken over a former address decides about the opt-outs of the address.
+    If an account has taken over a former address, only the account's owner may decide about
+    opt-outs for the address.
     """
     query = select(FormerAddress.email).where(
         FormerAddress.user_id == person.id, ~exists().where(User.email == FormerAddress.email)

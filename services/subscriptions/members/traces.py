@@ -1,16 +1,18 @@
-"""Creates and verifies trace ids, which authenticate the links and forms in a mail to one person.
+"""Creates and verifies trace ids, which authenticate the recipient of a mail in links and forms.
 
-A person's trace id is only contained in mails to the person. Pressroom treats a request with a
-trace id as a request by the person who got the mail.
+A person's trace id is a secret, which only mails to the person contain. A request that contains a
+trace id counts as a request by the recipient of the mail.
 
 A trace id has the form ``1<payload>.<key id>.<mac>``, with at most 80 characters from
 ``[A-Za-z0-9_.-]``. The payload of a trace id contains the list's id, the user's id and the delivery
-number, in base64url. In the payload, each id takes 7 bytes, because all ids are below 2**53. The
-delivery number in the payload takes 8 bytes. The MAC in a trace id consists of the first 16 bytes
-of the HMAC-SHA256 of the version and the encoded payload.
+number, in base64url. In the payload of a trace id, the list's id and the user's id take 7 bytes
+each, because all ids are below 2**53. The delivery number in the payload of a trace id takes 8
+bytes. The MAC in a trace id consists of the first 16 bytes of the HMAC-SHA256 of the version and
+the encoded payload.
 
-A trace id doesn't expire, because people read mail late. The owner of a list can revoke the trace
-ids in all mails sent so far. With a revoked trace id, people can unsubscribe, but nothing else.
+A trace id doesn't expire, because people may read a mail much later. The owner of a list can revoke
+the trace ids in all mails that the list has sent. With a revoked trace id, a person can only
+unsubscribe.
 """
 
 import base64
@@ -32,7 +34,7 @@ _VERSION = "1"
 _MAC_BYTES = 16
 _ID_BYTES = 7
 _DELIVERY_BYTES = 8
-_PAYLOAD_CHARACTERS = 30  # The payload has 22 bytes, which are 30 characters in base64.
+_PAYLOAD_CHARACTERS = 30  # A payload of 22 bytes has 30 characters in base64.
 MAX_TRACE_ID_CHARACTERS = 80
 _NEXT_DELIVERY = text("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
 
@@ -42,9 +44,9 @@ class Trace:
     """The list, the user and the delivery that a trace id identifies.
 
     Attributes:
-        delivery: the number of the delivery that contained the trace id. The delivery number is the
-            id of the job that exported the roster or sent the mail, or a number from
-            ``allocate_delivery_number``. Trace ids from old releases have the delivery number 0.
+        delivery: the delivery number, which is the id of the job that exported the roster or sent
+            the mail, or a number from ``allocate_delivery_number``. Trace ids that an old release
+            created have the delivery number 0.
     """
 
     list_id: int
@@ -53,16 +55,16 @@ class Trace:
 
 
 def allocate_delivery_number(uow: UnitOfWork) -> int:
-    """Return a new delivery number, which is greater than all delivery numbers in use."""
-    # Delivery numbers and job ids come from one database sequence, so deliveries need no separate
-    # table.
+    """Return a new delivery number, which is greater than the numbers of all past deliveries."""
+    # Delivery numbers come from the database sequence for job ids, so that no delivery number is
+    # equal to a job id.
     return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
 
 
 def revoke_traces(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
-    """Revoke the trace ids in all mails that the list has sent so far. Raises ``auth.login_again``.
+    """Revoke the trace ids in all mails that the list has sent. Raises ``auth.login_again``.
 
-    People can use a revoked trace id only to unsubscribe from the list.
+    With a revoked trace id, a person can only unsubscribe from the list.
     """
     require_recent_login(uow, caller)
     mailing_list.traces_revoked_through = allocate_delivery_number(uow)
@@ -78,9 +80,10 @@ def create_trace_id(keyring: Keyring, trace: Trace) -> str:
 
 
 def build_trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Callable[[int], str]:
-    """Return a function that creates a trace id for a user of the list.
+    """Return a function that creates trace ids for a list's subscribers.
 
-    The signer is created only once, because a roster may need a million trace ids.
+    The function creates the HMAC signer only once, because a roster may contain a million trace
+    ids.
     """
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     list_bytes = list_id.to_bytes(_ID_BYTES, "big")
@@ -97,13 +100,14 @@ def build_trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Cal
 def read_trace_id(keyring: Keyring, token: str) -> Trace:
     """Verify and decode a trace id, or raise ``trace.invalid``.
 
-    A trace id becomes invalid when the operator removes the trace id's key from the keyring.
+    A trace id becomes invalid if the operator removes the key that signed the trace id from the
+    keyring.
     """
     signed, _, signature = token.partition(".")
     if len(token) > MAX_TRACE_ID_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
         raise TRACE_INVALID()
-    # Verify the signature of the encoded payload, so that a different encoding of the same bytes is
-    # invalid.
+    # Verify the signature of the payload before decoding the payload, so that only one encoding of
+    # a trace id is valid.
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     if not token.startswith(_VERSION) or not signer.verify(signed.encode(), signature):
         raise TRACE_INVALID()

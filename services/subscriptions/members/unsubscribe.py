@@ -1,8 +1,8 @@
 """Lets people unsubscribe from a list, disable a list's mail, and undo their opt-outs.
 
-Only the person may store or undo the person's opt-outs. A person without a subscription can opt out
-of a list, to prevent owners from adding the person. Opting out with the trace id of an erased
-person changes nothing and raises no error.
+A person's opt-outs may only be stored or undone at the person's request. Even people without a
+subscription can opt out of a list, so that the list's owner can't add them. If the trace id belongs
+to an erased person, opting out changes nothing and raises no error.
 """
 
 from datetime import timedelta
@@ -38,10 +38,10 @@ _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 def opt_out(
     resources: Resources, mailing_list: MailingList, person: User, kind: OptOutKind, actor: Actor
 ) -> None:
-    """Store and commit the person's opt-out from a list or from a list's mail.
+    """Store and commit a person's opt-out from a list or from a list's mail.
 
-    The opt-out applies immediately, even while a bulk action locks the list. If a bulk action locks
-    the list, a job updates the person's subscription after the bulk action.
+    The opt-out takes effect immediately. If a bulk action has locked the list, a job updates the
+    person's subscription when the bulk action has ended.
     """
     try:
         with resources.unit_of_work() as uow:
@@ -66,7 +66,8 @@ def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
     contradicts = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
     query = select(Subscription.list_id).where(Subscription.user_id == user_id, contradicts)
     list_ids = uow.session.scalars(query).all()
-    # A job applies all of the person's opt-outs from one list, so each list needs only one job.
+    # Enqueue only one job per list, because the job applies all of the person's opt-outs from the
+    # list.
     opt_out_ids = (
         select(func.min(OptOut.id))
         .where(OptOut.user_id == user_id, OptOut.list_id.in_(list_ids))
@@ -79,13 +80,13 @@ def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
 def apply_opt_out(resources: Resources, lease: Lease) -> None:
     """Update the subscription of a person who opted out while a bulk action locked the list.
 
-    The job changes nothing if the person has undone the opt-out or was erased.
+    The function changes nothing if the person has undone the opt-out, or if the person was erased.
     """
     with resources.unit_of_work() as uow:
         stored = uow.session.get(OptOut, lease.subject_id)
         if stored is not None and stored.user_id is not None:
-            # The column ``source`` of an imported opt-out contains a reason such as a bounce, which
-            # isn't a value of ``Via``.
+            # In an imported opt-out, the column ``source`` contains a reason such as a bounce
+            # instead of a value of ``Via``.
             via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
             actor = Actor(ActorKind.USER, via, user_id=stored.user_id)
             try:
@@ -102,14 +103,14 @@ def apply_opt_out(resources: Resources, lease: Lease) -> None:
 APPLY_OPT_OUT = register_kind(
     JobKind(
         "opt_out.follow",
-        # Use the maintenance queue, because the job that applies an opt-out could wait for a long
-        # time behind bulk jobs.
+        # Use the maintenance queue, because in the queue for bulk jobs the job could wait for a
+        # long time.
         Queue.MAINTENANCE,
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=apply_opt_out,
-        # Retry the job for a year, because an opt-out must never be lost, however long an outage
-        # lasts.
+        # Retry the job for up to a year, because even a long outage must not cause the loss of an
+        # opt-out.
         patience=timedelta(days=365),
     )
 )
@@ -123,11 +124,12 @@ def unsubscribe_member(
     *,
     wait: bool = True,
 ) -> None:
-    """Unsubscribe the person from the list, and store an opt-out.
+    """Unsubscribe a person from the list, and store an opt-out.
 
     Raises ``list.busy``.
 
-    ``wait``: whether to wait until a running bulk action unlocks the list.
+    ``wait``: whether to wait while a bulk action locks the list, or to raise ``list.busy``
+    immediately.
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return
@@ -140,9 +142,9 @@ def unsubscribe_member(
 
 
 def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: Actor) -> None:
-    """Undo the person's latest unsubscription from the list, and restore the subscription's status.
+    """Undo a person's latest unsubscription from the list, and restore the subscription's status.
 
-    Raises ``member.denied`` if a deny list prevents the person from becoming a member again.
+    Raises ``member.denied`` if a deny list prevents the person from joining the list.
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id):
         return
@@ -156,10 +158,10 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
 
 
 def _find_status_before_leaving(uow: UnitOfWork, record: Subscription) -> SubscriptionStatus:
-    """Return the status that the record had before the person last unsubscribed.
+    """Return the status that a subscription had before the person last unsubscribed.
 
-    Return ``active`` for a person who was transferred after unsubscribing from the source list,
-    because this list's history contains no previous status.
+    If a person unsubscribed before a transfer, the history of the target list doesn't contain the
+    status, and the function returns ``active``.
     """
     event = SubscriptionEvent
     unsubscribed = SubscriptionStatus.UNSUBSCRIBED
@@ -187,9 +189,10 @@ def set_email(
     enabled: bool,
     wait: bool = True,
 ) -> None:
-    """Enable or disable the list's mail to the person, who stays a subscriber.
+    """Enable or disable the list's mail to a person, without changing the subscription's status.
 
-    ``wait``: whether to wait until a running bulk action unlocks the list. Raises ``list.busy``.
+    ``wait``: whether to wait while a bulk action locks the list, or to raise ``list.busy``
+    immediately.
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return

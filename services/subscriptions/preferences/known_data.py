@@ -1,4 +1,4 @@
-"""Exports all data that the lists of one owner contain about a person."""
+"""Exports all data about a person that the lists of one owner contain."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,9 +15,8 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of consent entries, and of history events, that the export contains per list.
-# Only people who often unsubscribe and sign up again have more entries or events than the export
-# contains.
+# For each list, the export contains at most this number of consent entries, and at most this number
+# of history events.
 _MAX_ENTRIES_PER_LIST = 1_000
 _RECORD_COLUMNS = (
     *("status", "email_enabled", "name", "email"),
@@ -34,7 +33,7 @@ JsonObject = dict[str, Any]
 
 
 def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
-    """Return all data that one owner's lists contain about the visitor of the preferences page."""
+    """Return all data about the visitor of a preferences page that one owner's lists contain."""
     query = (
         select(Subscription, MailingList)
         .join(MailingList, MailingList.id == Subscription.list_id)
@@ -51,14 +50,15 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         .where(ListReport.user_id == visit.person.id, MailingList.user_id == visit.owner_id)
         .order_by(ListReport.id)
     )
-    # Don't export denied domains, which concern more than one person.
+    # Export only whether the deny list contains the person's address, because a denied domain
+    # concerns many people.
     denied = select(
         exists().where(
             DeniedEntry.user_id == visit.owner_id, DeniedEntry.entry == visit.person.email
         )
     )
-    # Export all opt-outs with the person's address, even from lists without a record of the person
-    # or from before an erasure.
+    # Export all opt-outs with the person's id or address, including opt-outs from lists that have
+    # no record of the person.
     is_of_person = opt_out_checks.is_opt_out_of(uow.settings.keyring, visit.person)
     opt_out_rows = uow.session.execute(
         select(OptOut, MailingList.title)
@@ -109,5 +109,5 @@ def _export_columns(row: object, names: Iterable[str]) -> JsonObject:
 
 
 def _export_value(value: Any) -> Any:
-    """Return the value, converted to a text if the value is a time."""
+    """Convert a time or date to text, and return any other value unchanged."""
     return clock.format_timestamp(value) if hasattr(value, "isoformat") else value

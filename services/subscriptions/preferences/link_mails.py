@@ -1,12 +1,11 @@
-"""Mails people the link that opens the page with their preferences.
+"""Mails people a link to their preferences page.
 
-A trace id only gives access to one list, because each mail of a list contains a trace id, and
-people forward mails. The mailed link to the preferences gives access to the person's subscriptions
-to all lists of the owner.
+A mailed link to the preferences gives access to a person's subscriptions to all lists of one owner.
+A trace id gives access to only one list, because all mails from a list contain a trace id, and
+people may forward a mail.
 
-The worker checks whether the owner's lists contain the address to which the link is mailed. The API
-request doesn't check the address, so that neither the response nor its duration reveals whether a
-list contains the address.
+A worker checks whether the owner's lists contain the person's address, so that neither the response
+to the person's request nor its duration reveals the result.
 """
 
 from typing import NamedTuple
@@ -30,11 +29,11 @@ from storage.unit_of_work import UnitOfWork
 def request_link(
     uow: UnitOfWork, mailing_list: MailingList, email: str, *, language: str, source: bytes | None
 ) -> None:
-    """Enqueue a mail with a link to the preferences, unless the address has reached a rate limit.
+    """Enqueue a mail with a link to the preferences, unless a rate limit has been reached.
 
-    The worker only sends the mail if a list of the owner contains the address.
+    The worker sends the mail only if one of the owner's lists contains the address.
 
-    ``email``: the normalised address of the person who requested the link.
+    ``email``: the normalised address to which the mail should be sent.
     """
     if account_mails.is_mail_limit_reached(uow, MailKind.PREFERENCES, email):
         return
@@ -51,15 +50,15 @@ def request_link(
         uow,
         MAIL_PREFERENCES,
         user_id=None,
-        # Enqueue the job on behalf of the list's owner, so that many requests for one list only
-        # delay mails about the same owner's lists.
+        # Enqueue the job on behalf of the list's owner, so that many requests delay only mails from
+        # the same owner's lists.
         on_behalf_of=mailing_list.user_id,
         subject_id=mail.id,
     )
 
 
 def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Mail a link to the preferences if a list of the owner contains the address."""
+    """Mail a link to the preferences if one of the owner's lists contains the person's address."""
     mail = None
     with resources.unit_of_work() as uow:
         request = uow.session.get(AccountMail, lease.subject_id)
@@ -97,8 +96,8 @@ class _Recipient(NamedTuple):
     """The recipient of a mailed link to the preferences.
 
     Attributes:
-        mailing_list: the list that the person named when requesting the link.
-        language: the language in which the person subscribed.
+        mailing_list: the list whose page the person used to request the link to the preferences.
+        language: the language of the sign-up form that the person submitted, or ``None``.
     """
 
     person: User
@@ -107,7 +106,7 @@ class _Recipient(NamedTuple):
 
 
 def _find_recipient(uow: UnitOfWork, request: AccountMail) -> _Recipient | None:
-    """Return the recipient of the link, or ``None`` if the person is on no list of the owner."""
+    """Return the recipient of a mailed link, or ``None`` if no list of the owner has the person."""
     person = uow.session.scalar(select(User).where(User.email == request.email))
     mailing_list = uow.session.get(MailingList, request.list_id)
     if person is None or person.erased_at is not None or mailing_list is None:
@@ -115,7 +114,7 @@ def _find_recipient(uow: UnitOfWork, request: AccountMail) -> _Recipient | None:
     query = (
         select(Subscription.language)
         .join(MailingList, MailingList.id == Subscription.list_id)
-        # Skip records without an address, which belong to erased people.
+        # Skip records without an e-mail address, which belong to erased people.
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
         .where(MailingList.user_id == mailing_list.user_id)
         .order_by(Subscription.list_id != mailing_list.id, Subscription.id)

@@ -19,24 +19,25 @@ from storage.unit_of_work import UnitOfWork
 # The maximum number of lists on the preferences page.
 MAX_SHOWN_LISTS = 100
 MAX_NAME_CHARACTERS = 200
-# The statuses of subscriptions whose name and fields the person may change.
+# A visitor of the preferences page may change the name and fields of subscriptions with these
+# statuses.
 _EDITABLE_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
 @dataclass(frozen=True)
 class OwnList:
-    """One of the owner's lists, and the person's subscription to the list."""
+    """A list, and the subscription of the preferences page's visitor to the list."""
 
     mailing_list: MailingList
     subscription: OwnSubscription
 
 
 def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
-    """Return the owner's lists to which the person has a subscription.
+    """Return the owner's lists for which the visitor of the preferences page has a subscription.
 
-    The list that the person named when requesting the preferences link comes first.
+    The list whose page the visitor used to request the link to the preferences comes first.
 
-    The result omits lists from which the owner has removed the person.
+    Lists from which the owner has removed the visitor are omitted.
     """
     query = (
         select(MailingList)
@@ -54,7 +55,7 @@ def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
 
 
 def find_list(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subscription]:
-    """Return a list and the person's subscription to the list, or raise ``list.not_found``."""
+    """Return a list and the visitor's subscription to the list, or raise ``list.not_found``."""
     mailing_list = uow.session.get(MailingList, list_id)
     record = changes.find_record(uow, list_id, visit.person.id)
     is_own = mailing_list is not None and mailing_list.user_id == visit.owner_id
@@ -72,9 +73,9 @@ def change_answers(
     name: str,
     values: Mapping[str, str],
 ) -> None:
-    """Change the person's name and public fields on a list.
+    """Change the name and the public fields that a list has stored about the visitor.
 
-    An empty text removes the name or the field's value.
+    An empty text deletes the visitor's name or the value of a field.
 
     Raises ``list.not_found``, ``subscription.not_found``, ``list.busy`` and ``field.value``.
     """

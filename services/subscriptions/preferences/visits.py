@@ -1,7 +1,7 @@
-"""Visits, which are sessions in which a person can edit preferences for one owner's lists.
+"""Starts and ends visits, which are sessions on the preferences page for one owner's lists.
 
-A visit to the preferences page starts with a mailed link, needs no login, and expires after an
-hour.
+A visit to the preferences page starts when a person opens a mailed link, requires no login, and
+expires after an hour.
 """
 
 from contextlib import suppress
@@ -23,7 +23,7 @@ class Visit:
     """A person's session on the preferences page for the lists of one owner.
 
     Attributes:
-        mailing_list: the list that the person named when requesting the link to the preferences.
+        mailing_list: the list whose page the person used to request the link to the preferences.
     """
 
     person: User
@@ -35,7 +35,7 @@ class Visit:
 
 
 def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
-    """Return the mailed link to the preferences, without marking the link as used.
+    """Verify a mailed link to the preferences, without marking the link as used.
 
     Raises ``preferences_link.invalid``, ``preferences_link.used``.
     """
@@ -50,7 +50,7 @@ def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
 
 
 def begin_visit(uow: UnitOfWork, secret: str) -> str:
-    """Start a visit, mark the mailed link as used, and return the secret of the visit.
+    """Start a visit, mark the mailed link as used, and return a secret that identifies the visit.
 
     Raises the errors of ``read_link``.
     """
@@ -66,7 +66,7 @@ def begin_visit(uow: UnitOfWork, secret: str) -> str:
 
 
 def read_visit(uow: UnitOfWork, secret: str | None) -> Visit:
-    """Return the visit with this secret, or raise ``visit.over``."""
+    """Return the visit that the secret identifies, or raise ``visit.over``."""
     link = _read_visit_link(uow, secret)
     assert link.list_id is not None
     person = _find_person(uow, link)
@@ -76,20 +76,20 @@ def read_visit(uow: UnitOfWork, secret: str | None) -> Visit:
 
 
 def end_visit(uow: UnitOfWork, secret: str | None) -> None:
-    """End the visit with this secret, unless the visit has already ended."""
+    """End the visit that the secret identifies, unless the visit has already ended."""
     with suppress(DomainError):
         _read_visit_link(uow, secret).used_at = func.now()
 
 
 def _find_person(uow: UnitOfWork, link: MailedLink) -> User | None:
-    """Return the link's recipient, or ``None`` if the recipient's address has changed since."""
+    """Return the recipient of a link, or ``None`` if the recipient's e-mail address has changed."""
     assert link.user_id is not None
     person = accounts.find_user(uow, link.user_id)
     return person if person is not None and person.email == link.email else None
 
 
 def _read_visit_link(uow: UnitOfWork, secret: str | None) -> MailedLink:
-    """Return the row in ``mailed_links`` that stores the visit, or raise ``visit.over``."""
+    """Return the row in ``mailed_links`` that stores a visit, or raise ``visit.over``."""
     if not secret:
         raise VISIT_OVER()
     link = mailed_tokens.read_token(uow, Purpose.VISIT_PREFERENCES, secret, invalid=VISIT_OVER)
