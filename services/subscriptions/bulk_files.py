@@ -19,8 +19,8 @@ from storage.resources import Resources
 IMPORTS = "imports/"
 EXPORTS = "exports/"
 BULK_FILE_RETENTION = timedelta(days=7)
-# Files that no import or export uses are removed at this age. A file must not be removed during its
-# upload, which may take a few hours.
+# The minimum age at which a file that no import or export uses is removed. An upload may take a few
+# hours.
 STRAY_FILE_AGE = timedelta(days=1)
 SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",

@@ -18,8 +18,8 @@ REMOVE_DELETED_TAGS = register_maintenance(
     every=timedelta(minutes=10),
     run=lambda resources, _: remove_deleted_tags(resources),
 )
-# The maximum number of members that one batch changes. Changing a batch locks the list for less
-# than a second.
+# The maximum number of members that one batch changes. Changing a batch of members locks the list
+# for less than a second.
 MAX_BATCH_MEMBERS = 5_000
 _MAX_BATCH_TAGS = 1_000
 # A row stays in ``deleted_tags`` for an hour, because a transaction may add the id of a tag to a

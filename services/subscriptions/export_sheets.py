@@ -285,8 +285,7 @@ def _build_roster(
     create_trace_id = traces.build_trace_id_factory(
         resources.keyring, mailing_list.id, lease.job_id
     )
-    # Build each URL by appending a trace id to a fixed prefix, which is possible because trace ids
-    # need no escaping.
+    # Build each URL by appending a trace id to a fixed prefix, because trace ids need no escaping.
     one_click_prefix = page_urls.one_click_url(resources.settings, mailing_list.id, "")
     unsubscribe_prefix = page_urls.unsubscribe_url(resources.settings, "")
     list_id, _, post = mails.build_list_headers(resources.settings, mailing_list, "").values()

@@ -142,7 +142,7 @@ def change_list(
 def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
     """Archive the list.
 
-    Return 1 if the list was archived, or 0 if the list had already been archived before.
+    Return 1 if the list was archived, or 0 if the list had already been archived.
 
     An archived list accepts no new members and sends no mail, but members can still unsubscribe.
     """
@@ -286,7 +286,7 @@ def _set_columns(
         if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
             raise errors.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
     # Check the CAPTCHA provider only if the request changes the list's CAPTCHA settings. Owners can
-    # change any other column, even if the operator has removed the CAPTCHA provider.
+    # change all other settings of a list, even if the operator has removed the CAPTCHA provider.
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE_COLUMNS)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")

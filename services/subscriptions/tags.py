@@ -146,9 +146,9 @@ def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberT
 def _find_ids(
     uow: UnitOfWork, list_id: int, keys: Collection[str], *, lock: bool
 ) -> dict[str, int]:
-    """Return the ids of a list's tags.
+    """Return a mapping from folded tag names to the ids of the list's tags.
 
-    The keys are the results of ``fold_tag`` for the tags' names.
+    The keys of the mapping are folded tag names, as returned by ``fold_tag``.
     """
     if not keys:
         return {}

@@ -141,8 +141,8 @@ class Undo(Generic[Row]):
             # concurrent request enqueued.
             return row.undo_job_id
         is_unfinished = job is not None and job.finished_at is None
-        # Compare the time in the database, because the job that deletes members' previous values
-        # uses the database's clock.
+        # Compare the creation time in the database, because the job that deletes members' previous
+        # values uses the database's clock.
         is_in_time = select(self.model.created_at > func.now() - UNDO_TIME)
         if not (is_unfinished or uow.session.scalar(is_in_time.where(self.model.id == row.id))):
             raise self.over(days=UNDO_TIME.days)
@@ -178,8 +178,8 @@ class Undo(Generic[Row]):
         locks.lock_list(uow, row.list_id)
         batch = self.restore_batch(uow, row)
         changed = self.count_changed(row)
-        # To prevent deadlocks, update the row in ``jobs`` before the row of the import or bulk
-        # action, like the transaction that ends the job.
+        # Update the row in ``jobs`` before the row of the import or bulk action, because a
+        # transaction that ends the job locks the two rows in this order.
         if batch is None:
             counts = {self.id_name: row.id, "undone": row.undone, "kept": changed - row.undone}
             complete_job(uow, lease, counts)

@@ -37,8 +37,8 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of members that one batch changes. Changing a batch locks the list for less
-# than a second.
+# The maximum number of members that one batch changes. Changing a batch of members locks the list
+# for less than a second.
 MAX_BATCH_MEMBERS = 10_000
 # The ids in the column ``tag_ids`` must be sorted and unique.
 _WITH_TAG = (
@@ -68,7 +68,8 @@ _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
 # If an undo removes a tier from a member, the statement also removes the tier from the values that
-# later bulk actions have stored. Otherwise, the undo of a later bulk action could restore the tier.
+# later bulk actions have stored. The undo of a bulk action must not restore a tier that an earlier
+# undo has removed.
 _UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after

@@ -17,7 +17,7 @@ MAX_CLAIMED_WORDING_CHARACTERS = 2_000
 
 @dataclass(frozen=True)
 class ClaimedConsent:
-    """A claim in one row of an imported file that a member has agreed to get mail.
+    """A statement in one row of an imported file about a member's consent to get mail.
 
     ``email`` contains a normalised address, and all other values are copied from the file
     unchanged.

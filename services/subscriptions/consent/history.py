@@ -7,8 +7,7 @@ from sqlalchemy import text
 from models import Subscription
 from storage.unit_of_work import UnitOfWork
 
-# A transfer copies at most this number of a member's newest consent entries. Hardly any member has
-# a thousand consent entries.
+# A transfer copies at most this number of a member's newest consent entries.
 _MAX_COPIED_ENTRIES = 1_000
 _ALL_ROWS = 2**31 - 1
 _COPY_ENTRIES = text("""

@@ -1,9 +1,8 @@
 """Builds SQL conditions from a filter's comparisons with columns, tags and fields of members.
 
-Text comparisons ignore case. Unicode's full case folding is used, like in Python's
-``str.casefold``. Each SQL condition names a fixed collation for case folding, so that the result
-doesn't depend on the database's locale. Values in a filter become bound parameters of the SQL
-statement.
+Text comparisons ignore case by Unicode's full case folding, like ``str.casefold`` in Python. Each
+SQL condition names a fixed collation for case folding, so that the result doesn't depend on the
+database's locale. Values in a filter become bound parameters of the SQL statement.
 """
 
 import json
@@ -318,7 +317,7 @@ def _build_json(value: Value) -> ColumnElement[object]:
 
 
 def _build_indexed_field_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build an SQL condition with which an index finds members whose field has one of the values.
+    """Build an SQL condition for an index that finds members whose field has one of the values.
 
     The SQL condition uses the whole JSON column ``fields``, because a single index covers all
     fields.

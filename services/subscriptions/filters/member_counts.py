@@ -16,10 +16,10 @@ from services.subscriptions.filters import searching
 from services.subscriptions.filters.member_filter import MemberFilter
 from storage.resources import Resources
 
-# How long counting the members who match a filter may take. Counting a million members takes about
+# The time limit for counting the members who match a filter. Counting a million members takes about
 # one second if the members' rows are in memory.
 MAX_EXACT_TIME = timedelta(seconds=2)
-# The number of members that one batch checks, which takes 5 to 10 ms.
+# The number of members that are checked in one batch. Checking one batch takes 5 to 10 ms.
 _MAX_BATCH_MEMBERS = 10_000
 
 
@@ -57,8 +57,8 @@ def count_members(
             indexed_condition,
         )
         # Counting with an index may use only half of the available time, because it is slow if many
-        # members match the filter. The second half is reserved for counting in batches, which
-        # returns at least a lower bound.
+        # members match the filter. Half of the available time is reserved for counting in batches,
+        # which returns at least a lower bound.
         if row := _read_in_time(resources, query, begun_at + seconds / 2):
             return MemberCount(row[0], is_exact=True)
     statuses = member_filter.list_statuses()

@@ -99,7 +99,7 @@ class MemberFilter:
         Args:
             rows: the table ``subscriptions``, or a subquery that has all columns of
                 ``subscriptions``.
-            allowed: the statuses that the condition allows members to have.
+            allowed: the statuses that matching members may have.
         """
         has_status = rows.c.status.in_(self.list_statuses(allowed))
         return and_(has_status, self.node.build_condition(Members(rows, self.tag_ids)))

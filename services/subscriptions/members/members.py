@@ -60,7 +60,7 @@ def get_member(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> Su
 def remove_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
     """Remove a member from the list, but keep the member's opt-outs.
 
-    Return 1 if the member was removed, or 0 if the member had already been removed before.
+    Return 1 if the member was removed, or 0 if the member had already been removed.
     """
     member = _lock_member(uow, mailing_list, user_id)
     return int(

@@ -1,6 +1,6 @@
 """Creates and verifies trace ids, which authenticate the recipient of a mail in links and forms.
 
-A person's trace id is a secret, which only mails to the person contain. A request that contains a
+Only mails to a person contain the person's trace id, which is secret. A request that contains a
 trace id counts as a request by the recipient of the mail.
 
 A trace id has the form ``1<payload>.<key id>.<mac>``, with at most 80 characters from
