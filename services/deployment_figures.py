@@ -48,9 +48,10 @@ class WebhookFigures:
     """Metrics about all webhook endpoints of the deployment.
 
     Attributes:
-        late_seconds: how many seconds the most delayed webhook endpoint has waited for a worker.
-        failing_seconds: for how many seconds deliveries to the longest failing webhook endpoint
-            have failed.
+        late_seconds: the time in seconds for which the most delayed webhook endpoint has waited for
+            a worker.
+        failing_seconds: the time in seconds for which the longest failing webhook endpoint has been
+            failing.
     """
 
     active: int = 0
@@ -64,8 +65,7 @@ class MaintenanceFigures:
     """Metrics about the maintenance of the deployment.
 
     Attributes:
-        late_seconds: maps each kind of maintenance to the number of seconds by which its next run
-            is late.
+        late_seconds: maps each kind of maintenance to the delay of its next run, in seconds.
         failed: the kinds of maintenance whose last run failed.
     """
 

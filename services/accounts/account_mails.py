@@ -51,8 +51,8 @@ class MailKind(StrEnum):
 
 # The kinds of mail that anyone can request for any address.
 _STRANGER_KINDS = (MailKind.REGISTER, MailKind.FORGOTTEN_PASSWORD, MailKind.NEW_ADDRESS)
-# The three parts that describe a link in a mail are the purpose of its token, the path of the
-# linked page, and the id of the user whom the token identifies.
+# Describes a link in a mail by the purpose of its token, the path of the linked page, and the id of
+# the token's user.
 _Link = tuple[Purpose, str, int | None]
 
 

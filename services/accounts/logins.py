@@ -144,8 +144,8 @@ def begin_attempt(
 def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
     """Record a security event for the account's owner about a wrong password or code.
 
-    Of successive failures, only the 1st, 2nd, 4th, 8th and so on are recorded, so that an attacker
-    can't fill the table of events.
+    ``record_failure`` records only the 1st, 2nd, 4th, 8th (and so on) of successive failures, so
+    that an attacker can't fill the table of events.
     """
     if attempt.password_hash is None or attempt.user_id is None:
         log.info("login.without_account")

@@ -205,8 +205,8 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
         journal.list_files(place, remaining[0].began_at, needed=False),
     ]
     for names in unneeded_files:
-        # Read a batch of file names before removing the files, because removing files may disturb
-        # the listing of the folder.
+        # Read a batch of file names before removing the files, because a folder should not change
+        # while its files are listed.
         while batch := list(islice(names, _MAX_REMOVAL_FILES)):
             place.remove(*batch)
             result.files += len(batch)

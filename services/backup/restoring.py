@@ -43,7 +43,7 @@ _COUNTED_TABLES = ("users", "lists", "subscriptions", "opt_outs", "credit_entrie
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """What restoring a backup has changed in the bucket and in the database.
+    """The result of restoring a backup, such as the number of restored objects.
 
     Attributes:
         objects: the number of objects that were restored because the bucket did not contain them.
@@ -133,7 +133,7 @@ def fill_database(settings: Settings, place: SealedPlace, manifest: Manifest) ->
 
 @dataclass
 class VerifyResult:
-    """What a verification of a backup has found.
+    """The result of verifying a backup, such as the faults that were found.
 
     Attributes:
         objects: the number of objects that were restored for the verification.

@@ -41,8 +41,8 @@ _TOKEN_JOIN = (
     .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
     .join(User, User.id == OAuthGrant.user_id)
 )
-# SQL conditions that select OAuth tokens whose grant and client are not revoked, and whose person
-# is not erased.
+# SQL conditions that select OAuth tokens of active grants. A grant is active if neither the grant
+# nor its client is revoked and its person isn't erased.
 _IS_ACTIVE_GRANT = (
     OAuthGrant.revoked_at.is_(None),
     OAuthClient.revoked_at.is_(None),

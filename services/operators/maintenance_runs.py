@@ -14,7 +14,7 @@ class MaintenanceRun:
     """The latest run of one kind of maintenance, such as the creation of backups.
 
     Attributes:
-        took_seconds: how many seconds the run took, or ``None`` if the run hasn't finished.
+        took_seconds: the duration of the run in seconds, or ``None`` if the run hasn't finished.
     """
 
     row: Maintenance
@@ -24,7 +24,7 @@ class MaintenanceRun:
 
     @property
     def done(self) -> int | None:
-        """Return what the latest successful run achieved, such as the number of deleted rows."""
+        """Return the result of the latest successful run, such as the number of deleted rows."""
         return (self.row.last_result or {}).get("done")
 
 

@@ -24,8 +24,8 @@ class QueueFigures:
     """The numbers of queued, running and due jobs in one queue.
 
     Attributes:
-        oldest_seconds: for how many seconds the oldest due job of the queue has been due, or 0 if
-            no job is due.
+        oldest_seconds: the time in seconds for which the oldest due job of the queue has been due,
+            or 0 if no job is due.
     """
 
     queue: str
