@@ -1,7 +1,7 @@
 """Reads metrics about the whole deployment from the database, so that operators can monitor it.
 
-The metrics are read every few seconds, so each SQL statement must be fast. To be fast, the SQL
-statements read only small index entries, of unfinished jobs or of a limited number of rows.
+The metrics are read every few seconds, so each SQL statement must be fast. To be fast, each SQL
+statement reads only narrow indexes, and only unfinished jobs or a limited number of rows.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from models import OrderStatus
 from services.credits.verify import VERIFY_LEDGER
 from storage.database import Database, Statement
 
-# At most this many jobs are counted per queue, and at most this many orders per status.
+# ``MAX_COUNTED`` limits how many jobs are counted per queue, and how many orders are counted per
+# status.
 MAX_COUNTED = 1_000
 _MAX_ENDPOINTS = 10_000
 # The statuses of orders that wait for the payer, the provider or an operator. Finished orders are

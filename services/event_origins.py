@@ -2,8 +2,8 @@
 
 The origin is a context variable and not a parameter, because most functions would only pass the
 parameter on to the function that records the event. Credentials are checked in a separate thread,
-which has a copy of the request's context. The thread adds the credential to the ``Origin`` object,
-which the thread and the request share, so that the request can read the credential.
+which has a copy of the request's context. The thread that checks a credential adds the credential
+to the ``Origin`` object, which the thread shares with the request.
 """
 
 from contextvars import ContextVar
@@ -17,7 +17,8 @@ class CredentialKind(StrEnum):
     KEY = "key"
     SESSION = "session"
     GRANT = "grant"
-    # An operator ran a command, or used the pages for operators in the console.
+    # The kind of credential of an operator who ran a command or used the operators' pages in the
+    # console.
     COMMAND = "command"
 
 

@@ -3,10 +3,11 @@
 Recovering an account restores the owner's access, and revokes an intruder's access.
 
 When a person changes the address of an account, a mailing list may already have created a record
-for the new address. Pressroom can't merge the record into the account. The record is erased if the
-person agrees and has proven to own both addresses. The opt-outs of the erased record are moved to
-the account, but its memberships end. A record that has data that only accounts have, such as an API
-key, counts as a separate account and is never erased.
+for the new address. Pressroom can't merge a list's record for the new address into the account. The
+list's record is erased if the person agrees and has proven to own the old and the new address. The
+opt-outs of the erased record are moved to the account, but the record's memberships end. A record
+that has data that only accounts have, such as an API key, counts as a separate account and is never
+erased.
 """
 
 from dataclasses import dataclass
@@ -36,8 +37,8 @@ class NewAddress:
     """The e-mail address to which a person wants to change the address of an account.
 
     Attributes:
-        has_record: whether a mailing list has created a record for the new address. This record
-            must be erased before the account can take the address.
+        has_record: whether a mailing list has created a record for the new address. The list's
+            record must be erased before the account can take the new address.
     """
 
     email: str
@@ -86,7 +87,7 @@ def change_address(
         erases: whether the person agrees that a mailing list's record for the new address is
             erased.
         is_visible: whether the owners of the person's lists can see the new address, as soon as the
-            change can't be undone any more.
+            change can no longer be undone.
 
     Raises ``account.address_taken``, ``list.busy``, and every error of
     ``registration.prove_address``. Raises ``account.address_has_record`` if a mailing list has a
@@ -150,18 +151,18 @@ def reset_password(
 def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> str:
     """Restore an account's former e-mail address, and revoke all access to the account.
 
-    Return the secret of a token with which the owner can then set a new password. ``password_hash``
+    Return the secret of a mailed token with which the owner sets a new password. ``password_hash``
     must be the hash of a random password, so that nobody can log in before the owner sets a new
     password. Raises ``account.address_taken`` if a different account has the former address. Raises
     every error of ``registration.prove_earlier_address``.
     """
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
-    # A mailing list may have created a record for the former address since the address was changed.
-    # Erase the record, so that the account can take the address back.
+    # Erase a record that a list has created for the former address, so that the account can take
+    # the address back.
     erase_occupying_record(uow, person, email)
     registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
-    # Remove second factors that an intruder may have added, because the owner can't reset the
-    # password without them.
+    # Remove second factors that an intruder may have added, because a password reset requires a
+    # second factor.
     own_factors.remove_factors_added_after(uow, person.id, changed_at)
     grants.revoke_grants(uow, person.id)
     api_keys.revoke_keys(uow, person.id, kept_key_ids=())

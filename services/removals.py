@@ -1,8 +1,8 @@
 """Removes unused objects from the object storage, in the background.
 
-A transaction that stops using an object inserts a row into ``object_removals``. Because of the row,
-the object is removed even if the process is killed after the transaction. Maintenance removes the
-objects that ``object_removals`` lists, and then deletes the rows.
+A transaction that stops using an object inserts a row into ``object_removals``. Because of the row
+in ``object_removals``, an unused object is removed even if the process is killed. Maintenance
+removes the objects that ``object_removals`` lists, and then deletes the rows.
 """
 
 from collections.abc import Collection
@@ -28,10 +28,11 @@ REMOVE_OBJECTS = register_maintenance(
     run=lambda resources, _: process_due_removals(resources),
 )
 # The name of the maintenance task that creates backups. No object is removed during a backup,
-# because the backup copies the objects to which its database dump refers after the dump.
+# because a backup dumps the database first, and copies the objects to which the dump refers
+# afterwards.
 BLOCKING_TASK = "backup.create"
-# How long a batch of removals is assigned to a worker. After this time, failed removals are
-# retried.
+# How long a batch of removals is assigned to a worker. A failed removal is retried after
+# ``_TAKEN_FOR``.
 _TAKEN_FOR = timedelta(seconds=30)
 _MAX_BATCH_ROWS = 100
 # The maximum number of batches per maintenance run, so that a run doesn't delay other kinds of

@@ -46,7 +46,7 @@ class EventType(StrEnum):
     FACTOR_REMOVED = "factor.removed"
     EXPORT_CREATED = "export.created"
     # A client has read more pages of members within an hour than a person would read. The detail
-    # ``pages`` is the number of pages.
+    # ``pages`` is the number of pages that the client has read.
     MEMBERS_READ = "members.read"
     WEBHOOK_CREATED = "webhook.created"
     # The URL of a webhook endpoint was changed.
@@ -63,9 +63,9 @@ class EventType(StrEnum):
     OPERATOR_ACTED = "operator.acted"
 
 
-# Security events of these types also create an event in the event feed. Each value contains the
-# type of the feed event. Each value also contains the name of the detail with the id of the API key
-# or grant, and the name of the detail with the number of API keys or grants.
+# Maps each type of security event that also creates a feed event to the type of the feed event. The
+# second and third part of each value are the names of the details with the id and the number of API
+# keys or grants.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
@@ -129,7 +129,10 @@ def record_event(
 def record_operator_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record in a user's account that an operator has changed it. The IP address isn't recorded."""
+    """Record in a user's account that an operator has changed it.
+
+    The operator's IP address isn't recorded.
+    """
     event = RecordedEvent(user_id=user_id, type=kind, detail=detail)
     _add(uow, event, Credential(CredentialKind.COMMAND))
 
@@ -139,7 +142,8 @@ def record_hourly_event(
 ) -> None:
     """Record a security event, unless an event of the same type was recorded within an hour.
 
-    Without the limit, a program could fill the table of security events by repeating a request.
+    At most one event per hour is recorded, because a program could fill the table of security
+    events by repeating a request.
     """
     uow.session.execute(select(func.pg_advisory_xact_lock(func.hashtext(kind), user_id % 2**31)))
     recent_events = select(RecordedEvent.id).where(
@@ -155,7 +159,7 @@ def _add(uow: UnitOfWork, event: RecordedEvent, credential: Credential | None) -
     """Store a security event.
 
     When the transaction has been committed, the event is logged and counted in the metrics. The log
-    entry contains no IP address and no name.
+    entry about a security event contains no IP address and no name.
     """
     if credential is not None:
         event.credential_kind = credential.kind

@@ -51,8 +51,8 @@ def create_key(
     Args:
         scopes: the scopes of the new key, or ``None`` for an unrestricted key.
         maker_id: the id of the existing API key with which a client creates the new key, or
-            ``None`` if the client uses another kind of credential. A new key never expires after
-            the key with which it was created.
+            ``None`` if the client uses another kind of credential. An API key never outlives the
+            API key with which it was created.
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
@@ -82,8 +82,8 @@ class UsedKeys:
     """Tracks recently used API keys, and caches the caller that each key authenticates.
 
     ``UsedKeys`` collects the ids of used API keys until ``write_uses`` stores in the database when
-    each key was last used. A killed process doesn't store which API keys were used in its last
-    second.
+    each key was last used. If a process is killed, it is not stored which API keys were used in the
+    last second.
     """
 
     def __init__(self) -> None:
@@ -122,8 +122,8 @@ def authenticate_key(
 
     Args:
         recent: whether ``authenticate_key`` may return a cached caller, whose API key may have been
-            revoked. A request with a cached caller must check the validity of the API key in its
-            SQL statement.
+            revoked. If ``recent`` is true, the SQL statement of the request must check that the API
+            key is valid.
     """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()

@@ -5,9 +5,9 @@ readers make to their own subscriptions, or commands of the operator. A list own
 quota, for example after a change of plan, keeps all data but can't add more data.
 
 A request that consumes a quota first locks the list owner's quota, and then measures how much of
-the quota the owner has consumed. Because of this lock, simultaneous requests of one owner run one
-after another, and can't exceed the quota together. A request must lock the quota before writing
-rows that count against the quota, because otherwise two requests could deadlock.
+the quota the owner has consumed. Because the quota is locked, simultaneous requests of one owner
+run one after another, and can't exceed the quota together. A request must lock the quota before
+writing rows that count against the quota, because otherwise two requests could deadlock.
 """
 
 import json

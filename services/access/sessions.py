@@ -24,7 +24,7 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# How long after a login a person can create a credential, such as an API key. The login must be
+# How long a person can create credentials, such as API keys, after a login. The login must be
 # recent, so that someone who steals an old session can't create an API key that outlives the
 # session.
 RECENT_LOGIN = timedelta(minutes=15)
@@ -118,8 +118,8 @@ def second_factor_missing(everyone_needs_factor: ColumnElement[bool]) -> ColumnE
 def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) -> str:
     """Create a browser session for a person, and return the value of the session's cookie.
 
-    Each login creates a new cookie value, so that a session cookie that an attacker planted in the
-    browser stays worthless.
+    Each login creates a new cookie value, so that an attacker can't use a session cookie that the
+    attacker has planted in the browser.
     """
     value = secrets.token_urlsafe(32)
     session = UserSession(

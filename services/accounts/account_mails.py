@@ -1,8 +1,8 @@
-"""Sends mails about accounts, such as password resets. Each mail is sent by a separate durable job.
+"""Sends mails about accounts, such as password resets.
 
-Requesting a mail takes equally long for every address, because the request doesn't look up the
-account. The worker that sends the mail looks up the account. The response to a mail request doesn't
-reveal whether an address has an account.
+A separate durable job sends each mail about an account. Requesting a mail takes equally long for
+every address, because the request doesn't look up the account. The worker that sends the mail looks
+up the account. The response to a mail request doesn't reveal whether an address has an account.
 """
 
 from datetime import timedelta
@@ -65,13 +65,13 @@ def request_mail(
     detail: str | None = None,
     source: bytes | None = None,
 ) -> None:
-    """Enqueue an account mail, unless the address has received the maximum of its kind this hour.
+    """Enqueue a mail, unless the address has reached the hourly limit for this kind of mail.
 
     Args:
         email: the normalised e-mail address of the recipient.
         user_id: the id of the logged-in user who requested the mail, if any.
-        detail: a text that is inserted into the mail. A stranger must not be able to choose this
-            text.
+        detail: a text that is inserted into the mail. A stranger must not be able to choose
+            ``detail``, because the mail shows the text.
         source: the digest of the network from which the mail was requested.
     """
     if not is_mail_limit_reached(uow, kind, email):
@@ -126,7 +126,7 @@ def enqueue_mail_to(
 def admit_stranger_mail(uow: UnitOfWork, request: AccountMail, email: str | None) -> bool:
     """Count an unsolicited mail, and return whether the rate limits allow the mail.
 
-    If a worker retries a mail, the mail is counted only once.
+    If a worker sends a mail again after a failure, the mail is counted only once.
     """
     if request.admitted_at is not None:
         return True
@@ -212,15 +212,15 @@ def _choose_template(
             link = (Purpose.RESET_PASSWORD, page_paths.RESET_PATH, person.id)
         case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
             # If a reader without a password requests a password reset, mail a registration link.
-            # Opening the link proves that the reader owns the address.
+            # Opening the registration link proves that the reader owns the address.
             template = "register"
             link = (Purpose.REGISTER, page_paths.REGISTRATION_PATH, None)
         case MailKind.NEW_ADDRESS if person is not None and person.id == request.user_id:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
             # The mail with which a person confirms a new address doesn't reveal whether the address
-            # has an account. Only the page behind the link reveals whether the new address already
-            # has an account.
+            # has an account. Only the page to which the confirmation mail links reveals whether the
+            # new address already has an account.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

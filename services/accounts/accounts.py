@@ -15,9 +15,9 @@ from services.security_events import EventType, record_operator_event
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# Tables that may contain rows about readers without an account. A row in one of these tables
-# doesn't prove that a person has an account. A row in any table that isn't in ``_READER_TABLES``
-# means that a person has or had an account.
+# Tables that may contain rows about readers without an account. A row in one of the
+# ``_READER_TABLES`` doesn't prove that a person has an account. A row in any table that isn't in
+# ``_READER_TABLES`` means that a person has or had an account.
 _READER_TABLES = frozenset(
     {
         "account_mails",
@@ -59,7 +59,7 @@ def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
-    """Find the person with an e-mail address, or create a person without a password."""
+    """Return the person who has an e-mail address, or create a person without a password."""
     while True:
         # If several transactions insert the same e-mail address at the same time, only one of them
         # creates a row.
@@ -91,7 +91,7 @@ def user_id_columns() -> list[Column[int]]:
 def record_address_change(
     uow: UnitOfWork, person: User, *, old_address: str, is_visible: bool = False
 ) -> None:
-    """Store a person's old e-mail address after the person has changed it.
+    """Store the e-mail address that a person had before changing it.
 
     If ``is_visible`` is true, the owners of the lists to which the person is subscribed can see the
     new address.
@@ -160,7 +160,8 @@ def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[
     The number of lists per owner includes archived lists. The owner of the most recently created
     list comes first. Raises ``cursor.invalid``.
 
-    The query reads the table of lists and not the table of users, because few users own a list.
+    The query for list owners reads the table of lists and not the table of users, because few users
+    own a list.
     """
     newest = func.max(MailingList.created_at).label("newest")
     count = func.count(MailingList.id).label("lists")

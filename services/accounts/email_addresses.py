@@ -20,12 +20,12 @@ from core.languages.shown_lines import has_invisible, strip_invisible
 MAX_ADDRESS_BYTES = 254
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"
-# The regular expression rejects domain labels with "--". The library email-validator validates
-# these labels, which may be Punycode or reserved.
+# The fast regular expression rejects domain labels with "--". The library email-validator validates
+# labels with "--", which may be Punycode or reserved.
 _LABEL = r"[a-zA-Z0-9]++(?:-[a-zA-Z0-9]++)*+"
 _SPECIAL_USE = "|".join(re.escape(name) for name in SPECIAL_USE_DOMAIN_NAMES)
-# The fast regular expression accepts only addresses of up to 64 characters. In such a short
-# address, no label and no domain is too long.
+# The fast regular expression accepts only addresses of up to 64 characters. In an address of up to
+# 64 characters, no label and no domain is too long.
 _PLAIN = re.compile(
     rf"(?=.{{1,64}}\Z){_ATOM}(?:\.{_ATOM})*+"
     rf"@(?!(?:[^@]*\.)?(?i:{_SPECIAL_USE})\Z)"
@@ -81,7 +81,7 @@ def derive_mailbox(address: str) -> str:
 def normalise_addresses(addresses: Iterable[str]) -> list[str | InvalidAddress]:
     """Normalise e-mail addresses, and replace every invalid address with an ``InvalidAddress``.
 
-    The result has the same order as ``addresses``.
+    The order of the addresses is kept.
     """
     plain = _PLAIN.match
     return [address.lower() if plain(address) else _normalise(address) for address in addresses]

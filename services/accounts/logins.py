@@ -14,10 +14,10 @@ Several counters prevent a stranger from locking the owner out of an account:
 - Opening a mailed password reset link resets the counters of the e-mail address.
 
 An attacker who tries a few passwords for each of many accounts doesn't reach the limits per e-mail
-address. A counter per network therefore counts the accounts for which logins from the network
-failed within an hour. The network's counter counts each account once. A successful login subtracts
-the account from the network's counter. The network's counter ignores logins with a browser in which
-the person has logged in before.
+address. A counter per network counts the accounts for which logins from the network failed within
+an hour. The network's counter counts each account once. A successful login subtracts the account
+from the network's counter. The network's counter ignores logins with a browser in which the person
+has logged in before.
 """
 
 import secrets
@@ -57,8 +57,8 @@ _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 class LoginThrottle:
     """The rule that determines how long logins are paused after failed attempts.
 
-    After ``free`` login attempts, logins are paused for one second. Each further attempt doubles
-    the pause, up to ``max_pause``.
+    After ``free`` login attempts, logins are paused for one second. Each login attempt after the
+    first pause doubles the pause, up to ``max_pause``.
     """
 
     free: int
@@ -85,8 +85,8 @@ class Attempt:
     """A login attempt that has been counted.
 
     Attributes:
-        counts: the counters that count the login attempt. Each counter is described by its digest
-            and its throttle.
+        counts: the counters that count the login attempt. Each login counter is described by its
+            digest and its throttle.
         from_known_browser: whether the person has logged in with this browser before.
         number: how many successive login attempts were counted for the known browser, or for the
             e-mail address if the browser is unknown.
@@ -129,8 +129,9 @@ def begin_attempt(
 ) -> Attempt:
     """Count a login attempt, even for an unknown e-mail address.
 
-    Raises ``login.paused`` during a pause after failed login attempts. Commit the transaction
-    before verifying the password, so that the attempt is counted even if the process is killed.
+    Raises ``login.paused`` during a pause after failed login attempts. Commit the transaction of
+    ``begin_attempt`` before verifying the password, so that the login attempt is counted even if
+    the process is killed.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     counts = _choose_counts(uow.settings.keyring, email, client, nonce)
@@ -157,9 +158,10 @@ def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None
     """Count an attempt to enter a code as the second factor.
 
     Raises ``login.paused`` during a pause after failed login attempts. All unknown browsers share
-    one counter with long pauses, because an attacker with many clients could otherwise guess the
-    six-digit code. A stranger can't lock the owner out with code attempts, because entering a code
-    requires the right password. Code attempts from a known browser have a separate counter.
+    one counter of code attempts with long pauses, because an attacker with many clients could
+    otherwise guess the six-digit code. A stranger can't lock the owner out with code attempts,
+    because entering a code requires the right password. Code attempts from a known browser have a
+    separate counter.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     kind = "code" if nonce is None else "code-browser"
@@ -257,12 +259,13 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 
 
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
-    """Count an account for which a login failed in the counter of the client's network.
+    """Add an account to the client network's counter, which counts accounts with failed logins.
 
     Raises ``login.paused`` during a pause after failed login attempts. The row with the digest
     ``client_subject`` is the counter per e-mail address and client, and refers to the network's
-    counter. A successful login deletes the row and subtracts one from the network's counter. An
-    attacker who logs in to their own account can't reset the network's counter.
+    counter. A successful login deletes the counter per e-mail address and client, and subtracts one
+    from the network's counter. An attacker who logs in to their own account can't reset the
+    network's counter.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:
@@ -275,7 +278,7 @@ def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: st
 
 
 def _count_attempt(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
-    """Increase a login counter by one attempt, and return the counter's new value.
+    """Increase a login counter by one, and return the counter's new value.
 
     Raises ``login.paused`` during a pause after failed login attempts.
     """

@@ -2,8 +2,9 @@
 
 A person who opens a link with a mailed token proves that they can read the mails to an address. A
 mailed token consists of 256 random bits. The worker that sends a mail creates the token, so that
-the database needs to store only the token's HMAC. Opening a mailed link changes nothing, because
-mail scanners open links. The person must confirm the action on the linked page.
+the database needs to store only the token's HMAC. Opening a mailed link must not change anything,
+because mail scanners open links. A person who has opened a mailed link must confirm the action on
+the linked page.
 """
 
 import secrets
@@ -28,8 +29,8 @@ class Purpose(StrEnum):
     CHANGE_ADDRESS = "account.change_address"
     UNDO_ADDRESS = "account.undo_address"
     OPEN_PREFERENCES = "preferences.open"
-    # A token with this purpose is never mailed. A browser receives the token in exchange for a
-    # mailed token.
+    # A browser receives a token with the purpose ``VISIT_PREFERENCES`` in exchange for a mailed
+    # token.
     VISIT_PREFERENCES = "preferences.visit"
 
 

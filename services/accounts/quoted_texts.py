@@ -1,8 +1,9 @@
-"""Quotes text that a stranger wrote in mails, and removes addresses and telephone numbers from it.
+"""Quotes strangers' text in mails, and removes addresses and telephone numbers from the text.
 
 Mail programs turn addresses and telephone numbers in a text into links. A stranger can create a
-mailing list with any title, and can make Pressroom mail the title to any address. Without the
-filter, a stranger could advertise a web site or a telephone number in the title of a list.
+mailing list with any title, and can make Pressroom mail the title to any address. Pressroom filters
+the title of a list, because a stranger could otherwise use the title to advertise a web site or a
+telephone number.
 """
 
 import re

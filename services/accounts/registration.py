@@ -1,8 +1,9 @@
 """Registers accounts, resets passwords and changes addresses with mailed links.
 
-The link for a registration or a change of address is mailed to the address. Only the owner of the
-address can use the link, for example to turn a reader's record into an account. A person chooses
-the password after opening the link, because a stranger may have requested the link.
+The link for a registration or a change of address is mailed to the new address. Only the owner of
+an address can use a link that was mailed to the address, for example to turn a reader's record into
+an account. A person chooses the password after opening the registration link, because a stranger
+may have requested the link.
 """
 
 from datetime import datetime
@@ -47,7 +48,8 @@ def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: 
     """
     link, email = _read_link(uow, Purpose.REGISTER, secret)
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
-    # The two addresses differ if a simultaneous transaction has changed the person's address.
+    # ``person.email`` differs from ``email`` if a simultaneous transaction has changed the person's
+    # address.
     if person.email != email or person.password_hash is not None:
         raise errors.ACCOUNT_LINK_USED()
     _use_link(uow, link)
@@ -177,11 +179,11 @@ def read_undo_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, datetime]:
-    """Use the link that undoes a change of address.
+    """Mark the link that undoes a change of address as used, and lock the person.
 
-    Lock the person, and return the person, the former address, and the time of the address change.
-    Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if
-    the link was already used.
+    Return the locked person, the person's former address, and the time when the address was
+    changed. Raises ``account_link.invalid`` for an unknown or expired link. Raises
+    ``account_link.used`` if the link was already used.
     """
     link, email = _read_link(uow, Purpose.UNDO_ADDRESS, secret)
     assert link.user_id is not None
@@ -216,7 +218,7 @@ def revert_address(
 
 
 def _read_link(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:
-    """Return the unexpired mailed link that has a secret, and the e-mail address of the link."""
+    """Return the unexpired mailed link that a secret identifies, and the link's e-mail address."""
     invalid = errors.ACCOUNT_LINK_INVALID
     link = mailed_tokens.read_token(uow, purpose, secret, invalid=invalid)
     assert link.email is not None

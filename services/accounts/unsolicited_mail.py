@@ -19,8 +19,8 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "mail-count"
-# Mails are counted per IPv4 network with this prefix length, because one customer may use several
-# addresses of a network.
+# The prefix length of the IPv4 networks for which mails are counted. A customer of an Internet
+# provider may use several addresses of one network.
 _IPV4_PREFIX = 24
 _WINDOW_BYTES = 8
 _MAX_REMINDERS = "1/day"
@@ -52,13 +52,16 @@ class MailBound:
 
 
 class _BoundReached(Exception):
-    """A mail exceeds a rate limit. The message of the exception is the name of the rate limit."""
+    """A mail exceeds a rate limit.
+
+    The message of ``_BoundReached`` is the name of the rate limit.
+    """
 
 
 def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
     """Return the digest of a client's network, or ``None`` if the IP address is unknown.
 
-    The digest identifies a network whose clients request mails, and for which mails are counted.
+    Unsolicited mails are counted under the digest of the network from which they were requested.
     """
     network = network_of(ip, ipv4_prefix=_IPV4_PREFIX)
     return None if network is None else _digest(keyring, "source", str(network))

@@ -37,8 +37,8 @@ _MAX_LIST_KEYS = 10_000
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
 # A copy of an object is usable only if the object was at least ``_MIN_AGE_AT_COPY`` old when it was
-# copied. A copy of a newer object is replaced. The clocks of the two storages may differ, so an
-# outdated copy may look newer than its object.
+# copied. If the clocks of the bucket and the backup storage differ, an outdated copy of a new
+# object may look newer than its object.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
 # The interval at which the maintenance job checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)
@@ -71,7 +71,7 @@ class PruneResult:
 def copy_objects(
     objects: ObjectStore, place: SealedPlace, backup_id: str, *, excluded_prefix: str
 ) -> CopyResult:
-    """Copy missing objects to the backup storage, and store a list of the keys of all objects.
+    """Copy objects that the backup storage lacks, and store a list of the keys of all objects.
 
     Objects whose keys begin with ``excluded_prefix`` are not copied.
     """
@@ -169,7 +169,7 @@ def _list_name(backup_id: str, number: int) -> str:
 
 
 def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
-    """Yield the same objects, and check that the storage lists objects in the order of their keys.
+    """Check that a storage lists objects in the order of their keys, and yield the objects.
 
     Raises ``RuntimeError`` if the object keys are not in ascending order.
     """
@@ -239,8 +239,8 @@ def create_backup_if_due(resources: Resources, began_at: datetime) -> int | None
     if settings.backup_url is None or not settings.backup_hours:
         return None
     place = open_sealed_place(settings)
-    # A backup counts as due half a check interval before its due time. Otherwise, daily backups
-    # would begin later every day.
+    # A backup counts as due half a check interval before its due time, because daily backups would
+    # otherwise begin later every day.
     due_at = began_at - timedelta(hours=settings.backup_hours) + _CHECK_INTERVAL / 2
     due_timestamp = manifests.format_timestamp(due_at)
     if any(backup_id > due_timestamp for backup_id in manifests.list_backup_ids(place)):

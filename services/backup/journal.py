@@ -3,9 +3,9 @@
 A restored backup doesn't contain the departures that happened after the backup. Every minute, a
 maintenance job moves the new departures from the database into a file of the journal. The journal
 file is written before the departures are deleted from the database, so the journal may contain a
-departure twice if a process is killed. Restoring a backup replays the newer journal files, so that
-unsubscriptions and erasures that happened after the backup are not lost. The journal doesn't record
-new subscriptions, even if a person who unsubscribed subscribes again.
+departure twice if a process is killed. Restoring a backup replays all journal files that are newer
+than the backup, so that no unsubscription and no erasure is lost. The journal doesn't record new
+subscriptions, even if a person who unsubscribed subscribes again.
 """
 
 from collections.abc import Iterator
@@ -97,7 +97,7 @@ def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -
     """Return the names of the journal files that restoring a backup must replay, oldest first.
 
     ``began_at`` is the time when the creation of the backup began. If ``needed`` is false, return
-    the older journal files, which restoring the backup doesn't need.
+    the names of the journal files that restoring the backup doesn't need.
     """
     first_name = _FOLDER + format_timestamp(began_at - _CLOCK_TOLERANCE)
     return (file.key for file in place.list_objects(_FOLDER) if (file.key >= first_name) is needed)

@@ -122,8 +122,8 @@ def read_manifest(place: SealedPlace, backup_id: str) -> Manifest:
 def read_file(place: SealedPlace, name: str) -> bytes:
     """Return the decrypted content of a backup file.
 
-    Raises ``backup.damaged`` if the file is missing or unreadable. Raises ``backup.key_missing`` if
-    the file's encryption key isn't configured.
+    Raises ``backup.damaged`` if the backup file is missing or unreadable. Raises
+    ``backup.key_missing`` if the file's encryption key isn't configured.
     """
     try:
         return place.get(name)

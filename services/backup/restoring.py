@@ -68,8 +68,8 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
     objects = creating.restore_objects(resources.objects, place, manifest)
     revision = fill_database(settings, place, manifest)
     with resources.unit_of_work() as uow:
-        # The replay adds events to the event feed. Ensure beforehand that new events follow every
-        # cursor that an API client has received.
+        # Before the replay adds events to the feed, ensure that new events follow every cursor that
+        # an API client has received.
         reading.raise_feed_places(uow)
     return RestoreResult(
         objects, revision, journal.replay_journal(resources, place, manifest.began_at)
@@ -80,8 +80,8 @@ def _is_in_use(settings: Settings) -> bool:
     """Return whether a configured database already contains tables.
 
     The role that owns the tables and the role of the application may be configured with different
-    databases by mistake. Both databases are checked, because the journal must not be replayed into
-    a database that is in use.
+    databases by mistake. The databases of both roles are checked, because the journal must not be
+    replayed into a database that is in use.
     """
     if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
         return True
@@ -156,8 +156,8 @@ class VerifyResult:
 def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> VerifyResult:
     """Restore a backup into a temporary database, and verify the restored ledger and attachments.
 
-    Raises ``backup.verified_now`` if a verification is already running. Raises every error of
-    ``require_compatible_backup`` and ``fill_database``.
+    Raises ``backup.verified_now`` if a verification of a backup is already running. Raises every
+    error of ``require_compatible_backup`` and ``fill_database``.
     """
     require_compatible_backup(manifest, resources.settings)
     report = VerifyResult(manifest.id)
@@ -170,7 +170,8 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
         for fault in ledgers.verify_ledger(trial, full=True).faults:
             place_of_fault = f"user {fault.user_id}, entry {fault.seq}, order {fault.order_id}"
             report.faults.append(f"ledger: {fault.fault} ({place_of_fault})")
-        # Pretend that the restored objects are old, because the search ignores new objects.
+        # Pretend that the restored objects are old, because the search for stray objects ignores
+        # new objects.
         for stray in strays.find_strays(
             trial, now=clock.now() + STRAY_GRACE_PERIOD + timedelta(hours=1)
         ):
@@ -200,8 +201,8 @@ def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
         if cursor.fetchone() != (True,):
             raise errors.BACKUP_VERIFIED_NOW()
-        # Release the advisory lock explicitly. A busy server may otherwise release the lock late
-        # and reject the next verification.
+        # Release the advisory lock explicitly, because a busy database server may release the lock
+        # so late that the next verification is rejected.
         at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
         url = owner.set(database=f"{owner.database}_backup_trial")
         name = sql.Identifier(url.database or "")

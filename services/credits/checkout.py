@@ -32,7 +32,7 @@ from storage.unit_of_work import UnitOfWork
 
 RETURN_PATH = "/topups/return"
 _RETURN_PURPOSE = "topup-return"
-# How long after it was placed an order can be paid.
+# How long an order can be paid after it was placed.
 ORDER_LIFETIME = timedelta(hours=1)
 # The minimum lifetime of a payment page. Payment providers refuse to create a payment page that
 # expires within half an hour.
@@ -134,8 +134,8 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
 def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Lock the job before its order, because code that abandons a job also locks the job first.
-        # A different sequence could cause deadlocks.
+        # Lock the job before its order, because code that abandons a job also locks the job first,
+        # and a different sequence could cause deadlocks.
         complete_job(uow, lease, {"order_id": lease.subject_id})
         order = lock_order(uow, lease.subject_id)
         if opened is not None:
@@ -170,7 +170,8 @@ OPEN_CHECKOUT = register_kind(
         # the job.
         retryable=False,
         on_abandoned=_fail_order,
-        # The job stops retrying after 30 seconds, because the payer waits for the payment page.
+        # The job that creates a payment page stops retrying after 30 seconds, because the payer
+        # waits for the page.
         patience=timedelta(seconds=30),
         given_up=errors.PAYMENTS_UNAVAILABLE,
     )

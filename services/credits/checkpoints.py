@@ -100,11 +100,11 @@ class CheckpointBook:
             uow.session.execute(row.on_conflict_do_nothing())
 
     def mark_suspect(self, user_ids: Iterable[int]) -> None:
-        """Mark the checkpoints of users as suspect whose accounts contain a fault.
+        """Mark checkpoints as suspect, because a verification has found faults in the accounts.
 
         The next verification ignores a suspect checkpoint, and reads all ledger entries of the
-        account. If a verification finds no fault in the account, it replaces the suspect checkpoint
-        with a new checkpoint.
+        account. A verification that finds no fault in an account replaces the account's suspect
+        checkpoint with a new checkpoint.
         """
         belongs_to_users = CreditCheckpoint.user_id.in_(list(user_ids))
         with self._resources.unit_of_work() as uow:

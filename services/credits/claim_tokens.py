@@ -1,8 +1,8 @@
 """Creates and checks the claim tokens with which users claim orders that have no owner.
 
 A claim token has 256 bits, and is derived from the id of an order and a secret key. The database
-stores only the HMAC of a claim token. Because the token isn't random, the response to a repeated
-request contains the same claim token.
+stores only the HMAC of a claim token. Because a claim token isn't random, the response to a
+repeated request contains the same claim token.
 """
 
 import base64
@@ -29,7 +29,10 @@ def derive_token(keyring: Keyring, order_id: int) -> str:
 
 
 def token_hmac(keyring: Keyring, token: str) -> bytes:
-    """Return the HMAC of a claim token. The database stores the HMAC and not the token."""
+    """Return the HMAC of a claim token.
+
+    The database stores the HMAC of a claim token and not the token.
+    """
     return keyring.signer(_HMAC_PURPOSE).digest(token.encode())
 
 

@@ -27,7 +27,7 @@ class LedgerFilter:
     """Selects ledger entries by their actions and by the days on which they were written.
 
     Attributes:
-        actions: select only ledger entries with these actions, such as ``topup``. If ``actions`` is
+        actions: the actions, such as ``topup``, of the selected ledger entries. If ``actions`` is
             empty, ledger entries with any action are selected.
         first: the first selected day in UTC, or ``None`` to begin with the oldest ledger entry.
         last: the last selected day in UTC, or ``None`` to end with the newest ledger entry.

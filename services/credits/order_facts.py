@@ -1,10 +1,11 @@
 """Collects facts about a payment order, and derives the order's status from the facts.
 
 The facts of an order say whether the order was paid, failed, expired or closed. The facts of an
-order include the sums of its refunds, failed refunds and disputes. If a provider has reported
-several sums, the largest counts. A fact about an order is never withdrawn, and a stored sum never
-shrinks. The messages of a payment provider lead to the same facts in whatever sequence they arrive.
-The facts of an order determine its status and how many credits its owner receives.
+order include the sums of its refunds, failed refunds and disputes. If a payment provider has
+reported several sums of refunds or disputes, the largest sum counts. A fact about an order is never
+withdrawn, and a stored sum never shrinks. The messages of a payment provider lead to the same facts
+in whatever sequence they arrive. The facts of an order determine its status and how many credits
+its owner receives.
 """
 
 import math

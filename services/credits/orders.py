@@ -38,7 +38,10 @@ def list_orders(
 
 
 def get_order_of_any_user(uow: UnitOfWork, order_id: int) -> PaymentOrder:
-    """Return any user's order, for an operator. Raises ``order.not_found``."""
+    """Return an order for an operator, who may read the orders of all users.
+
+    Raises ``order.not_found``.
+    """
     order = uow.session.get(PaymentOrder, order_id)
     if order is None:
         raise ORDER_NOT_FOUND()

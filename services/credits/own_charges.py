@@ -7,10 +7,10 @@ the call to the provider has succeeded or failed. Each open charge has a row in 
 charge.
 
 A worker takes an open charge, calls the provider, and settles the charge after a successful
-response. A worker reverses its charge if the call to the provider fails. At the end of the HTTP
-request, the API process reverses the charge if no worker has taken it. Maintenance reverses every
-open charge whose deadline has passed, because the process that should have settled it was probably
-killed.
+response. A worker reverses its charge if the call to the provider fails. At the end of an HTTP
+request, the API process reverses the request's charge if no worker has taken the charge.
+Maintenance reverses every open charge whose deadline has passed, because the process that should
+have settled it was probably killed.
 """
 
 from datetime import timedelta
@@ -38,10 +38,10 @@ REVERSE_OPEN = register_maintenance(
     queue=Queue.MONEY,
     run=lambda resources, _: reverse_overdue_charges(resources),
 )
-# How long after the end of an HTTP request the API process may reverse its open charge.
+# How long the API process can take to reverse an open charge after the end of an HTTP request.
 _REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
-# How long a worker may hold an open charge before maintenance reverses the charge. This time must
-# exceed the maximum duration of a call to the provider.
+# How long a worker may hold an open charge before maintenance reverses the charge.
+# ``_WORKER_DEADLINE`` must exceed the maximum duration of a call to the provider.
 _WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 

@@ -17,7 +17,7 @@ log = get_logger(__name__)
 def receive_event(
     resources: Resources, channels: PaymentChannels, body: bytes, signature: str
 ) -> None:
-    """Settle the order to which a payment provider's webhook refers, in a committed transaction.
+    """Settle the order to which a payment provider's webhook refers, and commit the transaction.
 
     Raises ``TransientError`` if the payment provider should send the webhook again later. Raises
     every error of ``Payments.event``.
@@ -59,8 +59,8 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
         order_id = find_order_id(uow, payments.channel, evidence)
     if order_id is not None or evidence.order_id is not None or evidence.payment_id is None:
         return order_id
-    # A webhook about a refund or dispute may arrive before the webhook about the payment. Query the
-    # provider for the order of the payment.
+    # If a webhook about a refund or a dispute arrives before the webhook about the payment, ask the
+    # provider to which order the payment belongs.
     provider_order_id = payments.find_order_id(evidence.payment_id)
     with resources.unit_of_work() as uow:
         return find_order_id(uow, payments.channel, Evidence(order_id=provider_order_id))

@@ -29,7 +29,8 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# A worker runs this request when the payer of an order returns from the payment page.
+# The kind of request with which a worker checks an order when the payer returns from the payment
+# page.
 REFRESH_ORDER = register_request_kind(
     RequestKind("topup.refresh", Queue.MONEY),
     lambda resources, lease: {
@@ -52,8 +53,8 @@ MAX_BATCH_ORDERS = 64
 MAX_CONCURRENT_CALLS = 8
 # The maximum duration of a poll, which must end before the next poll starts.
 _MAX_POLL_SECONDS = 20.0
-# How long the poller reserves a selected order. The reservation ends after this time even if the
-# poller was killed.
+# How long a selected order is reserved for its poller. If the poller is killed, the order is
+# selected again after ``_TAKEN_FOR``.
 _TAKEN_FOR = timedelta(minutes=2)
 # An order that could not be settled because of an error is checked again after ``_RETRY_DELAY``.
 _RETRY_DELAY = timedelta(hours=1)

@@ -88,8 +88,8 @@ def price_order(
 ) -> Price:
     """Return the price of an order.
 
-    The order specifies an amount of money, an amount of credits, or both. An amount of 0 counts as
-    missing.
+    An order specifies an amount of money, an amount of credits, or both. An amount of 0 counts as a
+    missing amount.
 
     Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
     ``topup.amount_mismatch``, ``topup.amount_too_small`` or ``topup.amount_too_large`` for an

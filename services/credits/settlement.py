@@ -1,9 +1,9 @@
 """Settles orders, which means that evidence about a payment updates the order and the ledger.
 
-Settling adds a provider's evidence to the facts of an order. The facts determine the order's new
+Settling adds a provider's evidence to the facts of an order. The facts of an order determine its
 status and its ledger entries. Settling an order with the same evidence a second time has no effect.
-Orders may be changed only through this module, for example by webhooks, the poller, claims and
-operators.
+All changes of orders go through ``services.credits.settlement``, whether webhooks, the poller,
+claims or operators cause them.
 """
 
 from datetime import datetime, timedelta
@@ -32,14 +32,14 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _MIN_CHECK_INTERVAL = timedelta(seconds=30)
-# How long after it was placed the poller checks a pending order. The first checks are early,
-# because the payer may be waiting.
+# The ages at which the poller checks a pending order. The poller checks a new order early, because
+# the payer may be waiting.
 _EARLY_CHECKS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=20))
 # How long the poller waits for the webhook about an expired payment page before closing the page.
 _CLOSING_DELAY = timedelta(minutes=1)
-# How long after an order has expired the poller checks whether the order was paid late. The slowest
-# payment methods take several days. After the last check of an expired order, only a webhook can
-# report a payment.
+# The times after the expiry of an order at which the poller checks whether the order was paid late.
+# The slowest payment methods take several days. After the last check of an expired order, only a
+# webhook can report a payment.
 _LATE_CHECKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=3), timedelta(days=14))
 
 # Maps the new status of an order to the type of the feed event for the order's owner. A status
@@ -81,8 +81,8 @@ def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
             _update_status(uow, order, via)
             _update_ledger(uow, order)
     except DataError:
-        # The database rejects the order's credits, because the balance would exceed the maximum. An
-        # operator must review the order.
+        # If the database rejects the order's credits because the balance would exceed the maximum,
+        # an operator must review the order.
         uow.session.refresh(order)
         is_reviewable = order.status in {OrderStatus.CREATED, *REVIEWABLE}
         if not is_reviewable or order.mismatch is not None:
@@ -96,7 +96,7 @@ def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
 def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> PaymentOrder:
     """Apply an operator's decision about an order whose payment doesn't match the order.
 
-    The operator either gives the owner all credits of the order, or marks the order as refunded.
+    ``resolution`` either gives the owner all credits of the order, or marks the order as refunded.
     Raises ``order.not_found`` for an unknown order. Raises ``order.not_in_review`` if the order
     isn't in review.
     """

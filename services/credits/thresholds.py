@@ -1,6 +1,6 @@
 """Reads and sets a user's warning threshold.
 
-A balance of credits below the threshold counts as low.
+A balance of credits below the warning threshold counts as low.
 """
 
 from decimal import Decimal

@@ -300,7 +300,8 @@ class _Verification:
                 checkpoints = []
         self._book.write(checkpoints)
         # Mark the checkpoints of faulty accounts as suspect. The next verification reads all ledger
-        # entries of these accounts, because the fault may precede the checkpoint.
+        # entries of an account with a suspect checkpoint, because the fault may precede the
+        # checkpoint.
         self._book.mark_suspect(user_id for user_id in self._faulty_users if user_id is not None)
         self._verify_orders()
         return self._report

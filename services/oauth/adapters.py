@@ -65,8 +65,8 @@ class AuthlibRequest(rfc6749.OAuth2Request):
     """Wraps an ``OAuthRequest`` for Authlib.
 
     The URL of the request begins with the deployment's public URL, because a proxy may change the
-    host name. A parameter with an empty value counts as missing. Raises ``InvalidRequestError`` for
-    a repeated parameter (RFC 6749, 3.1 and 3.2).
+    host name. A request parameter with an empty value counts as missing. Raises
+    ``InvalidRequestError`` for a repeated request parameter (RFC 6749, 3.1 and 3.2).
     """
 
     def __init__(self, received: OAuthRequest, public_base: str) -> None:
@@ -125,7 +125,10 @@ class AuthlibCode(rfc6749.AuthorizationCodeMixin):
 
 
 class AuthlibRefreshToken(rfc6749.TokenMixin):
-    """A refresh token of the OAuth client that sent the request. The token's grant is locked."""
+    """A refresh token of the OAuth client that sent the request.
+
+    The grant of the refresh token is locked.
+    """
 
     def __init__(self, record: OAuthToken) -> None:
         self.record = record

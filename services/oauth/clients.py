@@ -74,8 +74,8 @@ def _differs_only_by_port(uri: str, registered: str) -> bool:
     if parts.scheme != "http" or parts.hostname not in _LOOPBACK_ADDRESSES:
         return False
     host = f"[{parts.hostname}]" if parts.hostname == "::1" else parts.hostname
-    # Insert the requested port into the registered URI. The requested URI must equal the result, so
-    # only the port can differ.
+    # Insert the requested port into the registered URI, and compare the result with the requested
+    # URI, so that only the port can differ.
     expected = urlunsplit(parts._replace(netloc=f"{host}:{sent_parts.port}"))
     return sent_parts.port is not None and uri == expected
 
@@ -140,8 +140,8 @@ def find_client(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
 def is_valid_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
     """Return whether the secret that an OAuth client has sent is correct.
 
-    The check takes equally long if ``client`` is ``None``, so that the response time doesn't reveal
-    which clients exist.
+    ``is_valid_secret`` takes equally long if ``client`` is ``None``, so that the response time
+    doesn't reveal which clients exist.
     """
     secret_hmac = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
     digests = keyring.signer(_PURPOSE).digests(sent.encode())

@@ -1,7 +1,7 @@
 """Stores OAuth grants, with which people give clients access to their data, and OAuth tokens.
 
 A request that issues tokens, or revokes all tokens of an authorization code, first locks the grant.
-Because of the lock, no token is issued after the grant has been revoked.
+Because the grant is locked, no token is issued after the grant has been revoked.
 """
 
 from collections.abc import Collection, Mapping
@@ -41,8 +41,8 @@ _TOKEN_JOIN = (
     .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
     .join(User, User.id == OAuthGrant.user_id)
 )
-# SQL conditions that select OAuth tokens of active grants. A grant is active if neither the grant
-# nor its client is revoked and its person isn't erased.
+# SQL conditions that select OAuth tokens of active grants. A grant is active if the grant and its
+# client are not revoked, and its person isn't erased.
 _IS_ACTIVE_GRANT = (
     OAuthGrant.revoked_at.is_(None),
     OAuthClient.revoked_at.is_(None),
@@ -160,7 +160,7 @@ class TokenOrigin:
 
     Attributes:
         family: the id of the authorization code that the client exchanged for the first tokens. All
-            tokens that descend from one authorization code are a family.
+            tokens that descend from one authorization code belong to the same family.
         scopes: the scopes of the new refresh token. The new access token may have fewer scopes than
             the new refresh token.
     """
@@ -219,8 +219,8 @@ def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuth
     """Lock the grant to which a client's refresh token belongs, and return the token.
 
     Return ``None`` if the refresh token is invalid. A refresh token that is sent again after it was
-    replaced counts as stolen. All tokens that descend from the same authorization code are revoked,
-    because it is unknown whether the client or a thief has sent the stolen token.
+    replaced counts as stolen. After a theft, all tokens that descend from the same authorization
+    code are revoked, because the sender of the stolen token may be the thief.
     """
     issued = find_token(uow, secret, client_id=client_id)
     if issued is None or issued.token.kind != TokenKind.REFRESH:
@@ -245,7 +245,7 @@ def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
 
 
 def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken | None:
-    """Return the OAuth token with a secret, or ``None`` if the client has no such token.
+    """Return the client's OAuth token that a secret identifies, or ``None`` for an unknown secret.
 
     The returned token may be expired or revoked.
     """

@@ -250,8 +250,8 @@ class OAuthServer(AuthorizationServer):
     def _error(self, error: OAuth2Error) -> OAuthResponse:
         return self.handle_response(*error())
 
-    # Authlib calls the method ``create_oauth2_request`` and all methods that follow it in this
-    # class.
+    # Authlib calls the method ``create_oauth2_request`` and all following methods of
+    # ``OAuthServer``.
 
     def create_oauth2_request(self, request: OAuthRequest | AuthlibRequest) -> AuthlibRequest:
         if isinstance(request, AuthlibRequest):

@@ -1,8 +1,8 @@
 """Makes changes that operators request on their pages, such as a change of a user's plan.
 
-Each change records a security event in the account of the operator, which shows when and from which
-IP address the operator made the change. If the change affects a user's account, a security event in
-the user's account shows what was changed.
+Each change by an operator records a security event in the operator's account, with the time and the
+operator's IP address. If an operator's change affects a user's account, a security event in the
+user's account shows what was changed.
 """
 
 from enum import StrEnum

@@ -33,7 +33,8 @@ def list_newest_users(database: Database, *, owners: bool, email: str) -> list[L
 
     Args:
         owners: whether to return only users who own a list.
-        email: text that must occur in the user's e-mail address. The search is case-insensitive.
+        email: text that must occur in the user's e-mail address. The search for ``email`` is
+            case-insensitive.
     """
     rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_invisible(email))
     return [ListedUser(*row) for row in rows]

@@ -63,8 +63,8 @@ def _shorten_events(resources: Resources, age_days: int) -> int:
 
 
 # A database function replaces the IP addresses in consent entries and consent claims, because
-# Pressroom's database role isn't allowed to change them. The function finds the remaining IP
-# addresses through a partial index.
+# Pressroom's database role isn't allowed to change them. The database function uses a partial index
+# to find the IP addresses that have not been replaced.
 _SHORTEN_CONSENT = text("SELECT shorten_consent_ips(:days, :most)")
 
 

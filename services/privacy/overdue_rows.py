@@ -11,8 +11,8 @@ from storage.database import Statement
 from storage.resources import Resources
 
 _MAX_COUNTED = 1_000
-# How long an expired row may remain in the database before it counts as overdue. In this time, the
-# purge runs twice.
+# How long an expired row may remain in the database before it counts as overdue. An expired row
+# counts as overdue if the purge has run twice without deleting the row.
 _SLACK = 2 * PURGE.every
 # Maps the name of each SQL parameter to a retention rule, whose retention period determines the
 # parameter's value.
@@ -47,8 +47,8 @@ def _count_rule(age: str, rule: Rule) -> Select[str, int]:
     assert rule.moment is not None
     is_overdue = and_(rule.moment < func.now() - bindparam(age, type_=Interval), *rule.only)
     query = select(is_overdue.label("is_past")).select_from(rule.model)
-    # Sort in the order of an index. Otherwise, Postgres might read more rows than the limit if the
-    # table's statistics are wrong.
+    # Sort in the order of an index, because Postgres might otherwise read more rows than the limit
+    # if the table's statistics are wrong.
     if rule.oldest_by:
         query = query.where(*rule.oldest_from).order_by(*rule.oldest_by)
     else:

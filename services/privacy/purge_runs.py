@@ -34,8 +34,8 @@ Batch = Callable[[UnitOfWork, int], int]
 class TablesNotPurged(Exception):
     """A purge could not delete the expired rows of one or more tables.
 
-    The message of ``TablesNotPurged`` contains the names of these tables, with the error in each
-    table.
+    The message of ``TablesNotPurged`` contains the name of each table that could not be purged,
+    with the error.
     """
 
 

@@ -33,8 +33,8 @@ _SHORTENED_UP_TO = (
 # that an undo can finish. An import may run for two weeks, and undoing the import may take another
 # week.
 _UNDO_RESERVE = timedelta(days=21)
-# How long expired authorization codes are kept. If a code is used twice, Pressroom must find the
-# code to revoke the tokens that were issued for it.
+# How long expired authorization codes are kept. If an authorization code is used twice, Pressroom
+# must find the code, to revoke the tokens that were issued for the code.
 _CODE_RETENTION = timedelta(days=30)
 _DAY = timedelta(days=1)
 
@@ -47,8 +47,8 @@ REQUESTED_AT = func.coalesce(
 class Rule:
     """A retention rule.
 
-    The retention period of a row begins at the time in the column ``moment``. The row expires when
-    the retention period has ended.
+    The retention period of a row begins at the time in the column ``moment``. A row expires when
+    its retention period has ended.
 
     Attributes:
         period: the retention period, as a fixed time or as the setting that contains it.
@@ -59,7 +59,7 @@ class Rule:
             ``moment`` has no index.
         oldest_from: SQL conditions that select the rows that ``oldest_by`` sorts.
         is_purged: whether the hourly purge deletes the expired rows. If ``is_purged`` is false, a
-            separate kind of maintenance deletes them.
+            separate kind of maintenance deletes the expired rows.
         longer: a time that extends the retention period, because unfinished work may need the rows.
         part: a suffix for the name of the retention rule, such as ``.ip`` for a rule about IP
             addresses.
@@ -116,7 +116,7 @@ def _create_expiry_rule(moment: InstrumentedAttribute[Any], **more: Any) -> Rule
 def _create_key_rule(
     moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any
 ) -> Rule:
-    """Return a retention rule for a table whose key, but not its time, has an index."""
+    """Return a retention rule that finds old rows by the primary key, which rises with time."""
     return _create_rule(moment, period, oldest_by=inspect(moment.class_).primary_key, **more)
 
 
@@ -182,8 +182,8 @@ RULES = (
     # been written.
     _create_key_rule(models.Departure.created_at, timedelta(days=30)),
     _create_rule(models.WebhookDelivery.created_at, FEED_RETENTION),
-    # Keep a deleted webhook endpoint longer than its deliveries. Deleting the row of an endpoint
-    # would delete all of its deliveries at once.
+    # Keep a deleted webhook endpoint longer than its deliveries, because deleting the endpoint's
+    # row would delete all of its deliveries at once.
     _create_rule(models.WebhookEndpoint.deleted_at, FEED_RETENTION + _DAY),
     _create_expiry_rule(models.WebhookSecret.expires_at),
     _create_rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),

@@ -37,7 +37,7 @@ PURGE_STRANGERS = register_maintenance(
 _MAX_BATCH_ROWS = 1_000
 _MAX_BATCH_PEOPLE = 5_000
 # The maximum number of batches in which one run of the purge checks half a million people. Each run
-# continues after the last person that the previous run has checked.
+# of the purge continues after the last person that the preceding run has checked.
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING
@@ -83,9 +83,10 @@ FROM lapsed
 def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
     """Purge lapsed subscription requests, and the strangers who sent the requests.
 
-    Every transaction that writes about a person locks the person's row. ``_purge_requests`` also
-    locks the rows of the people, and skips locked rows. This ensures that no transaction writes
-    about people while they are being purged.
+    Every transaction that writes about a person locks the person's row. ``_purge_requests`` locks
+    the rows of the people that it purges, and skips people whose rows are already locked. No
+    transaction can write about people while ``_purge_requests`` purges them, because their rows are
+    locked.
     """
     is_over = (Subscription.status == _PENDING, func.now() - age > REQUESTED_AT)
     oldest = select(Subscription.user_id).where(*is_over).order_by(REQUESTED_AT).limit(limit)
@@ -118,8 +119,8 @@ def _purge_next_people(resources: Resources, age: timedelta) -> int:
             following = select(User.id).where(User.id > after).order_by(User.id)
             # ``last`` is ``None`` if the batch includes the last person in the table ``users``.
             last = uow.session.scalar(following.offset(_MAX_BATCH_PEOPLE - 1).limit(1))
-            # Almost all people are on a list. Reading one index of subscriptions excludes these
-            # people quickly.
+            # Almost all people are on a list, so exclude people who are on a list by reading a
+            # single index.
             on_lists = select(Subscription.user_id).where(
                 *_between(after, Subscription.user_id, last)
             )

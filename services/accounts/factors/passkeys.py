@@ -43,15 +43,14 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_PASSKEYS = 20
 MAX_PASSKEY_NAME_CHARACTERS = 100
-# A browser's WebAuthn response usually has a few hundred bytes. With a long key, the response has a
-# few thousand bytes.
+# A browser's WebAuthn response has a few hundred bytes, or a few thousand bytes if the key is long.
 MAX_ANSWER_CHARACTERS = 16_384
-# Browsers may send these attestation formats even if Pressroom requests no attestation. Pressroom
-# doesn't verify the signature of the device's manufacturer.
+# The attestation formats that browsers may send even if Pressroom requests no attestation.
+# Pressroom doesn't verify the signature that a device's manufacturer adds to an attestation.
 _ATTESTATION_FORMATS = (AttestationFormat.NONE, AttestationFormat.PACKED)
 _SITE_NAME = "Pressroom"
-# A WebAuthn challenge is a signed proof. The prefix of its subject says whether a passkey is
-# created or used.
+# A WebAuthn challenge is a signed proof. The prefix of a challenge's subject says whether a passkey
+# is created or used.
 _CREATION_PREFIX = "passkey.make\n"
 _LOGIN_PREFIX = "passkey.sign\n"
 # The errors that the WebAuthn library raises for malformed responses.
@@ -95,8 +94,7 @@ def build_request_options(
     """Return the WebAuthn options, as JSON, with which a browser signs a challenge with a passkey.
 
     Args:
-        form_cookie: the value of the form cookie in the browser. The WebAuthn challenge is valid
-            only in this browser.
+        form_cookie: the form cookie of the browser to which the WebAuthn challenge is bound.
         known: the passkeys with which the browser may sign. If ``known`` is ``None``, the person
             logs in without a password, so any passkey with user verification is allowed.
     """

@@ -33,7 +33,7 @@ def create_codes(uow: UnitOfWork, user_id: int) -> list[str]:
 def use_code(uow: UnitOfWork, user_id: int, typed: str) -> bool:
     """Mark a person's recovery code as used.
 
-    Return false if the code is unknown or already used.
+    Return false if the recovery code is unknown or already used.
     """
     matches = RecoveryCode.code_hmac.in_(_digests(uow.settings.keyring, typed))
     used_codes = record_moment_once(

@@ -1,8 +1,8 @@
 """Runs the second step of a login, in which a person uses a second factor after the password.
 
 Between the first and the second step of a login, the person has no session. A browser cookie proves
-that the person passed the first login step. The cookie works only once, only in the browser that
-received it, and only until the password changes.
+that the person passed the first login step. The cookie of the first login step works only once,
+only in the browser that received it, and only until the password changes.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,7 @@ class SubmittedFactor:
     """The second factor that a person submitted in a form.
 
     Attributes:
-        form_cookie: the value of the form cookie in the person's browser. A passkey challenge is
-            valid only in this browser.
+        form_cookie: the form cookie of the browser to which the passkey challenge is bound.
         code: a code from an authenticator app, a recovery code, or an empty string.
         passkey: the browser's WebAuthn response, which a passkey has signed, or an empty string.
     """
@@ -63,7 +62,7 @@ def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor
 
 
 def create_first_step(keyring: Keyring, person: User, form_cookie: str) -> str:
-    """Return a value for the cookie which proves that a person passed the first login step."""
+    """Return the value of the cookie which proves that a person passed the first login step."""
     return f"{person.id}.{proofs.create_proof(keyring, _proof_subject(person, form_cookie))}"
 
 

@@ -39,8 +39,9 @@ def create_secret() -> str:
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
     """Sign an app secret, to prove that Pressroom showed the secret to the session ``session``.
 
-    The form for setting up an authenticator app contains the secret and the signature. The secret
-    is stored in the database only after the person has entered a valid code.
+    The form for setting up an authenticator app contains the secret and the secret's signature. The
+    secret of an authenticator app is stored in the database only after the person has entered a
+    valid code.
     """
     return keyring.signer(_PURPOSE).sign(_offer(session, secret))
 
