@@ -60,7 +60,7 @@ class PageOfRows(Generic[T]):
     cursor_of: Callable[[T], str] | None = None
 
     def cursor_after(self, count: int) -> str:
-        """Return the cursor for a page that begins after the first ``count`` rows of this page."""
+        """Return the cursor for a page that begins after the row with the number ``count``."""
         assert self.cursor_of is not None
         return self.cursor_of(self.rows[count - 1])
 
@@ -78,7 +78,7 @@ def order_newest_first(
     before: Any = None,
     is_read_backwards: bool = False,
 ) -> Q:
-    """Extend a query so that it selects all rows of an owner, in descending order of their ids.
+    """Extend a query to select all rows of an owner, in descending order of the rows' ids.
 
     The query forces Postgres to use the index on the owner and the id. By default, Postgres might
     choose the index of the primary key, because Postgres assumes that an owner's rows are spread

@@ -2,7 +2,7 @@
 
 A transaction that stops using an object inserts a row into ``object_removals``. Because of the row
 in ``object_removals``, an unused object is removed even if the process is killed. Maintenance
-removes the objects that ``object_removals`` lists, and then deletes the rows.
+removes the objects that ``object_removals`` lists, and afterwards deletes their rows.
 """
 
 from collections.abc import Collection

@@ -58,7 +58,7 @@ class EventType(StrEnum):
     QUOTA_REFUSED = "quota.refused"
     # An operator has changed the user's plan.
     PLAN_CHANGED = "plan.changed"
-    # An operator has changed another account or the deployment. The security event about an
+    # An operator has changed a user's account or the deployment. The security event about an
     # operator's action is recorded in the operator's account.
     OPERATOR_ACTED = "operator.acted"
 
@@ -105,8 +105,8 @@ def record_event(
     Args:
         credential: the credential with which the event was caused, or ``None`` for the credential
             of the current request.
-        detail: ids and numbers with a total size of at most 2,000 bytes. The details must not
-            contain names, e-mail addresses or text that people wrote.
+        detail: ids and numbers with a total size of at most 2,000 bytes. The details of a security
+            event must not contain names, e-mail addresses or text that people wrote.
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential
@@ -158,8 +158,8 @@ def record_hourly_event(
 def _add(uow: UnitOfWork, event: RecordedEvent, credential: Credential | None) -> None:
     """Store a security event.
 
-    When the transaction has been committed, the event is logged and counted in the metrics. The log
-    entry about a security event contains no IP address and no name.
+    When the transaction has been committed, the security event is logged and counted in the
+    metrics. The log entry about a security event contains no IP address and no name.
     """
     if credential is not None:
         event.credential_kind = credential.kind

@@ -1,8 +1,8 @@
 """Creates, authenticates and revokes API keys.
 
 The database stores only the HMACs of API keys, so a copy of the database gives nobody access to an
-account. Revoking an API key also revokes all keys that were created with this key, so that a thief
-can't keep access to the account.
+account. Revoking an API key also revokes all keys that were created with the revoked key, so that a
+thief can't keep access to the account.
 """
 
 from collections.abc import Collection, Iterable
@@ -51,8 +51,8 @@ def create_key(
     Args:
         scopes: the scopes of the new key, or ``None`` for an unrestricted key.
         maker_id: the id of the existing API key with which a client creates the new key, or
-            ``None`` if the client uses another kind of credential. An API key never outlives the
-            API key with which it was created.
+            ``None`` if the client uses a different kind of credential. An API key never outlives
+            the API key with which it was created.
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:

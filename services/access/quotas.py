@@ -7,7 +7,8 @@ quota, for example after a change of plan, keeps all data but can't add more dat
 A request that consumes a quota first locks the list owner's quota, and then measures how much of
 the quota the owner has consumed. Because the quota is locked, simultaneous requests of one owner
 run one after another, and can't exceed the quota together. A request must lock the quota before
-writing rows that count against the quota, because otherwise two requests could deadlock.
+writing rows that count against the quota, because two simultaneous requests could otherwise
+deadlock.
 """
 
 import json
@@ -120,11 +121,11 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
 
     At most ``MAX_SHARES`` transactions can reserve a share of one user's quota at the same time. A
     transaction can reserve a share only if at least ``MAX_SHARES`` shares of the quota remain.
-    ``lock_quota_share`` returns false if the remaining quota is too small, or if other transactions
-    have reserved all shares. If ``lock_quota_share`` returns false, the transaction must use
-    ``lock_quota`` to lock the whole quota. Every call of ``lock_quota_share`` must pass the same
-    ``share_size``. Raises ``TransientError`` if another transaction consumes the quota while
-    ``lock_quota_share`` runs.
+    ``lock_quota_share`` returns false if the remaining quota is too small, or if different
+    transactions have already reserved all shares. If ``lock_quota_share`` returns false, the
+    transaction must use ``lock_quota`` to lock the whole quota. Every call of ``lock_quota_share``
+    must pass the same ``share_size``. Raises ``TransientError`` if a simultaneous transaction
+    consumes the remaining quota.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:

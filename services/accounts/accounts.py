@@ -36,7 +36,7 @@ def create_user(
 ) -> User:
     """Create a user.
 
-    Raises ``user.exists`` if another user has the address. Raises every error of
+    Raises ``user.exists`` if a user with the e-mail address exists. Raises every error of
     ``passwords.require_allowed_password``.
     """
     user = User(
@@ -52,7 +52,7 @@ def create_user(
 def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
     """Write the changed e-mail address of a person to the database.
 
-    Raises the error ``taken`` if another person has the address.
+    Raises the error ``taken`` if a different person has the new e-mail address.
     """
     with raise_if_taken("uq_users_email", taken):
         uow.session.flush()
@@ -108,7 +108,7 @@ def find_user_by_email(uow: UnitOfWork, email: str) -> User | None:
 
 
 def get_user_by_email(uow: UnitOfWork, email: str) -> User:
-    """Return the user with this address. Raises ``user.not_found``."""
+    """Return the user who has an e-mail address. Raises ``user.not_found``."""
     user = find_user_by_email(uow, email)
     if user is None:
         raise USER_NOT_FOUND_BY_EMAIL(email=email)
@@ -120,7 +120,7 @@ def find_user(uow: UnitOfWork, user_id: int) -> User | None:
 
 
 def get_user(uow: UnitOfWork, user_id: int) -> User:
-    """Return the user with this id. Raises ``user.not_found``."""
+    """Return the user who has an id. Raises ``user.not_found``."""
     user = find_user(uow, user_id)
     if user is None:
         raise USER_NOT_FOUND()
@@ -145,9 +145,9 @@ def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
 
 
 def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
-    """Grant or revoke a user's right to operate this deployment. Raises ``user.not_found``.
+    """Grant or revoke a user's right to use the operators' pages.
 
-    Operators must log in with a second factor.
+    Raises ``user.not_found``. Operators must log in with a second factor.
     """
     user = get_user_by_email(uow, email)
     user.is_operator = is_operator

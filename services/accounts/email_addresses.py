@@ -100,8 +100,8 @@ def _normalise(text: str) -> str | InvalidAddress:
         return address.lower()
     if len(address) > MAX_ADDRESS_BYTES:
         return InvalidAddress(f"It is longer than {MAX_ADDRESS_BYTES} characters.")
-    # Reject whitespace and invisible characters inside the address, because the library
-    # email-validator would silently remove some of them.
+    # Reject whitespace and invisible characters inside an e-mail address, because the library
+    # email-validator would silently remove some of these characters.
     if has_invisible(address):
         return InvalidAddress("It has a blank or an invisible character inside.")
     try:

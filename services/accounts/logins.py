@@ -87,7 +87,8 @@ class Attempt:
     Attributes:
         counts: the counters that count the login attempt. Each login counter is described by its
             digest and its throttle.
-        from_known_browser: whether the person has logged in with this browser before.
+        from_known_browser: whether the browser has a valid token, which proves an earlier login of
+            the person.
         number: how many successive login attempts were counted for the known browser, or for the
             e-mail address if the browser is unknown.
     """
@@ -100,7 +101,7 @@ class Attempt:
 
 
 def create_browser_token(keyring: Keyring, person: User) -> str:
-    """Return a cookie value which proves that a person has logged in with this browser.
+    """Return a cookie value which proves that a person has logged in with the current browser.
 
     An account recovery invalidates the person's browser tokens, because an intruder may have one.
     """
@@ -210,7 +211,7 @@ def _mail_new_browser(uow: UnitOfWork, person: User, name: str | None) -> None:
 
 
 def clear_attempt(uow: UnitOfWork, attempt: Attempt) -> None:
-    """Reset the counters of a login attempt after the person has proven their identity."""
+    """Reset the counters of a login attempt after the login has succeeded."""
     _clear_counts(uow, [subject for subject, _ in attempt.counts])
 
 

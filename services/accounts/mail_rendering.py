@@ -1,6 +1,6 @@
 """Renders every mail that Pressroom sends, and registers the jobs that send mails.
 
-The folder ``templates`` of this package contains all mail templates, including the templates of
+The folder ``services/accounts/templates`` contains all mail templates, including the templates of
 mails about lists.
 """
 

@@ -75,9 +75,9 @@ def read_reset_link(uow: UnitOfWork, secret: str) -> str:
 def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
     """Set a new password with a reset link, revoke all sessions, and notify the person by mail.
 
-    All other mailed links with which someone could change the person's password or address stop
-    working. Call ``reset_password`` only through ``services.recovery``, which also revokes API keys
-    and OAuth grants. Raises every error of ``read_reset_link``.
+    All mailed links that could change the person's password or address stop working. Call
+    ``reset_password`` only through ``services.recovery``, which also revokes API keys and OAuth
+    grants. Raises every error of ``read_reset_link``.
     """
     link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
     assert link.user_id is not None

@@ -29,8 +29,8 @@ WRITE_JOURNAL = register_maintenance(
 )
 _FOLDER = "journal/"
 _MAX_FILE_ROWS = 5_000
-# The maximum number of journal files per maintenance run, so that the run doesn't delay other
-# maintenance.
+# The maximum number of journal files per maintenance run, so that writing the journal doesn't delay
+# different kinds of maintenance.
 _MAX_FILES = 20
 _MAX_BATCH_ROWS = 200
 # The maximum tolerated difference between the clocks of two database servers. After a failover of
@@ -44,7 +44,8 @@ class ReplayResult:
 
     Attributes:
         opt_outs: the number of opt-outs that were missing in the restored database.
-        erasures: the number of people who were erased again.
+        erasures: the number of people who were erased because the restored database contained their
+            data.
     """
 
     files: int = 0

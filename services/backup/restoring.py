@@ -94,7 +94,7 @@ def _is_in_use(settings: Settings) -> bool:
 
 
 def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
-    """Check that this release and the configured keys can restore the backup.
+    """Check that the running release and the configured keys can restore a backup.
 
     Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` or ``backup.key_differs``.
     """

@@ -6,7 +6,7 @@
 Every charge calls the database function ``credit_append``. ``credit_append`` locks the account,
 rejects a negative balance, and writes the ledger entry and the new balance. ``credit_append`` also
 compares the new balance with the account's warning threshold, which saves a query. Each SQL
-statement of this module runs in its own transaction.
+statement of ``services.credits.ledger`` runs in a separate transaction.
 """
 
 import math

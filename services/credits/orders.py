@@ -20,7 +20,7 @@ _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderSt
 def get_order(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
     """Return an order that belongs to the user ``user_id``.
 
-    Raises ``order.not_found`` if the user has no order with this id.
+    Raises ``order.not_found`` if the user has no order with the id ``order_id``.
     """
     order = get_order_of_any_user(uow, order_id)
     if order.user_id != user_id:
@@ -103,7 +103,7 @@ def purge_abandoned_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
         func.is_abandoned_order(order.id),
     )
     oldest = query.order_by(order.created_at).limit(limit)
-    # Skip orders that are locked, because another process is claiming or settling them.
+    # Skip orders that a different process is claiming or settling, and has therefore locked.
     ids = list(uow.session.scalars(oldest.with_for_update(skip_locked=True)))
     for history in (PaymentEvent, PaymentOrderChange):
         uow.session.execute(delete(history).where(history.order_id.in_(ids)))

@@ -23,8 +23,8 @@ MAX_REDIRECT_URI_CHARACTERS = 2000
 MAX_CLIENT_NAME_CHARACTERS = 100
 _ID_CHARACTERS = 20
 _PURPOSE = "oauth-client"
-# A program on a person's device can receive redirects on these loopback addresses, with any free
-# port (RFC 8252, 7.3). A redirect URI with the host "localhost" must have the registered port,
+# The loopback addresses on which a program on a person's device can receive redirects, with any
+# free port (RFC 8252, 7.3). A redirect URI with the host "localhost" must have the registered port,
 # because "localhost" may resolve to a different machine.
 _LOOPBACK_ADDRESSES = {"127.0.0.1", "::1"}
 # The characters that RFC 3986 allows in a URI. A redirect URI can't contain a backslash, because

@@ -136,7 +136,7 @@ def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
     """Revoke a user's grant, so that the tokens of the grant stop working.
 
     Return 1 if this call revoked the grant, or 0 if the grant was already revoked. Raises
-    ``grant.not_found`` if the user has no grant with this id.
+    ``grant.not_found`` if the user has no grant with the id ``grant_id``.
     """
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:

@@ -78,7 +78,7 @@ def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
     """Make a kind of maintenance run immediately, for example the purge of expired rows.
 
     Raises ``maintenance.not_found`` for an unknown kind of maintenance. Raises
-    ``maintenance.running`` if maintenance of this kind is already running.
+    ``maintenance.running`` if the kind of maintenance is already running.
     """
     maintenance.request_run(uow, name)
     _record_operator_event(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)

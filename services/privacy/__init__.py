@@ -2,6 +2,6 @@
 
 To erase a person, Pressroom first marks the person as erased in a short transaction (``erasure``).
 An erased person can't log in. As soon as a person is marked as erased, the person's e-mail address
-can be registered again, and nothing more is written about the person. After a person has been
-marked as erased, a job erases the person's remaining rows in batches (``stages``).
+can be registered by someone else, and nothing more is written about the person. After a person has
+been marked as erased, a job erases the person's remaining rows in batches (``stages``).
 """

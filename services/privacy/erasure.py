@@ -1,7 +1,7 @@
 """Erases people, which means that their personal data is deleted.
 
-The first transaction of an erasure marks the person as erased, and erases everything that other
-people can see. After the first transaction, a job erases the person's remaining rows.
+The first transaction of an erasure marks the person as erased, and erases everything that someone
+else can see. After the first transaction, a job erases the person's remaining rows.
 """
 
 import time
@@ -92,7 +92,7 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
 
 
 def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
-    """Erase a person again whose data was restored from a backup.
+    """Erase a person whose data was erased before, but was restored from a backup.
 
     Return false if the restored database doesn't contain the person's data. The person's restored
     lists are archived first, because a person who owns lists can't be erased.
@@ -152,7 +152,7 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
 
 
 def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
-    """Blank a person's row in ``users``, and return the id of the job that erases other rows."""
+    """Blank a person's row in ``users``, and return the id of the job that erases all else."""
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None

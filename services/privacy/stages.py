@@ -25,13 +25,13 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
 # The maximum number of events, and of other rows, that one batch of an erasure contains. Erasing a
-# batch of this size takes a fraction of a second. Tests reduce the batch size.
+# batch of the maximum size takes a fraction of a second.
 MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
 # The number of mailing lists per batch is small, because bulk actions on these lists must wait
 # until the batch is erased.
 MAX_LISTS = 20
-# The result of an erasure job contains the number of erased rows for each of these stages.
+# The stages whose numbers of erased rows are part of the result of an erasure job.
 REPORTED = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 _TEXTS_OF_LISTS = (
     *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
@@ -42,15 +42,15 @@ _TEXTS_OF_LISTS = (
 class Batch(NamedTuple):
     """The number of rows that a stage has erased in one call, and the bookmark for the next call.
 
-    The bookmark is ``None`` if the stage is finished.
+    The bookmark is ``None`` if the stage has no more rows to erase.
     """
 
     rows: int
     bookmark: int | None
 
 
-# A stage is a function that erases one batch of a person's rows. Its arguments are the unit of
-# work, the person's id, and the bookmark from the stage's previous call.
+# A stage is a function that erases one batch of a person's rows. The arguments of a stage are the
+# unit of work, the person's id, and the bookmark from the stage's previous call.
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
 
@@ -60,8 +60,8 @@ def _create_event_stage(of_person: str) -> Stage:
     The IP address is blanked in all selected events, including events about changes that the person
     made to someone else's subscription. The details of an event are blanked only if the event is
     about the person's subscription. ``of_person`` is the SQL condition that selects the person's
-    events. The table must have an index that contains the selected events in the order of their
-    ids.
+    events. The table ``subscription_events`` must have an index that contains the person's events
+    in the order of their ids.
     """
     statement = text(f"""
     WITH batch AS (
@@ -98,7 +98,7 @@ def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
     """Blank a person's subscriptions to a batch of mailing lists.
 
-    Old values that undoing an import or a bulk action would restore are deleted.
+    ``_blank_subscriptions`` also deletes the old values that an undo would restore.
     """
     subscription = models.Subscription
     of_person = subscription.user_id == user_id
@@ -106,14 +106,14 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     list_ids = list(uow.session.scalars(query.order_by(subscription.list_id).limit(MAX_LISTS)))
     if not list_ids:
         return Batch(0, None)
-    # Lock the lists in shared mode, so that no import and no undo changes their subscriptions at
-    # the same time.
+    # Lock the lists in shared mode, so that no import and no undo changes subscriptions to the
+    # lists at the same time.
     locks.lock_lists_shared(uow, *list_ids)
     on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
     records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
     # Delete the changes that imports and bulk actions made to the person's subscriptions, so that
     # an undo can't restore the person's name. The changes are deleted before the subscriptions are
-    # blanked, because an undo locks rows in the same sequence.
+    # blanked, because an undo also locks the changes first.
     ids = [record.id for record in records]
     for model in (models.ImportChange, models.BulkChange):
         uow.session.execute(delete(model).where(model.subscription_id.in_(ids)))
@@ -138,7 +138,8 @@ def _create_blanking_stage(owner: InstrumentedAttribute[Any], **values: Any) -> 
 def _create_deleting_stage(owner: InstrumentedAttribute[Any]) -> Stage:
     """Return a stage that deletes the rows whose column ``owner`` contains the person.
 
-    The newest rows are deleted first, because an API key refers to the older key that created it.
+    The newest rows are deleted first, because an API key may refer to an older API key that created
+    it.
     """
     return partial(_change_batch, owner, delete(owner.class_))
 
@@ -210,7 +211,8 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         update(row)
         .where(row.id.in_(ids))
         .values(
-            # The error message of an import may contain the names of columns and files.
+            # Blank the error message of an import, because the message may contain names of columns
+            # and files.
             **dict.fromkeys(("filename", "description", "mapping", "columns", "samples", "error")),
             **dict.fromkeys(("wrapped_key", "wrapped_by")),
             status=case((row.status == "running", "cancelled"), else_=row.status),
@@ -220,7 +222,8 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .returning(row.object_prefix)
     )
     removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
-    # No helper job of the import still uses these rows, because the import's job has been deleted.
+    # No helper job of the import uses the waiting chunks and named members any longer, because the
+    # import's job has been deleted.
     for model in (models.WaitingChunk, models.NamedMember):
         uow.session.execute(delete(model).where(model.import_id.in_(ids)))
     return _batch(ids)
@@ -266,16 +269,16 @@ def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     has_answer = and_(row.person_id == user_id, row.answer.is_not(None))
     ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
-    # Any bookmark except ``None`` continues the stage. The next call finds the remaining responses
-    # without the bookmark.
+    # Return a bookmark that isn't ``None`` if responses may remain. The next call doesn't use the
+    # bookmark to find the remaining responses.
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
 # Maps the name of each stage to its function, in the order in which the stages run. The first stage
 # ensures that the person receives no more mails, and the second stage stops the person's jobs. Jobs
-# are deleted before the rows that they use, because workers lock a job before the rows that it
-# uses. A running import stops when its job is deleted. The row that contains the person's storage
-# use is deleted after the rows that consume the storage.
+# are deleted before the rows that the jobs use, because a worker also locks a job before the rows.
+# A running import stops when its job is deleted. The row that contains the person's storage use is
+# deleted after the rows that consume the storage.
 STAGES: Mapping[str, Stage] = {
     "subscriptions": _blank_subscriptions,
     "jobs": _create_deleting_stage(models.Job.user_id),
@@ -335,7 +338,8 @@ STAGES: Mapping[str, Stage] = {
     ),
     # The security events of an erased person are kept until their retention period ends, as
     # evidence of changes to the account. The IP address and the user agent in the security events
-    # are blanked. The database rejects blanking the security events of a person who isn't erased.
+    # of an erased person are blanked. The database rejects blanking the security events of a person
+    # who isn't erased.
     "account_events": _create_blanking_stage(
         models.RecordedEvent.user_id, ip=None, user_agent=None
     ),

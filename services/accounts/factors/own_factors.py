@@ -112,7 +112,7 @@ def remove_app(uow: UnitOfWork, caller: Caller) -> None:
 def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
     """Remove one of the caller's passkeys.
 
-    Raises ``second_factor.not_found`` if the caller has no passkey with this id.
+    Raises ``second_factor.not_found`` if the caller has no passkey with the id ``passkey_id``.
     """
     sessions.lock_caller(uow, caller)
     remove_passkeys(uow, caller.user_id, {passkey_id})
