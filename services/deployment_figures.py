@@ -1,7 +1,7 @@
-"""Reads metrics about the whole deployment from the database, for the operator's monitoring.
+"""Reads metrics about the whole deployment from the database, so that operators can monitor it.
 
-The metrics are read every few seconds, so each SQL statement must be fast. Each SQL statement for
-the metrics reads only narrow indexes, and only unfinished jobs or a limited number of rows.
+The metrics are read every few seconds, so each SQL statement must be fast. To be fast, each SQL
+statement reads only narrow indexes, and only unfinished jobs or a limited number of rows.
 """
 
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from models import OrderStatus
 from services.credits.verify import VERIFY_LEDGER
 from storage.database import Database, Statement
 
-# The maximum number of jobs that are counted per queue, and the maximum number of orders that are
-# counted per status.
+# ``MAX_COUNTED`` limits how many jobs are counted per queue, and how many orders are counted per
+# status.
 MAX_COUNTED = 1_000
 _MAX_ENDPOINTS = 10_000
 # The statuses of orders that wait for the payer, the provider or an operator. Finished orders are
-# not counted, because their number only grows.
+# not counted, because there may be a large number of them.
 _WAITING_STATUSES = (
     OrderStatus.CREATED,
     OrderStatus.PENDING,
@@ -29,13 +29,14 @@ _WAITING_STATUSES = (
 
 @dataclass(frozen=True)
 class JobFigures:
-    """Metrics about the jobs in the whole deployment.
+    """Metrics about all jobs of the deployment.
 
     Attributes:
         unfinished: maps each pair of a queue and a job status to the number of unfinished jobs.
         due: maps each pair of a queue and a job kind to the number of due jobs. In each queue, at
-            most ``MAX_COUNTED`` sent jobs and ``MAX_COUNTED`` unsent jobs are counted.
-        oldest: maps a queue to the number of seconds since its oldest due job became due.
+            most ``MAX_COUNTED`` jobs that were sent to workers, and ``MAX_COUNTED`` unsent jobs,
+            are counted.
+        oldest: maps a queue to the number of seconds for which its oldest due job has been due.
     """
 
     unfinished: Mapping[tuple[str, str], int]
@@ -45,11 +46,13 @@ class JobFigures:
 
 @dataclass(frozen=True)
 class WebhookFigures:
-    """Metrics about the webhook endpoints in the whole deployment.
+    """Metrics about all webhook endpoints of the deployment.
 
     Attributes:
-        late_seconds: the longest time in seconds for which an endpoint has waited for a worker.
-        failing_seconds: the longest time in seconds for which an endpoint has been failing.
+        late_seconds: the time in seconds for which the most delayed webhook endpoint has waited for
+            a worker.
+        failing_seconds: the time in seconds for which the longest failing webhook endpoint has been
+            failing.
     """
 
     active: int = 0
@@ -60,10 +63,10 @@ class WebhookFigures:
 
 @dataclass(frozen=True)
 class MaintenanceFigures:
-    """Metrics about the maintenance jobs in the whole deployment.
+    """Metrics about the maintenance of the deployment.
 
     Attributes:
-        late_seconds: maps each kind of maintenance to the delay of its next run in seconds.
+        late_seconds: maps each kind of maintenance to the delay of its next run, in seconds.
         failed: the kinds of maintenance whose last run failed.
     """
 
@@ -76,7 +79,7 @@ class ConnectionFigures:
     """The number of open connections to the database server, and the limit on open connections.
 
     The database server, the database and the application's role have separate connection limits.
-    ``ConnectionFigures`` describes only the limit that is closest to being reached.
+    ``ConnectionFigures`` describes the connection limit that is closest to being reached.
     """
 
     open: int
@@ -88,7 +91,7 @@ class DeploymentFigures:
     """All metrics about the deployment.
 
     Attributes:
-        orders: maps an order status to the number of orders that wait in this status.
+        orders: maps the status of unfinished orders to the number of orders that have this status.
         ledger_faults: the number of faults that the latest daily verification of the ledger found,
             or ``None`` if no verification has run.
     """
@@ -124,8 +127,8 @@ def read_figures(database: Database) -> DeploymentFigures:
         oldest[queue] = max(oldest[queue], seconds)
     jobs = JobFigures(unfinished, due, oldest)
     [(active, failing, late, failing_seconds)] = database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)
-    # A waiting webhook job counts as a late endpoint, because a new event queues a job but doesn't
-    # set the due time of the endpoint.
+    # The age of the oldest waiting webhook job counts as an endpoint's delay. A new event enqueues
+    # a webhook job, but doesn't change the due time of the webhook endpoint.
     late = max(late, jobs.oldest[Queue.WEBHOOKS])
     return DeploymentFigures(
         connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),
@@ -137,8 +140,8 @@ def read_figures(database: Database) -> DeploymentFigures:
     )
 
 
-# Connections that are reserved for superusers don't count towards the limit. Postgres returns -1
-# for a missing connection limit.
+# The connections that Postgres reserves for superusers are subtracted from the connection limit.
+# Postgres returns -1 if no connection limit is set.
 _CONNECTIONS = Statement("""
     WITH connected AS (
         SELECT datname, usename FROM pg_stat_activity
@@ -164,9 +167,9 @@ _UNFINISHED = Statement(
     " UNION ALL"
     " SELECT queue, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY queue"
 )
-# To find the oldest due job of a queue, compare the sent jobs and the unsent jobs with the earliest
-# ``send_after``. A job that waits for its next turn is excluded, because its due time is the time
-# of its first turn.
+# The oldest due job of a queue is one of the sent or unsent jobs with the earliest ``send_after``.
+# A job that waits for its next turn is excluded, because its ``run_at`` is the due time of its
+# first turn.
 _DUE = Statement("""
     SELECT looked.queue, kind, count(*), CAST(coalesce(extract(epoch FROM now()
         - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)
@@ -199,8 +202,8 @@ _WEBHOOKS = Statement("""
         WHERE state = 'active' ORDER BY id LIMIT :most
     ) AS endpoints
     """)
-# Selects every kind of maintenance, because a different release of Pressroom may have added kinds
-# that this release doesn't know.
+# Selects every kind of maintenance in the database, including kinds that a newer release of
+# Pressroom has added.
 _MAINTENANCE = Statement("""
     SELECT name, CAST(greatest(extract(epoch FROM now() - due_at), 0) AS float),
         last_error IS NOT NULL, CAST(last_result->>'done' AS bigint)

@@ -1,9 +1,9 @@
 """Stores the origin of the current request or command, which every security event contains.
 
-The origin is a context variable and not a parameter, because almost every change of an account
-needs the origin only to record an event. Credentials are checked in a separate thread, which has a
-copy of the request's context. The thread that checks a credential adds it to the shared ``Origin``
-object, so that the request sees the credential.
+The origin is a context variable and not a parameter, because most functions would only pass the
+parameter on to the function that records the event. Credentials are checked in a separate thread,
+which has a copy of the request's context. The thread that checks a credential adds the credential
+to the ``Origin`` object, which the thread shares with the request.
 """
 
 from contextvars import ContextVar
@@ -17,17 +17,18 @@ class CredentialKind(StrEnum):
     KEY = "key"
     SESSION = "session"
     GRANT = "grant"
-    # The credential of an operator who used the command line or the operators' pages of the
+    # The kind of credential of an operator who ran a command or used the operators' pages in the
     # console.
     COMMAND = "command"
 
 
 @dataclass(frozen=True)
 class Credential:
-    """The credential with which a person or program sent a request or ran a command.
+    """The credential that authenticated a request or a command.
 
     Attributes:
-        user_id: the id of the credential's owner, or ``None`` for a credential of the operator.
+        user_id: the id of the user who owns the credential, or ``None`` if the operator used the
+            command line.
     """
 
     kind: CredentialKind

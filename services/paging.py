@@ -22,10 +22,10 @@ T = TypeVar("T")
 U = TypeVar("U")
 Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
-# The maximum total size of the items in a response. The whole response is limited to 4 MB.
+# The maximum total size of the items in a response, which may have up to 4 MB as a whole.
 MAX_ITEMS_BYTES = 3_990_000
-# The maximum number of rows that are read and held in memory at the same time. A typical page needs
-# one batch of ``_MAX_BATCH_ROWS`` rows.
+# The maximum number of rows that ``fill_page`` reads and holds in memory at the same time. A
+# typical page contains at most ``_MAX_BATCH_ROWS`` rows, so that one batch is enough.
 _MAX_BATCH_ROWS = 50
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
@@ -33,10 +33,10 @@ _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
 
 @dataclass(frozen=True)
 class PageRequest:
-    """The position and the maximum size of a page that a client requests.
+    """Specifies where the page that a client requests begins, and how many rows it may contain.
 
-    The page begins after the row that ``cursor`` identifies. Without a cursor, the page begins
-    after the first ``offset`` rows.
+    The requested page begins after the row that ``cursor`` identifies. If ``cursor`` is ``None``,
+    the page begins after the first ``offset`` rows.
     """
 
     limit: int
@@ -46,13 +46,13 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class PageOfRows(Generic[T]):
-    """A page of rows, and the cursor with which the next page can be requested.
+    """A page of rows, and the cursor with which a client can request the next page.
 
     Attributes:
-        next_cursor: the cursor of the next page, or ``None`` on the last page.
-        cursor_of: a function that converts a row to the cursor of the page that begins after this
-            row. ``fill_page`` calls ``cursor_of`` if the response has no room for all rows of the
-            page.
+        next_cursor: the cursor of the next page, or ``None`` if no next page exists.
+        cursor_of: a function that converts a row to a cursor. ``cursor_of`` returns the cursor of
+            the page that begins after the given row. ``fill_page`` calls ``cursor_of`` if the
+            response would become too large with all rows of the page.
     """
 
     rows: list[T]
@@ -60,12 +60,12 @@ class PageOfRows(Generic[T]):
     cursor_of: Callable[[T], str] | None = None
 
     def cursor_after(self, count: int) -> str:
-        """Return the cursor of the page that begins after the first ``count`` rows of this page."""
+        """Return the cursor for a page that begins after the row with the number ``count``."""
         assert self.cursor_of is not None
         return self.cursor_of(self.rows[count - 1])
 
 
-# The page request for a response that isn't divided into pages.
+# A page request for the callers that need all rows at once.
 UNPAGED = PageRequest(1000)
 
 
@@ -78,12 +78,12 @@ def order_newest_first(
     before: Any = None,
     is_read_backwards: bool = False,
 ) -> Q:
-    """Return the query for all rows of an owner, in descending order of their ids.
+    """Extend a query to select all rows of an owner, in descending order of the rows' ids.
 
     The query forces Postgres to use the index on the owner and the id. By default, Postgres might
-    choose the index of the primary key, because it assumes that an owner's rows are spread evenly
-    over the table. Through the index of the primary key, Postgres could read ten million newer rows
-    of other owners before it finds the owner's rows.
+    choose the index of the primary key, because Postgres assumes that an owner's rows are spread
+    evenly over the table. With the index of the primary key, Postgres might have to read ten
+    million newer rows of different owners to find the owner's rows.
 
     The condition ``owner = ANY(ARRAY[value])`` makes Postgres sort by ``owner``. Postgres can't use
     the primary key to sort by ``owner``. With the condition ``owner = value``, Postgres would
@@ -91,10 +91,10 @@ def order_newest_first(
 
     Args:
         owner: the column that must equal ``value``.
-        before: the exclusive upper bound for the ids of the selected rows, as a number or an SQL
-            parameter.
-        is_read_backwards: whether the index contains the ids in ascending order, so that Postgres
-            must read the index backwards.
+        before: only rows with smaller ids than ``before`` are selected. ``before`` is a number or
+            an SQL parameter.
+        is_read_backwards: whether Postgres must read the index backwards, because the index
+            contains the ids in ascending order.
     """
     if before is not None:
         query = query.where(row_id < before)
@@ -105,10 +105,11 @@ def order_newest_first(
 def select_owner_page(
     query: Q, owner: InstrumentedAttribute[Any], value: int, page_request: PageRequest
 ) -> Q:
-    """Return the query for one page of an owner's rows, in descending order of their ids.
+    """Limit a query to one page of an owner's rows, in descending order of their ids.
 
-    The query selects one row more than fits on the page, and ``read_page`` removes this row from
-    the page. The table must have an index on (owner, id DESC). Raises ``cursor.invalid``.
+    The query selects one row more than the page contains, and ``read_page`` drops the additional
+    row. The table must have an index on the columns ``(owner, id DESC)``. Raises
+    ``cursor.invalid``.
     """
     before = None if page_request.cursor is None else ids.parse_id_cursor(page_request.cursor)
     query = order_newest_first(query, owner, value, owner.class_.id, before=before)
@@ -118,11 +119,11 @@ def select_owner_page(
 
 
 def select_page_by_id(query: Q, column: InstrumentedAttribute[int], page_request: PageRequest) -> Q:
-    """Return the query for one page of a small result, in descending order of the ids.
+    """Limit a query with a small result to one page, in descending order of the ids.
 
-    The query selects one row more than fits on the page, to show whether a next page exists. Use
-    this function only if few rows match ``query``, because Postgres sorts all matching rows for
-    each page.
+    The query selects one row more than the page contains, which shows whether a next page exists.
+    Use ``select_page_by_id`` only if few rows match ``query``, because Postgres sorts all matching
+    rows for each page.
     """
     if page_request.cursor is None:
         query = query.offset(page_request.offset)
@@ -137,10 +138,10 @@ def select_page_by_moment(
     column: SQLColumnExpression[Any],
     page_request: PageRequest,
 ) -> Q:
-    """Return the query for one page of rows, sorted by time because their ids don't rise with time.
+    """Limit a query to one page of rows whose ids don't rise with time, and sort the rows by time.
 
-    The query selects one row more than fits on the page, to show whether a next page exists. Rows
-    with the same time are sorted by id. Raises ``cursor.invalid``.
+    The query selects one row more than the page contains, which shows whether a next page exists.
+    Rows with the same time are sorted by id. Raises ``cursor.invalid``.
     """
     if page_request.cursor is None:
         query = query.offset(page_request.offset)
@@ -154,7 +155,7 @@ def select_page_by_moment(
 
 
 def build_moment_cursor(moment: datetime, row_id: int) -> str:
-    """Return the cursor with which ``select_page_by_moment`` selects the rows after a row."""
+    """Return the cursor with which ``select_page_by_moment`` selects the page after a row."""
     return f"{(moment - _EPOCH) // timedelta(microseconds=1)}-{row_id}"
 
 
@@ -164,15 +165,15 @@ def fill_page(
     show: Callable[[list[T]], Sequence[U]],
     size_of: Callable[[U], int],
 ) -> PageOfRows[U]:
-    """Return a page of items, which ends early if the response would become too large.
+    """Convert rows to a page of items.
 
-    Rows are read in small batches, so that large rows need little memory.
+    The page of items ends early if the response would become too large. ``fill_page`` reads the
+    rows in small batches, so that only few large rows are in memory at the same time.
 
     Args:
-        read_rows: a function that returns the requested page of rows, for example with
-            ``cut_page``.
-        show: a function that converts rows to the items of the response.
-        size_of: a function that returns the size in bytes of an item as JSON.
+        read_rows: a function that reads the rows of the requested page from the database.
+        show: a function that converts rows to items of the response.
+        size_of: a function that returns how many bytes an item needs as JSON.
     """
     items: list[U] = []
     remaining_bytes = MAX_ITEMS_BYTES
@@ -182,7 +183,7 @@ def fill_page(
         batch_request = replace(batch_request, limit=limit)
         batch = read_rows(batch_request)
         for index, item in enumerate(show(batch.rows)):
-            remaining_bytes -= size_of(item) + 1  # a comma of 1 byte follows each item
+            remaining_bytes -= size_of(item) + 1  # each item is followed by a comma of 1 byte
             if remaining_bytes < 0 and items:
                 cursor = batch.cursor_after(index) if index else batch_request.cursor
                 return PageOfRows(items, cursor)
@@ -194,16 +195,16 @@ def fill_page(
 
 
 def read_page(uow: UnitOfWork, query: Select[T], page_request: PageRequest) -> PageOfRows[T]:
-    """Run a query from ``select_owner_page`` or ``select_page_by_id``, and return the page."""
+    """Return the page that a query from ``select_owner_page`` or ``select_page_by_id`` selects."""
     rows = uow.session.scalars(query).all()
     return cut_page(rows, page_request.limit, lambda row: str(row.id))  # type: ignore[attr-defined]
 
 
 def cut_page(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:
-    """Return a page of the first ``limit`` rows.
+    """Return a page with the first ``limit`` of the rows.
 
-    If ``rows`` contains more than ``limit`` rows, a next page exists. The function ``cursor_of``
-    converts a row to the cursor of the page that begins after this row.
+    A next page exists if ``rows`` contains more than ``limit`` rows. The function ``cursor_of``
+    converts the last row of the page to the cursor of the next page.
     """
     page_rows = list(rows[:limit])
     next_cursor = cursor_of(page_rows[-1]) if len(rows) > limit else None

@@ -1,13 +1,13 @@
-"""Recovers accounts after an intrusion, and changes the e-mail addresses of accounts.
+"""Recovers accounts after an intrusion, and changes passwords and e-mail addresses of accounts.
 
-Recovering an account gives the owner access again, and revokes the access of an intruder.
+Recovering an account restores the owner's access, and revokes an intruder's access.
 
-When a person changes the address of an account, a list may already have a record for the new
-address. The record that a list has created for the new address can't be merged into the account.
-The list's record for the new address is erased if the person agrees and has proven to own the old
-and the new address. The opt-outs of the erased record are moved to the account, and the memberships
-of the record end. A record with data that only accounts have, such as an API key, counts as a
-separate account and is kept.
+When a person changes the address of an account, a mailing list may already have created a record
+for the new address. Pressroom can't merge a list's record for the new address into the account. The
+list's record is erased if the person agrees and has proven to own the old and the new address. The
+opt-outs of the erased record are moved to the account, but the record's memberships end. A record
+that has data that only accounts have, such as an API key, counts as a separate account and is never
+erased.
 """
 
 from dataclasses import dataclass
@@ -34,11 +34,11 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class NewAddress:
-    """The e-mail address that will become the new address of an account.
+    """The e-mail address to which a person wants to change the address of an account.
 
     Attributes:
-        has_record: whether a list has created a record for the new address. The list's record must
-            be erased before the account can take the new address.
+        has_record: whether a mailing list has created a record for the new address. The list's
+            record must be erased before the account can take the new address.
     """
 
     email: str
@@ -56,7 +56,7 @@ class KeptAccess:
 
 @dataclass(frozen=True)
 class EndedAccess:
-    """The credentials and webhook endpoints that a person revokes while changing the password."""
+    """The credentials and webhook endpoints that a person revokes when changing the password."""
 
     grants: bool
     key_ids: frozenset[int]
@@ -65,10 +65,10 @@ class EndedAccess:
 
 
 def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
-    """Return the new e-mail address that a mailed link confirms for the account of the user.
+    """Return the new e-mail address that a user confirms by opening a mailed link.
 
-    Raises ``account.address_taken`` if another account has the new address. Raises every error of
-    ``registration.read_new_address_link``.
+    Raises ``account.address_taken`` if a different account has the new address. Raises every error
+    of ``registration.read_new_address_link``.
     """
     email = registration.read_new_address_link(uow, secret, user_id)
     occupant = accounts.find_user_by_email(uow, email)
@@ -81,16 +81,17 @@ def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
 def change_address(
     uow: UnitOfWork, secret: str, caller: Caller, *, erases: bool, is_visible: bool
 ) -> User:
-    """Change the e-mail address of an account to the address that a mailed link confirms.
+    """Change an account's e-mail address to an address that a person confirms by a mailed link.
 
     Args:
-        erases: whether a list's record for the new address may be erased.
-        is_visible: whether the owners of lists to which the person is subscribed see the new
-            address after the change can no longer be undone.
+        erases: whether the person agrees that a mailing list's record for the new address is
+            erased.
+        is_visible: whether the owners of the person's lists can see the new address, as soon as the
+            change can no longer be undone.
 
     Raises ``account.address_taken``, ``list.busy``, and every error of
-    ``registration.prove_address``. Raises ``account.address_has_record`` if a list has a record for
-    the new address but ``erases`` is false.
+    ``registration.prove_address``. Raises ``account.address_has_record`` if a mailing list has a
+    record for the new address and ``erases`` is false.
     """
     person, email = registration.prove_address(uow, secret, caller)
     erase_occupying_record(uow, person, email, erases=erases)
@@ -105,15 +106,15 @@ def change_address(
 def erase_occupying_record(
     uow: UnitOfWork, person: User, email: str, *, erases: bool = True
 ) -> None:
-    """Erase the record that a list has created for an address that now belongs to an account.
+    """Erase a record that a list has created for an address, so that an account can take it.
 
     Call ``erase_occupying_record`` only after locking the person who owns the account. Raises
-    ``account.address_taken`` if the record belongs to another account. Raises
-    ``account.address_has_record`` if a list's record exists but ``erases`` is false. Raises
-    ``list.busy`` if another transaction keeps the record locked.
+    ``account.address_taken`` if the record has data that only accounts have. Raises
+    ``account.address_has_record`` if the record exists and ``erases`` is false. Raises
+    ``list.busy`` if a different transaction keeps the record locked.
     """
-    # Wait only briefly for the record's lock, because an import that has locked the record may wait
-    # for the locked person.
+    # Wait only briefly for the lock on the record. An import that has locked the record may wait
+    # for the lock on the person, which would be a deadlock.
     with locks.limit_lock_waits(uow):
         query = select(User).where(User.email == email, User.id != person.id).with_for_update()
         record = uow.session.scalar(query.execution_options(populate_existing=True))
@@ -130,11 +131,11 @@ def erase_occupying_record(
 def reset_password(
     uow: UnitOfWork, secret: str, *, password_hash: str, factor: SubmittedFactor, keep: KeptAccess
 ) -> User:
-    """Set a new password by a reset link, and revoke all credentials that aren't in ``keep``.
+    """Set a new password with a reset link, and revoke all access that ``keep`` doesn't contain.
 
-    The password reset revokes sessions, OAuth grants, API keys, passkeys and webhook endpoints.
-    Raises every error of ``registration.read_reset_link`` and
-    ``second_steps.require_second_factor``.
+    A password reset revokes all sessions and OAuth grants, and the API keys, passkeys and webhook
+    endpoints that the person doesn't keep. Raises every error of ``registration.read_reset_link``
+    and ``second_steps.require_second_factor``.
     """
     person = registration.reset_password(uow, secret, password_hash=password_hash)
     second_steps.require_second_factor(uow, person, factor)
@@ -148,20 +149,20 @@ def reset_password(
 
 
 def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> str:
-    """Restore the former address of an account, and revoke all access to the account.
+    """Restore an account's former e-mail address, and revoke all access to the account.
 
-    Return the secret of a mailed token with which the person sets a new password. ``password_hash``
-    must be the hash of a random password that nobody knows. Raises ``account.address_taken`` if
-    another account has the former address. Raises every error of
-    ``registration.prove_earlier_address``.
+    Return the secret of a mailed token with which the owner sets a new password. ``password_hash``
+    must be the hash of a random password, so that nobody can log in before the owner sets a new
+    password. Raises ``account.address_taken`` if a different account has the former address. Raises
+    every error of ``registration.prove_earlier_address``.
     """
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
-    # If a list has created a record for the former address after the address change, erase the
-    # record, because it would block the undo.
+    # Erase a record that a list has created for the former address, so that the account can take
+    # the address back.
     erase_occupying_record(uow, person, email)
     registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
-    # Remove second factors that an intruder may have added, because a password reset would require
-    # such a factor.
+    # Remove second factors that an intruder may have added, because a password reset requires a
+    # second factor.
     own_factors.remove_factors_added_after(uow, person.id, changed_at)
     grants.revoke_grants(uow, person.id)
     api_keys.revoke_keys(uow, person.id, kept_key_ids=())
@@ -181,17 +182,17 @@ def change_password(
 ) -> None:
     """Change the caller's password.
 
-    Revoke the access that ``ending`` contains, and all sessions except the current session.
-    ``expected`` is the hash of the old password, which the caller has just entered. Raises
-    ``api_key.not_found``, ``second_factor.not_found`` and every error of
-    ``registration.change_password``.
+    Changing the password also revokes the access in ``ending``, and all sessions except the current
+    session. ``expected`` is the hash of the old password that the caller has entered for
+    confirmation. Raises ``api_key.not_found`` or ``second_factor.not_found`` for an unknown id in
+    ``ending``. Raises every error of ``registration.change_password``.
     """
     registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:
         grants.revoke_grants(uow, caller.user_id)
     for key_id in ending.key_ids:
-        # Keep the webhook endpoints of a revoked API key, because the person selects the endpoints
-        # to revoke separately.
+        # Don't revoke the webhook endpoints of the API key, because the person selects separately
+        # which webhook endpoints to revoke.
         revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=True)
     own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids)
     webhook_endpoints.end_endpoints(uow, caller.user_id, ending.endpoint_ids)

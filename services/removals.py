@@ -1,8 +1,8 @@
-"""Removes unused objects from the object storage in the background.
+"""Removes unused objects from the object storage, in the background.
 
-A transaction that stops using an object inserts a row into ``object_removals``. The row in
-``object_removals`` ensures that an unused object is removed even if the process that stopped using
-it is killed. Maintenance removes the objects in ``object_removals``, and then deletes their rows.
+A transaction that stops using an object inserts a row into ``object_removals``. Because of the row
+in ``object_removals``, an unused object is removed even if the process is killed. Maintenance
+removes the objects that ``object_removals`` lists, and afterwards deletes their rows.
 """
 
 from collections.abc import Collection
@@ -28,13 +28,14 @@ REMOVE_OBJECTS = register_maintenance(
     run=lambda resources, _: process_due_removals(resources),
 )
 # The name of the maintenance task that creates backups. No object is removed during a backup,
-# because objects are copied after the database dump that refers to them.
+# because a backup dumps the database first, and copies the objects to which the dump refers
+# afterwards.
 BLOCKING_TASK = "backup.create"
-# The time for which a batch of removals is assigned to a worker. A failed removal is retried after
-# this time.
+# How long a batch of removals is assigned to a worker. A failed removal is retried after
+# ``_TAKEN_FOR``.
 _TAKEN_FOR = timedelta(seconds=30)
 _MAX_BATCH_ROWS = 100
-# The maximum number of batches per maintenance run, so that the run doesn't delay other
+# The maximum number of batches per maintenance run, so that a run doesn't delay other kinds of
 # maintenance.
 _MAX_BATCHES = 20
 
@@ -42,8 +43,8 @@ _MAX_BATCHES = 20
 def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0)) -> None:
     """Schedule the removal of objects and folders from the object storage.
 
-    The key of a folder ends in a slash. The objects are removed after the delay ``after``, but
-    never before the transaction commits.
+    The key of a folder ends in a slash. The objects are removed when the time ``after`` has passed
+    and the transaction has been committed.
     """
     uow.session.add_all(ObjectRemoval(key=key, try_at=func.now() + after) for key in keys)
 
@@ -51,8 +52,8 @@ def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0))
 def keep_object(uow: UnitOfWork, key: str) -> bool:
     """Cancel the scheduled removals of an object.
 
-    ``keep_object`` returns true only if the object will certainly be kept. ``keep_object`` returns
-    false if no removal was scheduled, or if a worker has already tried to remove the object.
+    Return true if the removal of the object was cancelled. Return false if no removal was
+    scheduled, or if a worker has already tried to remove the object.
     """
     has_key = ObjectRemoval.key == key
     untried = delete(ObjectRemoval).where(has_key, ObjectRemoval.tries == 0)
@@ -62,7 +63,7 @@ def keep_object(uow: UnitOfWork, key: str) -> bool:
 
 
 def process_due_removals(resources: Resources) -> int:
-    """Remove the objects whose removal is due, and return the number of removals.
+    """Carry out all scheduled removals that are due, and return how many have succeeded.
 
     Several workers can run ``process_due_removals`` at the same time.
     """
@@ -96,8 +97,8 @@ def process_due_removals(resources: Resources) -> int:
 def _remove_batch(resources: Resources, batch: Collection[ObjectRemoval]) -> dict[str, str]:
     """Remove the objects and folders in a batch of scheduled removals.
 
-    If the object storage refuses to remove an object, the result maps the object's key to the
-    reason for the refusal.
+    Return a mapping from the key of each object that the object storage refused to remove to the
+    reason.
     """
     reasons: dict[str, str] = {}
     try:

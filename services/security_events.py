@@ -1,7 +1,6 @@
 """Records and lists the security events of accounts.
 
-A security event is a row that is written in the same transaction as the change that the event
-describes.
+The transaction that changes an account also writes the row of the security event about the change.
 """
 
 from enum import StrEnum
@@ -29,8 +28,8 @@ _EVENTS = Counter("pressroom_security_events", "Events of accounts", ["type"])
 
 class EventType(StrEnum):
     LOGIN_SUCCEEDED = "login.succeeded"
-    # A failed login to an existing account. The event's detail ``attempts`` is the number of
-    # successive failed logins.
+    # A failed login to an existing account. The detail ``attempts`` is the number of successive
+    # failed logins.
     LOGIN_FAILED = "login.failed"
     SESSION_ENDED = "session.ended"
     PASSWORD_CHANGED = "password.changed"  # noqa: S105 - a name
@@ -46,8 +45,8 @@ class EventType(StrEnum):
     FACTOR_ADDED = "factor.added"
     FACTOR_REMOVED = "factor.removed"
     EXPORT_CREATED = "export.created"
-    # A client read more pages of members in an hour than a person would. The event's detail
-    # ``pages`` is the number of pages that the client read.
+    # A client has read more pages of members within an hour than a person would read. The detail
+    # ``pages`` is the number of pages that the client has read.
     MEMBERS_READ = "members.read"
     WEBHOOK_CREATED = "webhook.created"
     # The URL of a webhook endpoint was changed.
@@ -59,14 +58,14 @@ class EventType(StrEnum):
     QUOTA_REFUSED = "quota.refused"
     # An operator has changed the user's plan.
     PLAN_CHANGED = "plan.changed"
-    # An operator has changed another account or the deployment. The event about an operator's
-    # action is recorded in the operator's account.
+    # An operator has changed a user's account or the deployment. The security event about an
+    # operator's action is recorded in the operator's account.
     OPERATOR_ACTED = "operator.acted"
 
 
-# Maps each type of security event that is announced in the event feed to its feed event. Each value
-# contains the type of the feed event, and the names of the details with the id and the number of
-# API keys or grants.
+# Maps each type of security event that also creates a feed event to the type of the feed event. The
+# second and third part of each value are the names of the details with the id and the number of API
+# keys or grants.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
@@ -75,7 +74,7 @@ _FEED_EVENTS = {
 }
 
 
-# Maps the code of an error to the type of the security event that records this error.
+# Maps the code of an error to the type of the security event that records the error.
 _ERROR_EVENTS = {
     PLAN_REQUIRED.code: EventType.PLAN_REFUSED,
     QUOTA_EXCEEDED.code: EventType.QUOTA_REFUSED,
@@ -101,18 +100,18 @@ def record_event(
     credential: Credential | None = None,
     **detail: Detail,
 ) -> None:
-    """Record a security event of a user's account, with the origin of the current request.
+    """Record a security event in a user's account, with the IP address of the current request.
 
     Args:
-        credential: the credential that caused the event, or ``None`` for the credential of the
-            current request.
-        detail: ids and numbers with a total size of at most 2,000 bytes. The details of an event
-            must not contain names, addresses or text that people wrote.
+        credential: the credential with which the event was caused, or ``None`` for the credential
+            of the current request.
+        detail: ids and numbers with a total size of at most 2,000 bytes. The details of a security
+            event must not contain names, e-mail addresses or text that people wrote.
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential
-    # Omit a credential that belongs to a different user, because the browser may still be logged in
-    # as that user.
+    # Omit the credential of a different user, because a browser may be logged in as one user while
+    # a mailed link changes the account of a different user.
     if credential is not None and credential.user_id not in (None, user_id):
         credential = None
     agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]
@@ -130,7 +129,10 @@ def record_event(
 def record_operator_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record a security event about an operator's change of an account, without an IP address."""
+    """Record in a user's account that an operator has changed it.
+
+    The operator's IP address isn't recorded.
+    """
     event = RecordedEvent(user_id=user_id, type=kind, detail=detail)
     _add(uow, event, Credential(CredentialKind.COMMAND))
 
@@ -138,9 +140,10 @@ def record_operator_event(
 def record_hourly_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record a security event at most once per hour, event type and user.
+    """Record a security event, unless an event of the same type was recorded within an hour.
 
-    The number of events is limited because a program could flood the table by repeating a request.
+    At most one event per hour is recorded, because a program could fill the table of security
+    events by repeating a request.
     """
     uow.session.execute(select(func.pg_advisory_xact_lock(func.hashtext(kind), user_id % 2**31)))
     recent_events = select(RecordedEvent.id).where(
@@ -155,8 +158,8 @@ def record_hourly_event(
 def _add(uow: UnitOfWork, event: RecordedEvent, credential: Credential | None) -> None:
     """Store a security event.
 
-    After the transaction commits, the event is logged and counted in the metrics. The log entry
-    about a security event contains no IP address and no name.
+    When the transaction has been committed, the security event is logged and counted in the
+    metrics. The log entry about a security event contains no IP address and no name.
     """
     if credential is not None:
         event.credential_kind = credential.kind
@@ -172,5 +175,5 @@ def is_plan_error(code: str) -> bool:
 
 
 def record_plan_error(uow: UnitOfWork, user_id: int, code: str) -> None:
-    """Record a security event about a plan or quota error, at most once per hour and event type."""
+    """Record an error about a user's plan or quota as a security event, at most once per hour."""
     record_hourly_event(uow, user_id, _ERROR_EVENTS[code])

@@ -1,8 +1,8 @@
 """Creates, authenticates and revokes API keys.
 
 The database stores only the HMACs of API keys, so a copy of the database gives nobody access to an
-account. Revoking an API key also revokes all keys that were created with this key, so that a thief
-can't keep access to the account.
+account. Revoking an API key also revokes all keys that were created with the revoked key, so that a
+thief can't keep access to the account.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,8 +25,8 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# The time of an API key's last use is updated at most once per minute, because frequent updates of
-# one row are slow.
+# The time at which an API key was last used is stored at most once per minute, because frequent
+# updates of one row are slow.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 MAX_KEY_NAME_CHARACTERS = 200
 _MAX_CACHED_CALLERS = 10_000
@@ -50,9 +50,9 @@ def create_key(
 
     Args:
         scopes: the scopes of the new key, or ``None`` for an unrestricted key.
-        maker_id: the id of the API key that authenticated the request, or ``None`` if the request
-            used no API key. A key that is created with an existing API key expires no later than
-            the existing key.
+        maker_id: the id of the existing API key with which a client creates the new key, or
+            ``None`` if the client uses a different kind of credential. An API key never outlives
+            the API key with which it was created.
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
@@ -79,22 +79,22 @@ def create_key(
 
 
 class UsedKeys:
-    """Tracks which API keys clients have used recently, and caches the caller of each key.
+    """Tracks recently used API keys, and caches the caller that each key authenticates.
 
     ``UsedKeys`` collects the ids of used API keys until ``write_uses`` stores in the database when
-    each key was last used. If the process is killed, the uses of API keys within the last second
-    are not stored.
+    each key was last used. If a process is killed, it is not stored which API keys were used in the
+    last second.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._key_ids: set[int] = set()
-        # Maps the digest of an API key to the key's caller and the time when this cache entry
-        # expires.
+        # Maps the digest of an API key to the caller that the key authenticates, and to the expiry
+        # time of the cache entry.
         self._callers: dict[bytes, tuple[Caller, datetime]] = {}
 
     def find_caller(self, digest: bytes, now: datetime) -> Caller | None:
-        """Return the cached caller of an API key, even if the key has been revoked."""
+        """Return the cached caller of an API key, even if the key has since been revoked."""
         caller, expires_at = self._callers.get(digest, _NO_CALLER)
         return caller if now < expires_at else None
 
@@ -121,9 +121,9 @@ def authenticate_key(
     """Return the caller that an API key authenticates. Raises ``auth.invalid_credentials``.
 
     Args:
-        recent: whether ``authenticate_key`` may return a cached caller, even though the caller's
-            API key may have been revoked. A request that accepts a cached caller must check in its
-            SQL statement whether the API key is still valid.
+        recent: whether ``authenticate_key`` may return a cached caller, whose API key may have been
+            revoked. If ``recent`` is true, the SQL statement of the request must check that the API
+            key is valid.
     """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
@@ -173,8 +173,8 @@ def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> i
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
         raise errors.API_KEY_NOT_FOUND()
-    # Lock the person before revoking an API key, so that a simultaneous request with this key can't
-    # create a new key.
+    # Lock the person before revoking an API key, so that a simultaneous request with the revoked
+    # key can't create a new key.
     sessions.lock_person(uow, key.user_id)
     is_descendant = (ApiKey.id.in_(select_key_family(key_id)), ApiKey.id != key_id)
     revoked_descendants = record_moment_once(uow, ApiKey.revoked_at, *is_descendant)
@@ -211,7 +211,7 @@ def is_active_key(uow: UnitOfWork, key_id: int) -> bool:
 def active_key_conditions(
     now: datetime | BindParameter[datetime],
 ) -> tuple[ColumnElement[bool], ...]:
-    """Return the SQL conditions for an API key that is neither revoked nor expired."""
+    """Return SQL conditions that select API keys that are neither revoked nor expired."""
     is_unexpired = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now)
     return ApiKey.revoked_at.is_(None), is_unexpired
 

@@ -1,13 +1,14 @@
-"""Enforces the quotas of the plans, which limit the resources of list owners.
+"""Enforces quotas, with which a plan limits what a list owner can store and do.
 
 Quotas limit only requests that list owners send. Quotas never block unsubscribing, changes that
 readers make to their own subscriptions, or commands of the operator. A list owner who exceeds a
 quota, for example after a change of plan, keeps all data but can't add more data.
 
 A request that consumes a quota first locks the list owner's quota, and then measures how much of
-the quota the owner has consumed. Because of the lock, simultaneous requests of one owner run in
-sequence and can't exceed the quota together. A request must lock the quota before writing rows that
-count against the quota, because otherwise two requests could deadlock.
+the quota the owner has consumed. Because the quota is locked, simultaneous requests of one owner
+run one after another, and can't exceed the quota together. A request must lock the quota before
+writing rows that count against the quota, because two simultaneous requests could otherwise
+deadlock.
 """
 
 import json
@@ -41,16 +42,16 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_PER_MB = 2**20
-# The number of bytes of the storage quota that each stored row consumes, in addition to the bytes
-# of the row's filter.
+# How many bytes of the storage quota each stored row consumes, in addition to the size of the
+# filter that the row contains.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
-# actions. Jobs of kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.
+# actions. Job kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.
 LIMITED_JOB_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
 # The queues that contain the jobs of ``LIMITED_JOB_KINDS``.
 _LIMITED_QUEUES = (Queue.BULK, Queue.EXPORT)
-# The time for which a running job counts against the quota ``UNFINISHED_JOBS`` after the job's
-# lease has expired.
+# How long a running job counts against the quota ``UNFINISHED_JOBS`` after the job's lease has
+# expired.
 _LOST_AFTER = timedelta(seconds=30)
 # The number of transactions that can reserve a share of one user's quota at the same time.
 MAX_SHARES = 8
@@ -66,7 +67,7 @@ _LOCK_FREE_SHARE = text(
 
 @dataclass(frozen=True)
 class QuotaUse:
-    """The amount of a quota that a user has consumed, and the limit of the quota.
+    """How much of a quota a user has consumed, and the limit that the user's plan sets.
 
     The attribute ``limit`` is ``None`` for an unlimited quota.
     """
@@ -91,7 +92,7 @@ def plan_limit(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
 
 
 def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
-    """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` remains of it.
+    """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` of it remains.
 
     For the storage quota, ``more`` is a number of bytes. The quota stays locked until the
     transaction ends.
@@ -118,40 +119,42 @@ def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
 def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_size: int) -> bool:
     """Reserve ``share_size`` of a user's quota, and return whether the reservation succeeded.
 
-    ``MAX_SHARES`` is the maximum number of transactions that can reserve a share of a quota at the
-    same time. A share can be reserved only if the remaining quota has room for ``MAX_SHARES``
-    shares. ``lock_quota_share`` returns false if the remaining quota is too small, or if other
-    transactions have reserved all shares. If ``lock_quota_share`` returns false, the transaction
-    must use ``lock_quota`` to lock the whole quota. All calls of ``lock_quota_share`` must pass the
-    same ``share_size``. Raises ``TransientError`` if another transaction consumes the remaining
-    quota during the call of ``lock_quota_share``.
+    At most ``MAX_SHARES`` transactions can reserve a share of one user's quota at the same time. A
+    transaction can reserve a share only if at least ``MAX_SHARES`` shares of the quota remain.
+    ``lock_quota_share`` returns false if the remaining quota is too small, or if different
+    transactions have already reserved all shares. If ``lock_quota_share`` returns false, the
+    transaction must use ``lock_quota`` to lock the whole quota. Every call of ``lock_quota_share``
+    must pass the same ``share_size``. Raises ``TransientError`` if a simultaneous transaction
+    consumes the remaining quota.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
         return True
-    # The maximum consumption at which the quota has room for ``MAX_SHARES`` more shares.
+    # If a user has consumed at most ``max_count`` of the quota, at least ``MAX_SHARES`` shares
+    # remain.
     max_count = limit * _unit(quota) - share_size * MAX_SHARES
     values = {"quota": quota, "user_id": user_id, "shares": MAX_SHARES}
     if _count(uow, user_id, quota) > max_count or not uow.session.scalar(_LOCK_FREE_SHARE, values):
         return False
     uow.session.execute(_LOCK_QUOTA_SHARED, values)
     if _count(uow, user_id, quota) > max_count:
-        # Don't wait for a lock on the whole quota, because this transaction could deadlock with
-        # transactions that hold shares.
+        # Don't wait for a lock on the whole quota, because waiting could deadlock with transactions
+        # that have reserved shares.
         raise TransientError("another act took what the plan had room for")
     return True
 
 
 def build_exceeded_error(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> DomainError:
-    """Return the error ``quota.exceeded``, with the consumed amount and the limit of the quota."""
+    """Return the error ``quota.exceeded``, which states the user's consumption and limit."""
     used = _in_units(quota, _count(uow, user_id, quota))
     limit = _find_limit(uow, user_id, quota)
-    # ``limit`` is ``None`` if the operator has just given the user a plan with an unlimited quota.
+    # ``limit`` is ``None`` if an operator has changed the user's plan to one with an unlimited
+    # quota while the request ran.
     return _build_error(quota, used, used if limit is None else limit)
 
 
 def count_composer_call(database: Database, settings: Settings, user_id: int) -> None:
-    """Count a user's call of the composer, even if the call fails later.
+    """Count a call that a user makes to the composer, even if the call fails later.
 
     Raises ``quota.exceeded`` if the user has reached the daily limit of composer calls.
     """
@@ -163,7 +166,7 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
 
 
 def count_row_bytes(stored_filter: object = None) -> int:
-    """Return how many bytes of the storage quota a row with the filter ``stored_filter`` consumes.
+    """Return how many bytes of the storage quota a row that contains ``stored_filter`` consumes.
 
     The database function ``row_bytes`` must return the same number as ``count_row_bytes``.
     """
@@ -188,7 +191,7 @@ def _unit(quota: PlanQuota) -> int:
 
 
 def _in_units(quota: PlanQuota, count: int) -> int:
-    """Convert a count to the unit of a quota, for example bytes to megabytes, rounded up."""
+    """Convert a consumed amount to the quota's unit, for example bytes to megabytes, rounded up."""
     return -(-int(count) // _unit(quota))
 
 
@@ -204,8 +207,8 @@ def _aggregate_open_lists(aggregate: Any, user_id: int) -> Select[int]:
 
 def _count_unfinished_jobs(user_id: int) -> Select[int]:
     # Queued and running jobs are counted by two subqueries, because each status has a separate
-    # index. A long transaction prevents Postgres from removing the index entries of finished jobs,
-    # so the condition on the lease skips these entries.
+    # index. During a long transaction, Postgres can't remove the index entries of finished jobs.
+    # The condition on ``lease_expires_at`` skips the index entries of finished jobs.
     is_queued = (Job.status == JobStatus.QUEUED,)
     is_running = (Job.status == JobStatus.RUNNING, Job.lease_expires_at > func.now() - _LOST_AFTER)
     counts = (
@@ -233,10 +236,10 @@ _COUNTS: dict[PlanQuota, Callable[[int], Select[int]]] = {
         ComposerUse.user_id == user_id, ComposerUse.day == _TODAY
     ),
 }
-# Counts a user's call of the composer, unless the user has reached the daily limit. The table
-# ``composer_uses`` has one row per user. A user's row in ``composer_uses`` is locked only while the
-# statement counts a call. A composer call that began just before midnight may count for the next
-# day.
+# Counts a call that a user makes to the composer, unless the user has reached the daily limit. The
+# table ``composer_uses`` has one row per user. A user's row in ``composer_uses`` is locked only
+# while the SQL statement that counts a call runs. A composer call that began just before midnight
+# may count for the next day.
 _COUNT_CALL = Statement("""
     WITH plan AS (
         SELECT CASE plan WHEN 'free' THEN CAST(:free AS bigint) ELSE CAST(:paid AS bigint) END

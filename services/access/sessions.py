@@ -24,13 +24,14 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# The time after a login within which a person can create a credential. The login must be recent, so
-# that someone who steals an old session can't create an API key that outlives the session.
+# How long a person can create credentials, such as API keys, after a login. The login must be
+# recent, so that someone who steals an old session can't create an API key that outlives the
+# session.
 RECENT_LOGIN = timedelta(minutes=15)
 SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)
-# The time of a session's last use is updated at most once per minute, because frequent updates of
-# one row are slow.
+# The time at which a session was last used is stored at most once per minute, because frequent
+# updates of one row are slow.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 _PURPOSE = "session"
 _WELL_FORMED_COOKIE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
@@ -51,7 +52,7 @@ class OpenSession:
 
 
 def require_recent_login(uow: UnitOfWork, caller: Caller) -> None:
-    """Raise ``auth.login_again`` if the caller last logged in longer than ``RECENT_LOGIN`` ago."""
+    """Raise ``auth.login_again`` if the caller's last login was more than ``RECENT_LOGIN`` ago."""
     if not has_recent_login(uow, caller):
         raise errors.AUTH_LOGIN_AGAIN()
 
@@ -60,7 +61,7 @@ def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
     """Return whether the caller's last login was at most ``RECENT_LOGIN`` ago.
 
     ``has_recent_login`` returns true for API keys and OAuth grants, because programs can't log in.
-    Raises ``auth.invalid_credentials`` for a revoked session.
+    Raises ``auth.invalid_credentials`` if the caller's session has been revoked.
     """
     if caller.session_id is None:
         return True
@@ -85,10 +86,10 @@ def lock_person(uow: UnitOfWork, user_id: int) -> None:
 def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
     """Lock a person before the person's credentials are changed, and check the caller's credential.
 
-    The caller's credential is checked after the person is locked, because an account recovery may
-    have just revoked the credential. A credential that an account recovery has revoked can't create
-    a new credential. Raises ``auth.login_again`` if the caller's last login is too old. Raises
-    ``auth.invalid_credentials`` if the caller's credential is revoked.
+    ``lock_caller`` locks the person first, because a simultaneous account recovery may revoke the
+    caller's credential. A revoked credential must not create a new credential. Raises
+    ``auth.login_again`` if the caller's last login is too old. Raises ``auth.invalid_credentials``
+    if the caller's credential is revoked.
     """
     lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
@@ -98,7 +99,7 @@ def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
 
 
 def has_second_factor(uow: UnitOfWork, user_id: int) -> bool:
-    """Return whether a person has a second factor, such as a passkey."""
+    """Return whether a person has set up a second factor, such as a passkey."""
     return uow.session.scalar(select(second_factor_exists()).where(User.id == user_id)) is True
 
 
@@ -117,8 +118,8 @@ def second_factor_missing(everyone_needs_factor: ColumnElement[bool]) -> ColumnE
 def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) -> str:
     """Create a browser session for a person, and return the value of the session's cookie.
 
-    Each login creates a new cookie value, so that an attacker can't plant a known session cookie in
-    the person's browser.
+    Each login creates a new cookie value, so that an attacker can't use a session cookie that the
+    attacker has planted in the browser.
     """
     value = secrets.token_urlsafe(32)
     session = UserSession(
@@ -214,7 +215,7 @@ def revoke_sessions(uow: UnitOfWork, user_id: int, *, kept_session_id: int | Non
 
 
 def create_csrf_token(keyring: Keyring, value: str) -> str:
-    """Return the CSRF token for forms in the browser whose session cookie is ``value``."""
+    """Return the CSRF token for forms in a browser that has the session cookie ``value``."""
     return keyring.signer(_PURPOSE).sign(_csrf_message(value))
 
 
@@ -250,9 +251,9 @@ _ACTIVE_SESSION = Statement(
 def build_last_use_update(
     table: type[UserSession] | type[ApiKey], condition: ColumnElement[bool]
 ) -> Statement:
-    """Build the SQL statement that updates the time when sessions or API keys were last used.
+    """Build the SQL statement that stores when a session or an API key was last used.
 
-    The statement skips locked rows, because another request is already updating these rows.
+    The SQL statement skips a locked row, because another request is already updating the row.
     """
     unlocked_ids = (
         select(table.id).where(condition).with_for_update(skip_locked=True).scalar_subquery()

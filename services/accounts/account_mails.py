@@ -1,7 +1,8 @@
-"""Sends the mails about accounts, each in a separate durable job.
+"""Sends mails about accounts, such as password resets.
 
-A request for a mail takes the same time for every address, because only the worker looks up the
-account. The response to a mail request doesn't reveal whether an address has an account.
+A separate durable job sends each mail about an account. Requesting a mail takes equally long for
+every address, because the request doesn't look up the account. The worker that sends the mail looks
+up the account. The response to a mail request doesn't reveal whether an address has an account.
 """
 
 from datetime import timedelta
@@ -21,8 +22,8 @@ from services.jobs.transitions import complete_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The number of mails per address and kind is limited, because a stranger can request mails to
-# another person's address.
+# Each address has an hourly limit per kind of mail, because a stranger can request mails to another
+# person's address.
 MAIL_LIMIT_WINDOW = timedelta(hours=1)
 MAX_MAILS_PER_ADDRESS = 3
 ACCOUNT_MAIL_RETENTION = timedelta(days=1)
@@ -43,15 +44,15 @@ class MailKind(StrEnum):
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
-    # A mail that contains a link to a reader's preferences. The module
-    # ``services.subscriptions.preferences`` sends this kind of mail.
+    # A mail with a link to a reader's preferences, which ``services.subscriptions.preferences``
+    # sends.
     PREFERENCES = "preferences"
 
 
 # The kinds of mail that anyone can request for any address.
 _STRANGER_KINDS = (MailKind.REGISTER, MailKind.FORGOTTEN_PASSWORD, MailKind.NEW_ADDRESS)
-# Describes the link in a mail by the purpose of its token, the path of the linked page, and the id
-# of the token's user.
+# Describes a link in a mail by the purpose of its token, the path of the linked page, and the id of
+# the token's user.
 _Link = tuple[Purpose, str, int | None]
 
 
@@ -64,12 +65,13 @@ def request_mail(
     detail: str | None = None,
     source: bytes | None = None,
 ) -> None:
-    """Enqueue a mail, unless the address has reached the hourly limit for mails of this kind.
+    """Enqueue a mail, unless the address has reached the hourly limit for this kind of mail.
 
     Args:
         email: the normalised e-mail address of the recipient.
         user_id: the id of the logged-in user who requested the mail, if any.
-        detail: a text that the mail contains, and that a stranger must not be able to choose.
+        detail: a text that is inserted into the mail. A stranger must not be able to choose
+            ``detail``, because the mail shows the text.
         source: the digest of the network from which the mail was requested.
     """
     if not is_mail_limit_reached(uow, kind, email):
@@ -84,9 +86,9 @@ def request_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) 
 def is_mail_limit_reached(
     uow: UnitOfWork, kind: MailKind, email: str, *, detail: str | None = None
 ) -> bool:
-    """Return whether an address has reached the hourly limit for mails of this kind.
+    """Return whether an address has reached the hourly limit for mails of the kind ``kind``.
 
-    If ``detail`` is given, only mails that contain this text count against the limit.
+    If ``detail`` is given, only mails that contain the text ``detail`` are counted.
     """
     recent_mails = select(func.count()).where(
         AccountMail.email == email,
@@ -122,9 +124,9 @@ def enqueue_mail_to(
 
 
 def admit_stranger_mail(uow: UnitOfWork, request: AccountMail, email: str | None) -> bool:
-    """Return whether the rate limits for unsolicited mail allow a mail, and count the mail.
+    """Count an unsolicited mail, and return whether the rate limits allow the mail.
 
-    A mail that the worker sends several times, because of retries, counts once.
+    If a worker sends a mail again after a failure, the mail is counted only once.
     """
     if request.admitted_at is not None:
         return True
@@ -157,14 +159,14 @@ SEND_ACCOUNT_MAIL = register_mail_kind("account.mail", send_account_mail)
 
 
 def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[str, str]] | None:
-    """Return the name and values of the mail's template, or ``None`` if no mail should be sent."""
+    """Return a mail's template name and values, or ``None`` if no mail should be sent."""
     person = uow.session.scalar(select(User).where(User.email == request.email))
     has_account = person is not None and person.password_hash is not None
     template, link = _choose_template(request, person, has_account=has_account)
     if template is None:
         return None
-    # Mails to an account owner don't count against the rate limits of the mailbox, because
-    # otherwise a stranger could exhaust these limits.
+    # Don't count a mail to an account owner against the rate limits of the owner's mailbox, because
+    # a stranger could exhaust these limits.
     email = None if has_account else request.email
     if request.kind in _STRANGER_KINDS and not admit_stranger_mail(uow, request, email):
         return None
@@ -181,8 +183,8 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
         }
         return template, {"email": request.email, "detail": request.detail or "", **pages}
     purpose, path, user_id = link
-    # An undo link stores the time of its address change, because workers may send the mails about
-    # two changes in the wrong order.
+    # An undo link stores when the address was changed, because workers may send the mails about two
+    # changes in the wrong order.
     created_at = request.created_at if purpose is Purpose.UNDO_ADDRESS else None
     secret = mailed_tokens.create_token(
         uow, purpose, user_id=user_id, email=request.email, created_at=created_at
@@ -193,9 +195,9 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
 def _choose_template(
     request: AccountMail, person: User | None, *, has_account: bool
 ) -> tuple[str | None, _Link | None]:
-    """Return the template and the link of a mail.
+    """Return the name of the template for a mail, and the link in the mail.
 
-    The template is ``None`` if no mail should be sent.
+    The name of the template is ``None`` if no mail should be sent.
     """
     kind = MailKind(request.kind)
     template: str | None = kind.value
@@ -209,16 +211,16 @@ def _choose_template(
             template = "new_password"
             link = (Purpose.RESET_PASSWORD, page_paths.RESET_PATH, person.id)
         case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
-            # A reader without a password who requests a password reset gets a registration link,
-            # because opening the link proves that the reader owns the address.
+            # If a reader without a password requests a password reset, mail a registration link.
+            # Opening the registration link proves that the reader owns the address.
             template = "register"
             link = (Purpose.REGISTER, page_paths.REGISTRATION_PATH, None)
         case MailKind.NEW_ADDRESS if person is not None and person.id == request.user_id:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
             # The mail with which a person confirms a new address doesn't reveal whether the address
-            # has an account. Only the page to which a confirmation mail links reveals whether the
-            # new address has an account.
+            # has an account. Only the page to which the confirmation mail links reveals whether the
+            # new address already has an account.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

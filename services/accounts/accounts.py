@@ -15,9 +15,9 @@ from services.security_events import EventType, record_operator_event
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# Tables that also contain rows about readers without an account, so a row in these tables doesn't
-# prove that a person has an account. A row in any table that isn't in ``_READER_TABLES`` means that
-# a person has or had an account.
+# Tables that may contain rows about readers without an account. A row in one of the
+# ``_READER_TABLES`` doesn't prove that a person has an account. A row in any table that isn't in
+# ``_READER_TABLES`` means that a person has or had an account.
 _READER_TABLES = frozenset(
     {
         "account_mails",
@@ -36,7 +36,7 @@ def create_user(
 ) -> User:
     """Create a user.
 
-    Raises ``user.exists`` if another user has the address. Raises every error of
+    Raises ``user.exists`` if a user with the e-mail address exists. Raises every error of
     ``passwords.require_allowed_password``.
     """
     user = User(
@@ -50,32 +50,29 @@ def create_user(
 
 
 def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
-    """Write a person's new address to the database.
+    """Write the changed e-mail address of a person to the database.
 
-    Raises the error ``taken`` if another person has the address.
+    Raises the error ``taken`` if a different person has the new e-mail address.
     """
     with raise_if_taken("uq_users_email", taken):
         uow.session.flush()
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
-    """Return the person who has a normalised e-mail address.
-
-    If no person has the address, create a person without a password.
-    """
+    """Return the person who has an e-mail address, or create a person without a password."""
     while True:
-        # If several transactions insert the same e-mail address, only one transaction creates a
-        # row.
+        # If several transactions insert the same e-mail address at the same time, only one of them
+        # creates a row.
         statement = insert(User).values(id=ids.random_id(), email=email)
         uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
         person = uow.session.scalar(select(User).where(User.email == email))
-        # The person's row is missing if the person was erased after the row was inserted.
+        # ``person`` is ``None`` if the person was erased between the INSERT and the SELECT.
         if person is not None:
             return person
 
 
 def has_account(uow: UnitOfWork, person: User) -> bool:
-    """Return whether a person can log in, or has a row in a table outside ``_READER_TABLES``."""
+    """Return whether a person has an account, or has data that only accounts have."""
     can_log_in = person.password_hash is not None or person.is_operator or person.plan != Plan.FREE
     row_exists = [
         exists().where(column == person.id)
@@ -86,7 +83,7 @@ def has_account(uow: UnitOfWork, person: User) -> bool:
 
 
 def user_id_columns() -> list[Column[int]]:
-    """Return all columns that are foreign keys to ``users``."""
+    """Return all columns of the database that are foreign keys to the table ``users``."""
     keys = (key for table in Model.metadata.sorted_tables for key in table.foreign_keys)
     return [key.parent for key in keys if key.column is User.__table__.c.id]
 
@@ -94,7 +91,7 @@ def user_id_columns() -> list[Column[int]]:
 def record_address_change(
     uow: UnitOfWork, person: User, *, old_address: str, is_visible: bool = False
 ) -> None:
-    """Store the address that a person had before a change of address.
+    """Store the e-mail address that a person had before changing it.
 
     If ``is_visible`` is true, the owners of the lists to which the person is subscribed can see the
     new address.
@@ -111,7 +108,7 @@ def find_user_by_email(uow: UnitOfWork, email: str) -> User | None:
 
 
 def get_user_by_email(uow: UnitOfWork, email: str) -> User:
-    """Return the user with this address. Raises ``user.not_found``."""
+    """Return the user who has an e-mail address. Raises ``user.not_found``."""
     user = find_user_by_email(uow, email)
     if user is None:
         raise USER_NOT_FOUND_BY_EMAIL(email=email)
@@ -123,7 +120,7 @@ def find_user(uow: UnitOfWork, user_id: int) -> User | None:
 
 
 def get_user(uow: UnitOfWork, user_id: int) -> User:
-    """Return the user with this id. Raises ``user.not_found``."""
+    """Return the user who has an id. Raises ``user.not_found``."""
     user = find_user(uow, user_id)
     if user is None:
         raise USER_NOT_FOUND()
@@ -148,9 +145,9 @@ def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
 
 
 def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
-    """Grant or revoke a user's right to operate this deployment. Raises ``user.not_found``.
+    """Grant or revoke a user's right to use the operators' pages.
 
-    An operator must log in with a second factor.
+    Raises ``user.not_found``. Operators must log in with a second factor.
     """
     user = get_user_by_email(uow, email)
     user.is_operator = is_operator
@@ -158,18 +155,19 @@ def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
 
 
 def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[User, int]]:
-    """Return a page of the list owners, with the number of lists per owner.
+    """Return a page of users who own mailing lists, with the number of lists per owner.
 
     The number of lists per owner includes archived lists. The owner of the most recently created
     list comes first. Raises ``cursor.invalid``.
 
-    The query groups the table of lists instead of reading all users, because only few users own a
-    list.
+    The query for list owners reads the table of lists and not the table of users, because few users
+    own a list.
     """
     newest = func.max(MailingList.created_at).label("newest")
     count = func.count(MailingList.id).label("lists")
     owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
-    # The query for list owners reads only an index of lists, so a second query loads the users.
+    # The query for a page of list owners reads only an index of lists, so a second query loads the
+    # owners.
     query = paging.select_page_by_moment(
         select(owned), owned.c.newest, owned.c.user_id, page_request
     )

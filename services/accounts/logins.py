@@ -1,24 +1,23 @@
 """Counts login attempts, and blocks logins for some time after failed attempts.
 
 A login attempt is counted before the password is verified, so that parallel attempts can't bypass
-the limit. A successful login resets the counts of failed login attempts. While logins are paused,
-even the right password is rejected, because an attacker could otherwise continue to guess. Login
-attempts during a pause are not counted and don't extend the pause.
+the limit. A successful login resets the counters of the failed attempts. While logins are paused,
+even the right password is rejected, so that an attacker can't use the pause to guess. A login
+attempt during a pause isn't counted and doesn't extend the pause.
 
 Several counters prevent a stranger from locking the owner out of an account:
 
-- A counter per e-mail address and client imposes long delays, because these delays affect only one
-  client.
-- A counter per e-mail address causes short pauses, and limits an attacker who has many clients.
-- A known browser, in which the person has logged in before, has a separate counter. Login attempts
-  in a known browser don't count in the counters of the e-mail address and the client.
+- A counter per e-mail address and client causes long pauses, which affect only that client.
+- A counter per e-mail address causes short pauses, which slow down an attacker with many clients.
+- A browser in which the person has logged in before has only a separate counter, so that a
+  stranger's attempts don't pause logins in this browser.
 - Opening a mailed password reset link resets the counters of the e-mail address.
 
-An attacker who tries passwords for many accounts stays below the limits per e-mail address and
-client. A counter per network limits an attacker who tries many accounts, by counting the accounts
-with failed logins within an hour. An account counts only once in the counter of a network. A
-successful login subtracts the account from the network's counter. Logins with known browsers don't
-count in the network's counter.
+An attacker who tries a few passwords for each of many accounts doesn't reach the limits per e-mail
+address. A counter per network counts the accounts for which logins from the network failed within
+an hour. The network's counter counts each account once. A successful login subtracts the account
+from the network's counter. The network's counter ignores logins with a browser in which the person
+has logged in before.
 """
 
 import secrets
@@ -46,20 +45,20 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "login"
-# A login counter restarts if it has counted no attempt for the time ``ATTEMPT_RETENTION``.
+# A login counter restarts at 0 after ``ATTEMPT_RETENTION`` without an attempt.
 ATTEMPT_RETENTION = timedelta(days=1)
 SOURCE_WINDOW = timedelta(hours=1)
 _SOURCE_IPV4_PREFIX = 24
-# The value of ``paused_until`` for a login counter that has not caused a pause.
+# The value of ``paused_until`` in a login counter that has not paused logins.
 _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class LoginThrottle:
-    """The rule that determines the pauses after failed login attempts.
+    """The rule that determines how long logins are paused after failed attempts.
 
-    The first ``free`` login attempts are possible without a pause. After ``free`` login attempts,
-    each attempt doubles the pause, from one second up to ``max_pause``.
+    After ``free`` login attempts, logins are paused for one second. Each login attempt after the
+    first pause doubles the pause, up to ``max_pause``.
     """
 
     free: int
@@ -68,14 +67,14 @@ class LoginThrottle:
 
 CLIENT_THROTTLE = LoginThrottle(5, timedelta(minutes=15))
 ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
-# The pauses for a network are short and its counter restarts every hour, because an office or a
-# mobile operator puts many people into one network.
+# The pauses for a network are short, and the network's counter restarts every hour. Many people may
+# share one network, for example in an office or through a mobile operator.
 SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
 
 
 @dataclass(frozen=True)
 class Browser:
-    """The name of a browser, and the token that ``create_browser_token`` created for it."""
+    """The name of a browser, and the browser's token from ``create_browser_token``."""
 
     name: str | None
     token: str | None
@@ -86,11 +85,12 @@ class Attempt:
     """A login attempt that has been counted.
 
     Attributes:
-        counts: the digests that identify the counters of the login attempt, each with the throttle
-            that applies to the counter.
-        from_known_browser: whether the person has logged in with this browser before.
-        number: the number of successive login attempts that the counter of the e-mail address or
-            the known browser has counted.
+        counts: the counters that count the login attempt. Each login counter is described by its
+            digest and its throttle.
+        from_known_browser: whether the browser has a valid token, which proves an earlier login of
+            the person.
+        number: how many successive login attempts were counted for the known browser, or for the
+            e-mail address if the browser is unknown.
     """
 
     counts: tuple[tuple[bytes, LoginThrottle], ...]
@@ -101,10 +101,9 @@ class Attempt:
 
 
 def create_browser_token(keyring: Keyring, person: User) -> str:
-    """Return a cookie value which proves that a person has logged in with this browser.
+    """Return a cookie value which proves that a person has logged in with the current browser.
 
-    Recovering the account invalidates the browser tokens of the person, because an intruder may
-    have one.
+    An account recovery invalidates the person's browser tokens, because an intruder may have one.
     """
     nonce = secrets.token_urlsafe(16)
     message = _browser_message(nonce, person.email, person.recovered_at)
@@ -114,7 +113,7 @@ def create_browser_token(keyring: Keyring, person: User) -> str:
 def read_browser_token(
     keyring: Keyring, email: str, recovered_at: datetime | None, token: str | None
 ) -> str | None:
-    """Return the nonce of a person's browser token, or ``None`` if the token is invalid."""
+    """Return the nonce in a person's browser token, or ``None`` if the token is invalid."""
     nonce, _, signature = (token or "").partition(".")
     message = _browser_message(nonce, email, recovered_at)
     is_known = keyring.signer(_PURPOSE).verify(message, signature)
@@ -132,7 +131,8 @@ def begin_attempt(
     """Count a login attempt, even for an unknown e-mail address.
 
     Raises ``login.paused`` during a pause after failed login attempts. Commit the transaction of
-    ``begin_attempt`` before verifying the password.
+    ``begin_attempt`` before verifying the password, so that the login attempt is counted even if
+    the process is killed.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     counts = _choose_counts(uow.settings.keyring, email, client, nonce)
@@ -146,8 +146,8 @@ def begin_attempt(
 def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
     """Record a security event for the account's owner about a wrong password or code.
 
-    The 1st, 2nd, 4th, 8th and so on of successive failures are recorded, so that many attempts
-    don't fill the table of events.
+    ``record_failure`` records only the 1st, 2nd, 4th, 8th (and so on) of successive failures, so
+    that an attacker can't fill the table of events.
     """
     if attempt.password_hash is None or attempt.user_id is None:
         log.info("login.without_account")
@@ -158,10 +158,11 @@ def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
 def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None) -> Attempt:
     """Count an attempt to enter a code as the second factor.
 
-    Raises ``login.paused`` during a pause after failed login attempts. Code attempts from all
-    unknown browsers share one counter with long pauses, because an attacker could guess six digits
-    with many clients. A stranger can't lock the owner out with code attempts, because entering a
-    code requires the right password. Code attempts from a known browser have a separate counter.
+    Raises ``login.paused`` during a pause after failed login attempts. All unknown browsers share
+    one counter of code attempts with long pauses, because an attacker with many clients could
+    otherwise guess the six-digit code. A stranger can't lock the owner out with code attempts,
+    because entering a code requires the right password. Code attempts from a known browser have a
+    separate counter.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     kind = "code" if nonce is None else "code-browser"
@@ -175,11 +176,11 @@ def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None
 def accept_password(
     uow: UnitOfWork, attempt: Attempt, check: PasswordCheck, *, browser: str | None
 ) -> User:
-    """Return the person who entered the right password, and reset the counters of the attempt.
+    """Return the person who entered the right password, and reset the attempt's login counters.
 
-    A mail notifies the person of a login with a new browser. If the person has a second factor,
-    ``notify_of_new_browser`` sends the mail about a new browser after the second login step. Raises
-    ``password.wrong`` if the password has changed since it was verified.
+    A person without a second factor is notified by mail of a login with a new browser. A person
+    with a second factor is notified by ``notify_of_new_browser`` after the second login step.
+    Raises ``password.wrong`` if the password has changed since it was verified.
     """
     is_unchanged = (User.id == attempt.user_id, User.password_hash == attempt.password_hash)
     values = {
@@ -197,7 +198,7 @@ def accept_password(
 
 
 def notify_of_new_browser(uow: UnitOfWork, person: User, browser: Browser) -> None:
-    """Mail a person about a login with a browser that the person has not used before."""
+    """Notify a person by mail of a login with a browser that the person has not used before."""
     keyring = uow.settings.keyring
     if read_browser_token(keyring, person.email, person.recovered_at, browser.token) is None:
         _mail_new_browser(uow, person, browser.name)
@@ -210,7 +211,7 @@ def _mail_new_browser(uow: UnitOfWork, person: User, name: str | None) -> None:
 
 
 def clear_attempt(uow: UnitOfWork, attempt: Attempt) -> None:
-    """Reset the counters of a login attempt after the person has proven their identity."""
+    """Reset the counters of a login attempt after the login has succeeded."""
     _clear_counts(uow, [subject for subject, _ in attempt.counts])
 
 
@@ -225,8 +226,8 @@ def _identify(
 ) -> tuple[str, User | None, str | None]:
     """Return the normalised e-mail address, its owner, and the nonce in the browser token.
 
-    An invalid address is returned in lower case, because login attempts with an invalid address
-    must be counted.
+    If the address is invalid, return it in lower case, because a login attempt with an invalid
+    address must be counted.
     """
     try:
         email = email_addresses.normalise_address(email)
@@ -243,7 +244,8 @@ def _choose_counts(
 ) -> tuple[tuple[bytes, LoginThrottle], ...]:
     if nonce is not None:
         return ((_subject(keyring, "browser", nonce, email), CLIENT_THROTTLE),)
-    # All addresses of an IPv6 network count as one client, because one client may use all of them.
+    # All addresses of an IPv6 network count as one client, because one client may use all addresses
+    # of its network.
     network = network_of(client)
     client_name = "" if network is None else str(network.network_address)
     return (
@@ -258,13 +260,13 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 
 
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
-    """Count an account in the login counter of the client's network.
+    """Add an account to the client network's counter, which counts accounts with failed logins.
 
     Raises ``login.paused`` during a pause after failed login attempts. The row with the digest
-    ``client_subject`` counts the attempts per e-mail address and client, and refers to the row of
-    the network's counter. A successful login deletes only the row of the e-mail address and client,
-    and subtracts one from the network's count. An attacker can't reset the network's count by
-    logging in to their own account.
+    ``client_subject`` is the counter per e-mail address and client, and refers to the network's
+    counter. A successful login deletes the counter per e-mail address and client, and subtracts one
+    from the network's counter. An attacker who logs in to their own account can't reset the
+    network's counter.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:
@@ -277,7 +279,7 @@ def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: st
 
 
 def _count_attempt(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
-    """Add an attempt to a login counter, and return the new number of attempts.
+    """Increase a login counter by one, and return the counter's new value.
 
     Raises ``login.paused`` during a pause after failed login attempts.
     """

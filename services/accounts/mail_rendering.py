@@ -1,6 +1,6 @@
 """Renders every mail that Pressroom sends, and registers the jobs that send mails.
 
-The folder ``templates`` of this package contains all mail templates, including the templates of
+The folder ``services/accounts/templates`` contains all mail templates, including the templates of
 mails about lists.
 """
 
@@ -32,7 +32,8 @@ def render_mail(
     """Render a mail from ``templates/<template>.txt`` and ``templates/<template>.html``.
 
     The first line of the text template is the subject line of the mail. ``language`` is the
-    language of the reader who receives the mail. Mails to list owners and operators are in English.
+    language of the mail's recipient, if the recipient is a reader. Mails to list owners and
+    operators are in English.
     """
     templates = _load_templates(reader_languages.available_language(language))
 
@@ -57,7 +58,7 @@ def _load_templates(language: str) -> Environment:
 
 
 def register_mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], None]) -> JobKind:
-    """Register a job kind whose jobs each send one mail."""
+    """Register a kind of job that sends one mail per job."""
     return register_kind(
         JobKind(
             name=name,
@@ -70,8 +71,7 @@ def register_mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], Non
 
 
 def _create_mailer(resources: Resources) -> Mailer:
-    # Import the mail providers here, because only workers send mail and the API doesn't need the
-    # providers.
+    # Import the mail providers inside the function, because only workers need the mail providers.
     from integrations.mail import registry
 
     return registry.create_mailer(resources.settings)

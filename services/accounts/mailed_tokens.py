@@ -1,9 +1,10 @@
-"""Creates, finds and uses mailed tokens, which are single-use secrets in the links of mails.
+"""Creates, finds and uses mailed tokens, which are the single-use secrets in mailed links.
 
-A person who presents a mailed token proves that they can read the mail for an address. A mailed
-token consists of 256 random bits. A mailed token is created just before its mail is sent, so that
-the database needs to store only the token's HMAC. Opening a mailed link changes nothing until the
-person confirms the action on the page, because mail scanners follow links.
+A person who opens a link with a mailed token proves that they can read the mails to an address. A
+mailed token consists of 256 random bits. The worker that sends a mail creates the token, so that
+the database needs to store only the token's HMAC. Opening a mailed link must not change anything,
+because mail scanners open links. A person who has opened a mailed link must confirm the action on
+the linked page.
 """
 
 import secrets
@@ -28,8 +29,8 @@ class Purpose(StrEnum):
     CHANGE_ADDRESS = "account.change_address"
     UNDO_ADDRESS = "account.undo_address"
     OPEN_PREFERENCES = "preferences.open"
-    # The purpose of a token that is never mailed, but that a browser receives in exchange for a
-    # mailed token.
+    # A browser receives a token with the purpose ``VISIT_PREFERENCES`` in exchange for a mailed
+    # token.
     VISIT_PREFERENCES = "preferences.visit"
 
 
@@ -59,9 +60,10 @@ def create_token(
     """Create a mailed token for a person, an address, or both, and return the token's secret.
 
     Args:
-        created_at: the time to store as the creation time of the token, or ``None`` for the current
+        created_at: the creation time that is stored for the token, or ``None`` for the current
             time.
-        submitted: the values of a submitted form, which the person confirms by opening the link.
+        submitted: the values of a form that the person submitted and must confirm through the
+            mailed link.
     """
     secret = secrets.token_urlsafe(32)
     uow.session.add(
@@ -82,7 +84,7 @@ def create_token(
 def read_token(
     uow: UnitOfWork, purpose: Purpose, secret: str, *, invalid: ErrorType = LINK_INVALID
 ) -> MailedLink:
-    """Return the unexpired token with this secret, even if the token has been used.
+    """Return the unexpired mailed token with the secret ``secret``, even if the token was used.
 
     ``read_token`` doesn't mark the token as used. Raises the error ``invalid`` for an unknown or
     expired token.
@@ -100,13 +102,13 @@ def read_token(
 
 
 def use_token(uow: UnitOfWork, link: MailedLink, *, used: ErrorType = LINK_USED) -> None:
-    """Mark a mailed token as used. Raises the error ``used`` if the token was used before."""
+    """Mark a mailed token as used. Raises the error ``used`` if the token was already used."""
     if not record_moment_once(uow, MailedLink.used_at, MailedLink.id == link.id):
         raise used()
 
 
 def move_tokens_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
-    """Move a person's unused mailed tokens from one list to another, and return their number."""
+    """Move a person's unused mailed tokens to a different list, and return how many were moved."""
     table = MailedLink
     unused = (table.user_id == user_id, table.list_id == list_id, table.used_at.is_(None))
     statement = update(table).where(*unused).values(list_id=to_list_id).returning(table.id)

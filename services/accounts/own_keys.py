@@ -1,4 +1,4 @@
-"""Creates API keys for users and their programs."""
+"""Creates API keys that users request."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -22,9 +22,9 @@ def create_own_key(
     scopes: Collection[Scope] | None,
     expires_at: datetime | None,
 ) -> tuple[ApiKey, str]:
-    """Create an API key for the caller's user, and return the key and its secret.
+    """Create an API key for the user who sent the request, and return the key and its secret.
 
-    A mail notifies the user of the new API key. Raises ``auth.scope_not_grantable``,
+    The user is notified of the new API key by mail. Raises ``auth.scope_not_grantable``,
     ``auth.login_again``, ``quota.exceeded`` and every error of ``api_keys.create_key``.
     """
     if scopes is not None and Scope.DELIVERY in scopes:

@@ -1,8 +1,8 @@
 """Hashes and verifies passwords with argon2id.
 
 The argon2id parameters follow the second recommendation of RFC 9106, and need 64 MiB of memory per
-hash. Hashing a password occupies a processor core, so callers must limit the number of simultaneous
-calls.
+hash. Hashing a password keeps a processor core busy, so callers must limit how many passwords are
+hashed at the same time.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,12 @@ _hasher = PasswordHasher()
 
 @dataclass(frozen=True)
 class PasswordCheck:
-    """The result of verifying a password.
+    """The result of verifying a password against its stored hash.
 
     Attributes:
-        matches: whether the password is right.
-        renewed: the new hash of the password, if the stored hash has outdated parameters.
+        matches: whether the password matches the stored hash.
+        renewed: a new hash of the password if the stored hash has outdated parameters, otherwise
+            ``None``.
     """
 
     matches: bool
@@ -58,7 +59,7 @@ def hash_password(password: str, *personal: str | None) -> str:
 def verify_password(stored_hash: str | None, password: str) -> PasswordCheck:
     """Verify a password against its stored hash.
 
-    If no hash is stored, the verification fails but takes as long as usual, so that the duration
+    If no hash is stored, the verification fails after the usual time, so that the response time
     doesn't reveal whether an account exists.
     """
     if len(password) > MAX_PASSWORD_CHARACTERS:
@@ -79,15 +80,15 @@ def _encode(password: str) -> bytes:
 
 
 def _fold_text(text: str) -> str:
-    """Return the text in lower case and without whitespace."""
+    """Convert a text to lower case, and remove its whitespace."""
     return "".join(text.casefold().split())
 
 
 @lru_cache(maxsize=1)
 def _load_common_passwords() -> frozenset[str]:
     """Return the most frequent leaked passwords, from the library zxcvbn (MIT licence)."""
-    # Import the list of passwords here, because the list occupies a megabyte of memory and most
-    # processes don't need the list.
+    # Import the leaked passwords inside the function, because the list needs a megabyte of memory
+    # and most processes don't use it.
     from zxcvbn.frequency_lists import FREQUENCY_LISTS
 
     return frozenset(FREQUENCY_LISTS["passwords"][:COMMON_PASSWORD_COUNT])

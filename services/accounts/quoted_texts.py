@@ -1,8 +1,9 @@
-"""Quotes a stranger's text in a mail, without the addresses and telephone numbers in the text.
+"""Quotes strangers' text in mails, and removes addresses and telephone numbers from the text.
 
 Mail programs turn addresses and telephone numbers in a text into links. A stranger can create a
-mailing list with any title, and have a mail that quotes the title sent to any address. If the title
-of a list were not filtered, a stranger could use it to advertise a web site or a telephone number.
+mailing list with any title, and can make Pressroom mail the title to any address. Pressroom filters
+the title of a list, because a stranger could otherwise use the title to advertise a web site or a
+telephone number.
 """
 
 import re
@@ -19,21 +20,22 @@ MAX_SHOWN_CHARACTERS = 60
 _ELLIPSIS = "…"
 # Characters that browsers accept instead of a full stop in domain names.
 _FULL_STOPS = str.maketrans("\u3002\uff61\u2024\u2027", "....")
-# Quotation marks are replaced by apostrophes, because a quotation mark inside the text would end
+# Quotation marks in a quoted text are replaced by apostrophes, because a quotation mark would end
 # the quotation.
 _QUOTES = str.maketrans(dict.fromkeys('"“”„‟«»\u2039\u203a\u301d\u301e\uff02', "'"))
-# Matches parts of URLs, e-mail addresses and IP addresses, and a full stop or an at sign in
-# brackets. Domain names are recognised by their top-level domain, not by this regular expression.
+# Matches typical parts of URLs, e-mail addresses and IP addresses, and spellings such as "(at)" and
+# "[dot]". Domain names are recognised by their top-level domain and not by ``_CONTACT_DETAILS``.
 _CONTACT_DETAILS = re.compile(
     r"//|@|\\|\bwww\b|\bmailto\b|\bhttps?\b:|xn--|(?<!\d)\d+(?:\.\d+){3}"
     r"|[(\[]\s*(?:\.|dot|at|punkt|punto|point|ponto)\s*[)\]]",
     re.IGNORECASE,
 )
-# Matches a word directly after a full stop, because the word may be a top-level domain.
+# Matches a word that directly follows a full stop, because such a word may be a top-level domain.
 _LABEL = re.compile(r"(?<=[^\W_]\.)[^\W\d_]{2,}")
-# Top-level domains that RFC 2606 and RFC 6761 reserve, and .onion, which the Tor browser opens.
+# The top-level domains that RFC 2606 and RFC 6761 reserve, and the domain .onion of the Tor
+# network.
 _SPECIAL_DOMAINS = frozenset({"example", "invalid", "localhost", "test", "local", "onion"})
-# Matches a number of seven or more digits, because it may be a telephone number.
+# Matches a number with at least seven digits, which may be a telephone number.
 _LONG_NUMBER = re.compile(r"\+?\d(?:[\s().\-/]{0,3}\d){6,}")
 # Matches a date or a range of two years, which isn't a telephone number.
 _DATE = re.compile(
@@ -49,10 +51,10 @@ _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 def contains_contact_details(text: str) -> bool:
     """Return whether a text contains a URL, a domain, an e-mail address or a telephone number.
 
-    Text that a mail program or a reader could mistake for an address counts as an address.
+    Text that looks like an address to a mail program or a reader counts as an address.
     """
-    # Remove format characters before searching for addresses, because readers don't see these
-    # characters.
+    # Remove format characters before searching for addresses, because format characters are
+    # invisible.
     visible_text = "".join(
         character for character in _replace_lookalikes(text) if category(character) != "Cf"
     )
@@ -62,7 +64,7 @@ def contains_contact_details(text: str) -> bool:
 
 
 def quote_text(text: str) -> str:
-    """Return the text in quotation marks, with an ellipsis for each address or telephone number.
+    """Put a text into quotation marks, and replace its addresses and telephone numbers by ellipses.
 
     The result is ``“…”`` if the text contains only addresses and telephone numbers.
     """
@@ -82,7 +84,7 @@ def quote_text(text: str) -> str:
 
 
 def obfuscate_address(address: str) -> str:
-    """Return a shortened e-mail address that people recognise but mail programs don't link."""
+    """Shorten an e-mail address so that people recognise it but mail programs don't link it."""
     local, _, domain = address.rpartition("@")
     obfuscated = f"{local[:1]}… at {' dot '.join(domain.split('.'))}"
     if len(obfuscated) <= MAX_SHOWN_CHARACTERS:
@@ -106,8 +108,8 @@ def _contains_address(text: str) -> bool:
 
 @cache
 def _load_suffixes() -> "PublicSuffixList":
-    # Import the list of public suffixes here, because loading the list takes time and most
-    # processes quote no texts.
+    # Import the list of public suffixes inside the function, because loading the list is slow and
+    # most processes don't use it.
     from publicsuffixlist import PublicSuffixList
 
     return PublicSuffixList(accept_unknown=False)

@@ -1,8 +1,9 @@
 """Registers accounts, resets passwords and changes addresses with mailed links.
 
 The link for a registration or a change of address is mailed to the new address. Only the owner of
-an address can open a registration link and turn a reader's record into an account. A person chooses
-the password after opening the registration link, because a stranger may have requested the link.
+an address can use a link that was mailed to the address, for example to turn a reader's record into
+an account. A person chooses the password after opening the registration link, because a stranger
+may have requested the link.
 """
 
 from datetime import datetime
@@ -26,10 +27,10 @@ _CHANGES_ACCESS = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE
 
 
 def read_registration_link(uow: UnitOfWork, secret: str) -> str:
-    """Return the e-mail address of a registration link, without marking the link as used.
+    """Return the e-mail address to which a registration link was sent.
 
     Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if
-    the link was used or the address already has an account.
+    the link was already used, or if the address already has an account.
     """
     link, email = _read_link(uow, Purpose.REGISTER, secret)
     person = accounts.find_user_by_email(uow, email)
@@ -40,14 +41,15 @@ def read_registration_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: str) -> User:
-    """Use a registration link to set the first password of a new or an existing person.
+    """Use a registration link to set a person's first password, and create the person if necessary.
 
-    Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` for
-    a used link.
+    Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if
+    the link was already used.
     """
     link, email = _read_link(uow, Purpose.REGISTER, secret)
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
-    # If the person was erased after the link was mailed, the person no longer has the address.
+    # ``person.email`` differs from ``email`` if a simultaneous transaction has changed the person's
+    # address.
     if person.email != email or person.password_hash is not None:
         raise errors.ACCOUNT_LINK_USED()
     _use_link(uow, link)
@@ -57,10 +59,10 @@ def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: 
 
 
 def read_reset_link(uow: UnitOfWork, secret: str) -> str:
-    """Return the e-mail address of a password reset link, without marking the link as used.
+    """Return the e-mail address to which a password reset link was sent.
 
-    Raises ``account_link.used`` for a used link. Raises ``account_link.invalid`` if the link is
-    unknown, or if the account's address has changed since the link was mailed.
+    Raises ``account_link.used`` if the link was already used. Raises ``account_link.invalid`` if
+    the link is unknown, or if the account's address has changed since the link was mailed.
     """
     link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
     person = accounts.find_user_by_email(uow, email)
@@ -71,12 +73,11 @@ def read_reset_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
-    """Set a new password with a mailed link, revoke all sessions, and notify the person by mail.
+    """Set a new password with a reset link, revoke all sessions, and notify the person by mail.
 
-    All unused links with which the person could reset the password or change the address are marked
-    as used. Call ``reset_password`` only through ``services.recovery``, which also revokes API keys
-    and OAuth grants. Raises ``account_link.invalid`` or ``account_link.used`` if the password reset
-    link can't be used.
+    All mailed links that could change the person's password or address stop working. Call
+    ``reset_password`` only through ``services.recovery``, which also revokes API keys and OAuth
+    grants. Raises every error of ``read_reset_link``.
     """
     link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
     assert link.user_id is not None
@@ -92,11 +93,11 @@ def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
 def change_password(
     uow: UnitOfWork, caller: Caller, *, expected: str | None, password_hash: str
 ) -> None:
-    """Set the caller's new password, and revoke the caller's sessions except the current session.
+    """Set the caller's new password, and revoke all sessions of the caller except the current one.
 
-    ``expected`` is the hash of the old password, which the caller has just entered. Raises
-    ``password.changed`` if the stored hash differs from ``expected``. Raises ``auth.login_again``
-    if the caller's last login is too old.
+    ``expected`` is the hash of the old password that the caller has entered for confirmation.
+    Raises ``password.changed`` if the stored password hash differs from ``expected``. Raises
+    ``auth.login_again`` if the caller's last login is too old.
     """
     person = _lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
@@ -122,10 +123,10 @@ def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
 
 
 def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
-    """Return the new e-mail address that a mailed link confirms, without marking the link as used.
+    """Return the new e-mail address that a person confirms with a mailed link.
 
-    Raises ``account_link.used`` for a used link. Raises ``account_link.invalid`` if the link is
-    unknown or belongs to a different person.
+    Raises ``account_link.used`` if the link was already used. Raises ``account_link.invalid`` if
+    the link is unknown or belongs to a different person.
     """
     link, email = _read_link(uow, Purpose.CHANGE_ADDRESS, secret)
     if link.user_id != user_id:
@@ -135,7 +136,7 @@ def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
 
 
 def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, str]:
-    """Use the link that confirms a new address, and return the locked person and the new address.
+    """Use the link that confirms a new address, lock the person, and return the person and address.
 
     Raises ``auth.login_again`` and every error of ``read_new_address_link``.
     """
@@ -152,9 +153,9 @@ def change_address(
 ) -> None:
     """Change an account's e-mail address, and mail an undo link to the old address.
 
-    All sessions of the person except the caller's session are revoked. If ``is_visible`` is true,
-    the owners of the lists to which the person is subscribed can see the new address. Raises
-    ``account.address_taken`` if another person has the new address.
+    All sessions of the person are revoked, except the session in which the person changes the
+    address. If ``is_visible`` is true, the owners of the person's lists can see the new address.
+    Raises ``account.address_taken`` if a different person has the new address.
     """
     sessions.revoke_sessions(uow, person.id, kept_session_id=caller.session_id)
     old_address = person.email
@@ -167,10 +168,10 @@ def change_address(
 
 
 def read_undo_link(uow: UnitOfWork, secret: str) -> str:
-    """Return the e-mail address that an undo link restores, without marking the link as used.
+    """Return the former e-mail address that an undo link restores.
 
-    Raises ``account_link.invalid`` for an unknown or expired link, and ``account_link.used`` for a
-    used link.
+    Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if
+    the link was already used.
     """
     link, email = _read_link(uow, Purpose.UNDO_ADDRESS, secret)
     _require_unused(link)
@@ -178,11 +179,11 @@ def read_undo_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, datetime]:
-    """Mark a link that undoes a change of address as used.
+    """Mark the link that undoes a change of address as used, and lock the person.
 
     Return the locked person, the person's former address, and the time when the address was
-    changed. Raises ``account_link.invalid`` for an unknown or expired link, and
-    ``account_link.used`` for a used link.
+    changed. Raises ``account_link.invalid`` for an unknown or expired link. Raises
+    ``account_link.used`` if the link was already used.
     """
     link, email = _read_link(uow, Purpose.UNDO_ADDRESS, secret)
     assert link.user_id is not None
@@ -196,10 +197,10 @@ def revert_address(
 ) -> None:
     """Restore an account's former e-mail address, set a new password, and revoke all sessions.
 
-    The undo links for address changes after ``since`` are marked as used. The undo links for
-    address changes before ``since`` stay valid. If an intruder changes the address twice and undoes
-    the second change, the owner can still undo the first change. Raises ``account.address_taken``
-    if another account has taken the former address.
+    Undo links for address changes after ``since`` stop working, but undo links for earlier address
+    changes stay valid. If an intruder changes the address twice and undoes the second change, the
+    owner can still undo the first change. Raises ``account.address_taken`` if a different account
+    has taken the former address.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
@@ -217,7 +218,7 @@ def revert_address(
 
 
 def _read_link(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:
-    """Return the unexpired mailed link with this secret, and the link's e-mail address."""
+    """Return the unexpired mailed link that a secret identifies, and the link's e-mail address."""
     invalid = errors.ACCOUNT_LINK_INVALID
     link = mailed_tokens.read_token(uow, purpose, secret, invalid=invalid)
     assert link.email is not None

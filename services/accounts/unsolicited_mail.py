@@ -1,4 +1,4 @@
-"""Enforces rate limits for mails that a stranger can request for any address.
+"""Enforces rate limits for mails that a stranger can have sent to any address.
 
 Unsolicited mails are counted per recipient mailbox, recipient domain, mailing list, and requesting
 network.
@@ -19,12 +19,13 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "mail-count"
-# The prefix length of IPv4 networks that Internet providers assign to a few customers.
+# The prefix length of the IPv4 networks for which mails are counted. A customer of an Internet
+# provider may use several addresses of one network.
 _IPV4_PREFIX = 24
 _WINDOW_BYTES = 8
 _MAX_REMINDERS = "1/day"
 # Counts a mail. The time window of a rate limit begins with the first counted mail. The SQL
-# statement returns no row if the rate limit has been reached.
+# statement that counts a mail returns no row if the rate limit has been reached.
 _COUNT_MAIL = text("""
     INSERT INTO mail_counts AS counted (digest, mails, ends_at)
     SELECT :digest, 1, now() + make_interval(secs => :window) WHERE :bound > 0
@@ -38,12 +39,11 @@ _COUNT_MAIL = text("""
 
 @dataclass(frozen=True)
 class MailBound:
-    """A rate limit for mails, such as the rate limit for one mailbox.
+    """A rate limit for mails, for example to one mailbox or from one network.
 
     Attributes:
         limits: the value of a rate limit setting, such as ``5/hour``.
-        digest: the digest of the mailbox, the domain, the list or the network whose mails are
-            counted.
+        digest: identifies the mailbox, domain, mailing list or network for which mails are counted.
     """
 
     name: str
@@ -61,7 +61,7 @@ class _BoundReached(Exception):
 def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
     """Return the digest of a client's network, or ``None`` if the IP address is unknown.
 
-    Mails are counted under the digest of the network from which they were requested.
+    Unsolicited mails are counted under the digest of the network from which they were requested.
     """
     network = network_of(ip, ipv4_prefix=_IPV4_PREFIX)
     return None if network is None else _digest(keyring, "source", str(network))
@@ -70,15 +70,15 @@ def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
 def choose_bounds(
     settings: Settings, source: bytes | None, *, email: str | None, list_id: int | None = None
 ) -> Sequence[MailBound]:
-    """Return the rate limits for a mail, beginning with the limits that affect the fewest people.
+    """Return the rate limits for a mail, in the order in which the mail must be counted.
 
-    A mail that exceeds the rate limit of the recipient's mailbox must not count against the rate
-    limit of the recipient's domain.
+    The rate limit for the mailbox precedes the rate limit for the domain, because a mail that
+    exceeds the first must not count against the second.
 
     Args:
         source: the digest of the network from which the mail was requested, from ``source_digest``.
-        email: the recipient's address, or ``None`` if the recipient owns an account, because
-            separate rate limits protect account owners.
+        email: the recipient's address, or ``None`` if the recipient owns an account. Account owners
+            have separate rate limits.
     """
     mailbox = None if email is None else email_addresses.derive_mailbox(email)
     limits_by_subject = (
@@ -98,7 +98,7 @@ def choose_reminder_bounds(
 ) -> Sequence[MailBound]:
     """Return the rate limits for a mail that reminds a person to confirm a subscription.
 
-    A person receives at most one reminder per mailbox and day.
+    Each mailbox receives at most one reminder per day.
     """
     digest = _digest(settings.keyring, "reminder", email_addresses.derive_mailbox(email))
     mail_bounds = choose_bounds(settings, source, email=email, list_id=list_id)
@@ -106,10 +106,10 @@ def choose_reminder_bounds(
 
 
 def admit_mail(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
-    """Count a mail against its rate limits. Return false if the mail exceeds a rate limit.
+    """Count a mail, or return false without counting the mail if it exceeds a rate limit.
 
-    A mail that exceeds a rate limit isn't counted. Call ``admit_mail`` late in the transaction that
-    enqueues the mail, because the counters stay locked until the transaction ends.
+    Call ``admit_mail`` late in the transaction, because the rate limit counters stay locked until
+    the transaction ends.
     """
     try:
         with uow.session.begin_nested():
@@ -122,7 +122,8 @@ def admit_mail(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
 
 
 def _count_mail(uow: UnitOfWork, bound: MailBound) -> None:
-    # Import the Redis libraries here, because most processes never send unsolicited mail.
+    # Import the library that parses rate limits inside the function, because most processes never
+    # send unsolicited mail.
     from storage.redis.rate_counters import parse_limits
 
     for limit in parse_limits(bound.limits):

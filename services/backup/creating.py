@@ -1,6 +1,7 @@
-"""Creates backups, and removes old backups.
+"""Creates backups, and removes expired backups.
 
-The maintenance job and the operator's command never create backups at the same time.
+The maintenance job and the command of the operator never run at the same time, so only one backup
+is created at a time.
 """
 
 import heapq
@@ -29,15 +30,15 @@ from storage.resources import Resources
 # The folder of the backup storage that contains the objects of all backups.
 COPIES = "objects/"
 PIECE_BYTES = 4 * 1024 * 1024
-# The folder of the bucket into which the verification of a backup restores the backup's objects.
+# The folder of the bucket into which a verification restores the objects of a backup.
 TRIAL = "backup-trial/"
 _MAX_LIST_KEYS = 10_000
 # The number of threads is limited because each thread may hold an object of 8 MiB in memory.
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
 # A copy of an object is usable only if the object was at least ``_MIN_AGE_AT_COPY`` old when it was
-# copied. A very new object is copied again: if the clocks of the two storages differ, an outdated
-# copy may look newer than its object.
+# copied. If the clocks of the bucket and the backup storage differ, an outdated copy of a new
+# object may look newer than its object.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
 # The interval at which the maintenance job checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)
@@ -45,13 +46,13 @@ _CHECK_INTERVAL = timedelta(hours=1)
 
 @dataclass
 class CopyResult:
-    """The numbers of objects and of list files in a new backup.
+    """The number of objects in a new backup, and the number of files that list the objects.
 
     Attributes:
-        lists: the number of backup files that list the keys of the backup's objects.
+        lists: the number of files that list the keys of the objects in the backup.
         objects: the number of objects in the backup.
-        copied: the number of objects that this backup copied, because no earlier backup contained
-            them.
+        copied: the number of objects that the backup had to copy, because no earlier backup had
+            copied them.
     """
 
     lists: int = 0
@@ -61,7 +62,7 @@ class CopyResult:
 
 @dataclass
 class PruneResult:
-    """The numbers of backups and backup files that were removed."""
+    """The number of removed backups, and the number of removed files."""
 
     backups: int = 0
     files: int = 0
@@ -70,7 +71,7 @@ class PruneResult:
 def copy_objects(
     objects: ObjectStore, place: SealedPlace, backup_id: str, *, excluded_prefix: str
 ) -> CopyResult:
-    """Copy the objects that the backup storage lacks, and store the list of all object keys.
+    """Copy objects that the backup storage lacks, and store a list of the keys of all objects.
 
     Objects whose keys begin with ``excluded_prefix`` are not copied.
     """
@@ -78,9 +79,9 @@ def copy_objects(
     entries = _list_objects(objects, place, excluded_prefix=excluded_prefix)
 
     def copy_object(entry: tuple[str, bool]) -> bool:
-        """Copy an object to the backup storage, and return whether the object still exists.
+        """Copy an object to the backup storage, or return false if the object no longer exists.
 
-        An object that is no longer used may have been removed after the objects were listed.
+        An unused object may have been removed from the bucket since the bucket was listed.
         """
         key, is_copied = entry
         if not is_copied:
@@ -107,8 +108,8 @@ def _list_objects(
 ) -> Iterator[tuple[str, bool]]:
     """Yield the key of each object in the bucket, and whether the backup storage has a usable copy.
 
-    The bucket and the backup storage list objects in the order of their keys, so the two lists can
-    be compared without loading them into memory.
+    The bucket and the backup storage list objects in the order of their keys, so the bucket and the
+    backup storage can be compared without loading all keys into memory.
     """
     copies = require_key_order(place.list_objects(COPIES))
     copy = next(copies, None)
@@ -125,7 +126,7 @@ def _list_objects(
 
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
-    """Provide a thread pool that cancels queued work when the ``with`` block ends."""
+    """Provide a thread pool for a ``with`` block, and cancel queued calls when the block ends."""
     threads = ThreadPoolExecutor(_MAX_THREADS)
     try:
         yield threads
@@ -134,16 +135,16 @@ def _threads() -> Iterator[ThreadPoolExecutor]:
 
 
 def list_keys(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
-    """Yield the keys of the objects in a backup, in ascending order.
+    """Yield the keys of all objects in a backup, in ascending order.
 
-    Raises ``backup.damaged`` if a list of keys can't be read.
+    Raises ``backup.damaged`` if a file that lists object keys can't be read.
     """
     for number in range(manifest.object_lists):
         yield from read_file(place, _list_name(manifest.id, number)).decode().split("\n")
 
 
 def restore_objects(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
-    """Restore a backup's objects, skip existing objects, and return the number of restored objects.
+    """Restore the objects of a backup that the bucket lacks, and return the number of objects.
 
     Raises ``backup.damaged`` if an object in the backup can't be read.
     """
@@ -168,9 +169,9 @@ def _list_name(backup_id: str, number: int) -> str:
 
 
 def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
-    """Yield the stored objects.
+    """Check that a storage lists objects in the order of their keys, and yield the objects.
 
-    Raises ``RuntimeError`` if the keys are not in ascending order.
+    Raises ``RuntimeError`` if the object keys are not in ascending order.
     """
     last_key = ""
     for stored in stored_objects:
@@ -181,19 +182,19 @@ def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[Stored
 
 
 def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
-    """Remove the backups that began before the time ``before``, except the newest backup.
+    """Remove all backups that began before ``before``, but never remove the newest backup.
 
     Call ``prune_backups`` only during a run of ``CREATE_BACKUP``, so that no backup is created at
     the same time. Raises ``backup.damaged`` or ``backup.key_missing`` if a backup can't be read,
-    because the objects of such a backup are unknown.
+    because it is unknown which objects the backup needs.
     """
     all_manifests = list(manifests.read_manifests(place))
     if not all_manifests:
         return PruneResult()
     expired = [manifest for manifest in all_manifests[:-1] if manifest.began_at < before]
     remaining = [manifest for manifest in all_manifests if manifest not in expired]
-    # Remove the manifests of backups before their files, so that a partially removed backup doesn't
-    # count as a backup.
+    # Remove the manifest of a backup before its other files, so that Pressroom ignores a partially
+    # removed backup.
     place.remove(*[MANIFESTS + manifest.id for manifest in expired])
     result = PruneResult(backups=len(expired), files=len(expired))
     remaining_ids = {manifest.id for manifest in remaining}
@@ -204,8 +205,8 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
         journal.list_files(place, remaining[0].began_at, needed=False),
     ]
     for names in unneeded_files:
-        # Read the names of a batch of files before removing the files, because removals could
-        # disturb the listing of names.
+        # Read a batch of file names before removing the files, because a folder should not change
+        # while its files are listed.
         while batch := list(islice(names, _MAX_REMOVAL_FILES)):
             place.remove(*batch)
             result.files += len(batch)
@@ -213,9 +214,9 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
 
 
 def _list_unneeded_copies(place: SealedPlace, remaining: Iterable[Manifest]) -> Iterator[str]:
-    """Yield the names of object copies in the backup storage that no remaining backup needs.
+    """Yield the names of the object copies in the backup storage that no backup needs.
 
-    The lists of object keys are merged in the order of the keys, so that the lists need not fit
+    The sorted key lists of all backups are merged while they are read, so the lists need not fit
     into memory.
     """
     key_lists = heapq.merge(*(list_keys(place, manifest) for manifest in remaining))
@@ -230,16 +231,16 @@ def _list_unneeded_copies(place: SealedPlace, remaining: Iterable[Manifest]) -> 
 
 
 def create_backup_if_due(resources: Resources, began_at: datetime) -> int | None:
-    """Create a backup if the newest backup is old enough, and remove expired backups.
+    """Create a backup if a backup is due, and remove expired backups.
 
-    Return the number of created backups, or ``None`` if backups are disabled.
+    Return 1 if a backup was created, 0 if no backup was due, or ``None`` if backups are disabled.
     """
     settings = resources.settings
     if settings.backup_url is None or not settings.backup_hours:
         return None
     place = open_sealed_place(settings)
-    # A backup is due half a check interval early, because daily backups would otherwise begin later
-    # every day.
+    # A backup counts as due half a check interval before its due time, because daily backups would
+    # otherwise begin later every day.
     due_at = began_at - timedelta(hours=settings.backup_hours) + _CHECK_INTERVAL / 2
     due_timestamp = manifests.format_timestamp(due_at)
     if any(backup_id > due_timestamp for backup_id in manifests.list_backup_ids(place)):
@@ -261,9 +262,10 @@ CREATE_BACKUP = register_maintenance(
 def create_backup(resources: Resources, place: SealedPlace, began_at: datetime) -> Manifest:
     """Create a backup. Call ``create_backup`` only during a run of ``CREATE_BACKUP``.
 
-    ``began_at`` is the time when the run of ``CREATE_BACKUP`` started. Raises ``LeaseLost`` if
-    another run of ``CREATE_BACKUP`` has started, because that run may have removed objects of the
-    new backup. A backup that ends with an error has no manifest, so Pressroom ignores the backup.
+    ``began_at`` is the time when the run of ``CREATE_BACKUP`` started. Raises ``LeaseLost`` if a
+    second run of ``CREATE_BACKUP`` has started, because the second run may have removed objects of
+    the new backup. If an error stops a backup, its manifest isn't written, so Pressroom ignores the
+    incomplete backup.
     """
     settings = resources.settings
     backup_id = manifests.create_backup_id(began_at)
@@ -310,7 +312,7 @@ def _split_into_pieces(output: Iterable[bytes]) -> Iterator[bytes]:
     Only the last piece of the dump can be shorter than ``PIECE_BYTES``.
     """
     buffer = bytearray()
-    # The loop treats an empty chunk as the end of the dump.
+    # An empty chunk marks the end of the dump.
     for chunk in itertools.chain(output, [b""]):
         buffer += chunk
         while len(buffer) >= PIECE_BYTES or (buffer and not chunk):

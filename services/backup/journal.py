@@ -2,10 +2,10 @@
 
 A restored backup doesn't contain the departures that happened after the backup. Every minute, a
 maintenance job moves the new departures from the database into a file of the journal. The journal
-file is written before the database rows are deleted, so a killed process may write a departure
-twice. Restoring a backup replays the journal files that are newer than the backup, so that
-unsubscriptions and erasures after the backup take effect again. The journal doesn't record that a
-person who unsubscribed has subscribed again.
+file is written before the departures are deleted from the database, so the journal may contain a
+departure twice if a process is killed. Restoring a backup replays all journal files that are newer
+than the backup, so that no unsubscription and no erasure is lost. The journal doesn't record new
+subscriptions, even if a person who unsubscribed subscribes again.
 """
 
 from collections.abc import Iterator
@@ -29,22 +29,23 @@ WRITE_JOURNAL = register_maintenance(
 )
 _FOLDER = "journal/"
 _MAX_FILE_ROWS = 5_000
-# The maximum number of journal files per maintenance run, so that the run doesn't delay other
-# maintenance.
+# The maximum number of journal files per maintenance run, so that writing the journal doesn't delay
+# different kinds of maintenance.
 _MAX_FILES = 20
 _MAX_BATCH_ROWS = 200
-# The maximum tolerated difference between the clocks of two database servers. After a failover, the
-# times of a backup and of a journal file may come from different database servers.
+# The maximum tolerated difference between the clocks of two database servers. After a failover of
+# the database, a journal file may be dated by a different server than the backup.
 _CLOCK_TOLERANCE = timedelta(minutes=1)
 
 
 @dataclass
 class ReplayResult:
-    """The numbers of departures that replaying the journal has applied to the database.
+    """How many departures a replay of the journal has applied to the restored database.
 
     Attributes:
-        opt_outs: the number of opt-outs that the restored database did not contain.
-        erasures: the number of people who were erased again.
+        opt_outs: the number of opt-outs that were missing in the restored database.
+        erasures: the number of people who were erased because the restored database contained their
+            data.
     """
 
     files: int = 0
@@ -53,7 +54,7 @@ class ReplayResult:
 
 
 def write_journal(resources: Resources) -> int | None:
-    """Move all departures from the database into the journal, and return their number.
+    """Move all departures from the database into the journal, and return the number of departures.
 
     Return ``None`` if the deployment stores no backups.
     """
@@ -67,8 +68,8 @@ def write_journal(resources: Resources) -> int | None:
         with resources.unit_of_work() as uow:
             oldest = select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS)
             rows = uow.session.scalars(oldest).all()
-            # Read the database's clock after reading the departures, so that the time in the file
-            # name is never earlier than a departure in the file.
+            # Read the database's clock after reading the departures, so that the file name contains
+            # a time after all departures in the file.
             read_at = uow.session.scalars(select(func.clock_timestamp())).one()
         if not rows:
             break
@@ -97,7 +98,7 @@ def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -
     """Return the names of the journal files that restoring a backup must replay, oldest first.
 
     ``began_at`` is the time when the creation of the backup began. If ``needed`` is false, return
-    the names of the journal files that restoring this backup doesn't need.
+    the names of the journal files that restoring the backup doesn't need.
     """
     first_name = _FOLDER + format_timestamp(began_at - _CLOCK_TOLERANCE)
     return (file.key for file in place.list_objects(_FOLDER) if (file.key >= first_name) is needed)
@@ -108,7 +109,7 @@ def replay_journal(resources: Resources, place: SealedPlace, began_at: datetime)
 
     Replaying the journal a second time has no effect. Call ``replay_journal`` before any process of
     Pressroom uses the restored database. Raises ``backup.damaged`` if a journal file can't be read,
-    because the restore would otherwise miss departures.
+    because departures could otherwise be lost.
     """
     result = ReplayResult()
     for name in list_files(place, began_at):

@@ -1,6 +1,6 @@
 """Reads and writes the manifests of backups.
 
-A manifest describes the files of a backup, and the keys that are needed to restore the backup.
+A manifest describes the files of a backup, and identifies the keys that are needed to restore it.
 """
 
 import dataclasses
@@ -26,17 +26,17 @@ NEWEST = "newest"
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description of a complete backup.
+    """Describes a complete backup.
 
     Attributes:
-        began_at: a time before the database dump began, according to the database's clock.
-            Restoring the backup must replay the journal from ``began_at`` on.
+        began_at: the time when the backup began, according to the database's clock. Restoring the
+            backup must replay the journal from ``began_at`` on.
         release: the release of Pressroom that created the backup.
         revision: the revision of the database schema in the dump.
         database_pieces: the number of files that contain the database dump.
-        object_lists: the number of files that list the keys of the backup's objects.
-        copied: the number of objects that this backup copied, because no earlier backup contained
-            them.
+        object_lists: the number of files that list the keys of the objects in the backup.
+        copied: the number of objects that the backup had to copy, because no earlier backup had
+            copied them.
         secret_keys: maps the id of each secret key to the key's fingerprint. A backup contains the
             fingerprints of the secret keys, but not the keys.
         encryption_keys: maps the id of each encryption key to the key's fingerprint.
@@ -57,12 +57,12 @@ class Manifest:
 
 
 def create_backup_id(began_at: datetime) -> str:
-    """Return an id for a new backup. Sorting backup ids sorts the backups by time."""
+    """Return an id for a new backup. Sorting the ids of backups sorts the backups by time."""
     return f"{format_timestamp(began_at)}-{ids.random_hash_id(4)}"
 
 
 def format_timestamp(moment: datetime) -> str:
-    """Format a time for use in the name of a file."""
+    """Format a time so that it can be part of a file name."""
     return clock.format_timestamp(moment).replace("-", "").replace(":", "")
 
 
@@ -102,7 +102,7 @@ def read_manifests(place: SealedPlace) -> Iterator[Manifest]:
 
 
 def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
-    """Return the manifest of a backup. The backup id ``newest`` selects the newest backup.
+    """Return the manifest of a backup, or of the newest backup if the id is ``newest``.
 
     Raises ``backup.not_found`` if no backup has the id. Raises every error of ``read_manifest``.
     """
@@ -114,7 +114,7 @@ def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
 
 
 def read_manifest(place: SealedPlace, backup_id: str) -> Manifest:
-    """Return the manifest of a backup. Raises every error of ``read_file``."""
+    """Read the manifest of a backup. Raises every error of ``read_file``."""
     # Ignore unknown fields, because a newer release of Pressroom may have written the manifest.
     return TypeAdapter(Manifest).validate_json(read_file(place, MANIFESTS + backup_id))
 
@@ -122,8 +122,8 @@ def read_manifest(place: SealedPlace, backup_id: str) -> Manifest:
 def read_file(place: SealedPlace, name: str) -> bytes:
     """Return the decrypted content of a backup file.
 
-    Raises ``backup.damaged`` for a missing or unreadable file. Raises ``backup.key_missing`` if the
-    file's encryption key isn't configured.
+    Raises ``backup.damaged`` if the backup file is missing or unreadable. Raises
+    ``backup.key_missing`` if the file's encryption key isn't configured.
     """
     try:
         return place.get(name)

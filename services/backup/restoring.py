@@ -2,7 +2,7 @@
 
 An operator must restore a backup while no process of Pressroom is running. Restoring a backup
 writes the objects before the database rows that refer to them. A single transaction restores the
-whole database, so an operator can repeat an interrupted restore.
+whole database, so an operator can simply restart an interrupted restore.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ _COUNTED_TABLES = ("users", "lists", "subscriptions", "opt_outs", "credit_entrie
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """The result of restoring a backup.
+    """The result of restoring a backup, such as the number of restored objects.
 
     Attributes:
         objects: the number of objects that were restored because the bucket did not contain them.
@@ -56,7 +56,7 @@ class RestoreResult:
 
 
 def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> RestoreResult:
-    """Restore a backup, and apply the unsubscriptions and erasures that happened after the backup.
+    """Restore a backup, and repeat the unsubscriptions and erasures that happened after the backup.
 
     Raises ``backup.target_in_use`` if the database isn't empty. Raises every error of
     ``require_compatible_backup`` and ``fill_database``.
@@ -68,8 +68,8 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
     objects = creating.restore_objects(resources.objects, place, manifest)
     revision = fill_database(settings, place, manifest)
     with resources.unit_of_work() as uow:
-        # Before the replay adds events to the feed, ensure that new events come after the cursors
-        # that API clients hold.
+        # Before the replay adds events to the feed, ensure that new events follow every cursor that
+        # an API client has received.
         reading.raise_feed_places(uow)
     return RestoreResult(
         objects, revision, journal.replay_journal(resources, place, manifest.began_at)
@@ -77,28 +77,29 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
 
 
 def _is_in_use(settings: Settings) -> bool:
-    """Return whether the database of the owner's role or of the application's role contains tables.
+    """Return whether a configured database already contains tables.
 
-    The owner's role and the application's role may be configured with different databases by
-    mistake. The databases of both roles are checked, because the journal must not be replayed into
-    a database that is in use.
+    The role that owns the tables and the role of the application may be configured with different
+    databases by mistake. The databases of both roles are checked, because the journal must not be
+    replayed into a database that is in use.
     """
     if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
         return True
     try:
         return postgres_tools.has_tables(settings.database_url)
     except psycopg2.OperationalError:
-        # The application's role may be missing, because it is created together with the tables.
+        # The database role of the application may not exist yet, because it is created together
+        # with the tables.
         return False
 
 
 def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
-    """Check that this release and the configured keys can restore the backup.
+    """Check that the running release and the configured keys can restore a backup.
 
-    Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` or ``backup.key_differs``
-    if the backup can't be restored.
+    Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` or ``backup.key_differs``.
     """
-    # Schema revisions can be compared by name, because their names sort by age.
+    # The names of schema revisions sort by age, so a comparison of the names shows which revision
+    # is newer.
     if manifest.revision > get_newest_revision():
         raise errors.BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
     if explain_unsupported(manifest.revision):
@@ -118,7 +119,7 @@ def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
 def fill_database(settings: Settings, place: SealedPlace, manifest: Manifest) -> str:
     """Restore a backup's database dump, migrate the schema, and return the new schema revision.
 
-    Raises ``backup.tool_failed`` if Postgres's restore program fails, and every error of
+    Raises ``backup.tool_failed`` if the program ``pg_restore`` fails. Raises every error of
     ``read_file``.
     """
     names = (piece_name(manifest.id, number) for number in range(manifest.database_pieces))
@@ -132,15 +133,15 @@ def fill_database(settings: Settings, place: SealedPlace, manifest: Manifest) ->
 
 @dataclass
 class VerifyResult:
-    """The result of verifying a backup.
+    """The result of verifying a backup, such as the faults that were found.
 
     Attributes:
         objects: the number of objects that were restored for the verification.
-        later_objects: the number of objects that were uploaded between the database dump and the
-            end of the backup.
+        later_objects: the number of objects in the backup that were uploaded after the database
+            dump began.
         journal_files: the number of journal files that restoring the backup would replay.
         rows: maps the name of each table in ``_COUNTED_TABLES`` to the number of rows in the table.
-        faults: the faults that the verification found, one sentence per fault.
+        faults: one sentence per fault that the verification found in the backup.
     """
 
     id: str
@@ -153,9 +154,9 @@ class VerifyResult:
 
 
 def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> VerifyResult:
-    """Restore a backup into a temporary database, and verify its ledger and attachments.
+    """Restore a backup into a temporary database, and verify the restored ledger and attachments.
 
-    Raises ``backup.verified_now`` if another verification of a backup is running. Raises every
+    Raises ``backup.verified_now`` if a verification of a backup is already running. Raises every
     error of ``require_compatible_backup`` and ``fill_database``.
     """
     require_compatible_backup(manifest, resources.settings)
@@ -169,8 +170,8 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
         for fault in ledgers.verify_ledger(trial, full=True).faults:
             place_of_fault = f"user {fault.user_id}, entry {fault.seq}, order {fault.order_id}"
             report.faults.append(f"ledger: {fault.fault} ({place_of_fault})")
-        # Search for stray objects as if the restored objects were old, because new objects never
-        # count as strays.
+        # Pretend that the restored objects are old, because the search for stray objects ignores
+        # new objects.
         for stray in strays.find_strays(
             trial, now=clock.now() + STRAY_GRACE_PERIOD + timedelta(hours=1)
         ):
@@ -189,7 +190,8 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
 def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
     """Create a temporary database on the database server, and a temporary folder in the bucket.
 
-    If a verification is killed, the next verification removes the temporary database and folder.
+    If a verification is killed, the next verification removes the temporary database and the
+    temporary folder.
     """
     owner = make_url((settings.migration_database_url or settings.database_url).get_secret_value())
     plain = owner.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -199,8 +201,8 @@ def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
         if cursor.fetchone() != (True,):
             raise errors.BACKUP_VERIFIED_NOW()
-        # Release the advisory lock explicitly, because a busy server may release it late and reject
-        # the next verification in the meantime.
+        # Release the advisory lock explicitly, because a busy database server may release the lock
+        # so late that the next verification is rejected.
         at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
         url = owner.set(database=f"{owner.database}_backup_trial")
         name = sql.Identifier(url.database or "")

@@ -1,4 +1,4 @@
-"""Places a user's order for credits, and creates the payment page for the order.
+"""Places orders for credits, and creates the payment page of each order.
 
 An API process stores the order, and a worker creates the payment page at the payment provider.
 """
@@ -32,16 +32,16 @@ from storage.unit_of_work import UnitOfWork
 
 RETURN_PATH = "/topups/return"
 _RETURN_PURPOSE = "topup-return"
-# The time within which an order must be paid.
+# How long an order can be paid after it was placed.
 ORDER_LIFETIME = timedelta(hours=1)
-# The minimum lifetime of a payment page. Payment providers refuse to create a page that expires
-# within half an hour.
+# The minimum lifetime of a payment page. Payment providers refuse to create a payment page that
+# expires within half an hour.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
 
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """The unvalidated fields of an order, as a client sent them."""
+    """The fields of an order as a client sent them, before they are validated."""
 
     amount: Decimal | None
     credit_amount: Decimal | None
@@ -58,7 +58,7 @@ def place_order(
     user_id: int | None,
     key: IdempotencyKey | None,
 ) -> AcceptedJob:
-    """Store an order, together with the job that creates the order's payment page.
+    """Store an order and the job that creates the order's payment page, in one transaction.
 
     Raises ``topup.channel``, ``topup.channel_unavailable``, and every error of
     ``prices.price_order``, ``return_urls.check_return_url`` and ``services.jobs.idempotency``.
@@ -113,8 +113,8 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
     try:
         payments = providers.channel(PaymentChannel(order.channel))
     except DomainError as error:
-        # The payment channel is unavailable if an operator has disabled it after the order was
-        # placed.
+        # The payment channel may be unavailable, because an operator may have disabled it since the
+        # order was placed.
         raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
         raise errors.TOPUP_TOO_LATE()
@@ -134,8 +134,8 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
 def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Lock the job before its order, because code that abandons a job uses this sequence and a
-        # different sequence could cause deadlocks.
+        # Lock the job before its order, because code that abandons a job also locks the job first,
+        # and a different sequence could cause deadlocks.
         complete_job(uow, lease, {"order_id": lease.subject_id})
         order = lock_order(uow, lease.subject_id)
         if opened is not None:
@@ -145,7 +145,7 @@ def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedChecko
 
 
 def is_return_signature(keyring: Keyring, order: str, signature: str) -> bool:
-    """Return whether the signature in the return URL of an order is valid."""
+    """Return whether the signature in an order's return URL is valid."""
     return keyring.signer(_RETURN_PURPOSE).verify(order.encode(), signature)
 
 
@@ -170,8 +170,8 @@ OPEN_CHECKOUT = register_kind(
         # the job.
         retryable=False,
         on_abandoned=_fail_order,
-        # The job that creates a payment page gives up after 30 seconds, because the payer is
-        # waiting.
+        # The job that creates a payment page stops retrying after 30 seconds, because the payer
+        # waits for the page.
         patience=timedelta(seconds=30),
         given_up=errors.PAYMENTS_UNAVAILABLE,
     )

@@ -1,9 +1,9 @@
-"""Stores signed checkpoints, so that a verification of the ledger can skip verified entries.
+"""Stores signed checkpoints, so that a verification of the ledger skips already verified entries.
 
-Checkpoints are signed with the secret keys of the deployment, so write access to the database isn't
-enough to forge a checkpoint. A checkpoint is ignored if its signature is invalid or if its signing
-key is missing. Without a valid checkpoint, a verification reads all ledger entries of an account,
-so that no fault is overlooked.
+Checkpoints are signed with the deployment's secret keys. An attacker who can write to the database,
+but has no secret key, can't forge a checkpoint. A checkpoint is ignored if its signature is invalid
+or if its signing key is missing. If an account has no valid checkpoint, a verification reads all
+ledger entries of the account.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ class Checkpoint:
 
     @property
     def message(self) -> bytes:
-        """Return the text that the signature of the checkpoint covers."""
+        """Return the text from which the signature of the checkpoint is computed."""
         sums = f"{self.balance:.4f} {self.debt:.4f}"
         return f"account {self.user_id} {self.seq} {self.hash.hex()} {sums}".encode()
 
@@ -40,8 +40,8 @@ class Checkpoint:
 class CheckpointBook:
     """Reads and writes the checkpoints of the ledger.
 
-    Checkpoints are read through the database connection of the verification, which may connect to a
-    replica. Each write of checkpoints is a separate transaction on the primary database.
+    Checkpoints are read with the connection that the verification uses, possibly from a replica of
+    the database. Each write of checkpoints is a separate transaction on the primary database.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -49,7 +49,7 @@ class CheckpointBook:
         self._signer = resources.keyring.signer("ledger-checkpoint")
 
     def unverified_users(self, connection: Connection) -> list[int]:
-        """Return the ids of the users whose checkpoints have an invalid signature."""
+        """Return the ids of all users whose checkpoint has an invalid signature."""
         table = CreditCheckpoint.__table__.c
         user_ids = []
         for row in connection.execute(select(*table)):
@@ -61,8 +61,8 @@ class CheckpointBook:
     def last_verified_change(self, connection: Connection) -> int | None:
         """Return the id of the newest verified change of an order's status.
 
-        All changes of order statuses with ids below the returned id have been verified. Return
-        ``None`` if no valid checkpoint for orders exists.
+        All status changes with smaller ids than the returned id have been verified. Return ``None``
+        if the orders have no valid checkpoint.
         """
         table = PaymentOrderCheckpoint.__table__.c
         rows = connection.execute(select(table.change_id, table.signature)).all()
@@ -88,8 +88,8 @@ class CheckpointBook:
     def write_last_verified_change(self, change_id: int | None) -> None:
         """Store the id of the newest verified change of an order's status.
 
-        If ``change_id`` is ``None``, verifications read all orders until a new checkpoint is
-        stored.
+        If ``change_id`` is ``None``, delete the stored id, so that the next verification reads all
+        orders.
         """
         with self._resources.unit_of_work() as uow:
             uow.session.execute(delete(PaymentOrderCheckpoint))
@@ -100,11 +100,11 @@ class CheckpointBook:
             uow.session.execute(row.on_conflict_do_nothing())
 
     def mark_suspect(self, user_ids: Iterable[int]) -> None:
-        """Mark the checkpoints of ``user_ids`` as suspect, because a verification found a fault.
+        """Mark checkpoints as suspect, because a verification has found faults in the accounts.
 
         The next verification ignores a suspect checkpoint, and reads all ledger entries of the
-        account. A checkpoint is no longer suspect when a verification finds no fault in its
-        account.
+        account. A verification that finds no fault in an account replaces the account's suspect
+        checkpoint with a new checkpoint.
         """
         belongs_to_users = CreditCheckpoint.user_id.in_(list(user_ids))
         with self._resources.unit_of_work() as uow:

@@ -1,8 +1,8 @@
 """Creates and checks the claim tokens with which users claim orders that have no owner.
 
 A claim token has 256 bits, and is derived from the id of an order and a secret key. The database
-stores only the HMAC of a claim token. If a client repeats a request, the response contains the same
-claim token, because the token is derived and not random.
+stores only the HMAC of a claim token. Because a claim token isn't random, the response to a
+repeated request contains the same claim token.
 """
 
 import base64
@@ -29,14 +29,18 @@ def derive_token(keyring: Keyring, order_id: int) -> str:
 
 
 def token_hmac(keyring: Keyring, token: str) -> bytes:
-    """Return the HMAC of a claim token, which the database stores instead of the token."""
+    """Return the HMAC of a claim token.
+
+    The database stores the HMAC of a claim token and not the token.
+    """
     return keyring.signer(_HMAC_PURPOSE).digest(token.encode())
 
 
 def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
-    """Derive an order's claim token, or return ``None`` if a necessary secret key is missing.
+    """Derive an order's claim token, or return ``None`` if the token's secret key is missing.
 
-    ``restore_token`` also tries the secret keys that a key rotation has replaced.
+    ``restore_token`` tries all configured secret keys, including keys that a key rotation has
+    replaced.
     """
     digests = keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode())
     for token in map(_token_text, digests):
@@ -46,9 +50,9 @@ def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
 
 
 def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
-    """Return the order with this claim token.
+    """Return the order to which a claim token belongs.
 
-    Raises ``order.not_found`` if no order has this claim token.
+    Raises ``order.not_found`` if the claim token belongs to no order.
     """
     has_token = PaymentOrder.claim_token_hmac.in_(_hmacs(uow.settings.keyring, token))
     query = select(PaymentOrder).where(has_token)
@@ -61,7 +65,7 @@ def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
 def claim_order(uow: UnitOfWork, user_id: int, token: str) -> PaymentOrder:
     """Assign an order to a user, who receives the credits as soon as the order is paid.
 
-    Only the first claim of an order succeeds. Raises ``order.not_found``, ``order.claimed`` or
+    An order can be claimed only once. Raises ``order.not_found``, ``order.claimed`` or
     ``order.over`` if the order can't be claimed.
     """
     order = lock_order(uow, find_order(uow, token).id)

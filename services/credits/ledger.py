@@ -1,12 +1,12 @@
-"""Charges credit accounts, and corrects the balances of credit accounts.
+"""Charges credit accounts, adds credits to accounts, and corrects balances.
 
 ``consume_credits`` charges an account when an API client requests a charge. The module
 ``own_charges`` charges accounts for Pressroom's own services, such as the composer.
 
 Every charge calls the database function ``credit_append``. ``credit_append`` locks the account,
-rejects a negative balance, and writes the ledger entry and the new balance. ``credit_append``
-compares the new balance with the account's warning threshold, so a charge needs no second query.
-Each SQL statement of this module runs in its own transaction.
+rejects a negative balance, and writes the ledger entry and the new balance. ``credit_append`` also
+compares the new balance with the account's warning threshold, which saves a query. Each SQL
+statement of ``services.credits.ledger`` runs in a separate transaction.
 """
 
 import math
@@ -32,7 +32,7 @@ from storage.database import Database, Statement
 
 MAX_SOURCE_ID_CHARACTERS = 255
 MAX_META_BYTES = 8 * 1024
-# Matches a NUL that is escaped in JSON, but not an escaped backslash before the text "u0000".
+# Matches an escaped NUL character in JSON, but not the text "u0000" after an escaped backslash.
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -41,8 +41,9 @@ class Charge:
     """A charge that has reduced the balance of a credit account.
 
     Attributes:
-        entry: the JSON text of the ledger entry, in which all amounts have four decimals.
-        is_replayed: whether an earlier request with the same idempotency key made the charge.
+        entry: the JSON text of the ledger entry, in which all amounts have four decimal places.
+        is_replayed: whether the account was charged by an earlier request that had the same
+            idempotency key.
     """
 
     entry: str
@@ -64,12 +65,13 @@ def consume_credits(
     meta: dict[str, Any] | None,
     key: IdempotencyKey | None,
 ) -> Charge:
-    """Subtract an amount from the caller's balance in one round trip to the database.
+    """Subtract an amount from the caller's balance with a single SQL statement.
 
     Several requests with the same idempotency key charge the account only once. The SQL statement
-    that makes the charge also checks the caller's API key, which saves a query. Raises
-    ``auth.invalid_credentials``, ``credits.amount``, ``credits.source_id``, ``credits.meta``,
-    ``credits.insufficient``, ``idempotency.key_reused`` and ``idempotency.in_progress``.
+    that charges the account also checks the caller's API key, which saves a query. Raises
+    ``auth.invalid_credentials``, ``credits.insufficient``, ``idempotency.key_reused`` or
+    ``idempotency.in_progress``. Raises ``credits.amount``, ``credits.source_id`` or
+    ``credits.meta`` for invalid values.
     """
     check_amount(amount)
     _check_source_id(source_id)
@@ -88,8 +90,8 @@ def consume_credits(
     except LockNotAvailable:
         if key is None:
             raise
-        # The lock is unavailable because another request, perhaps with the same idempotency key, is
-        # charging the account.
+        # A different request, perhaps with the same idempotency key, is charging the account and
+        # has locked it.
         raise errors.CHARGE_IN_PROGRESS() from None
     if not rows:
         raise AUTH_INVALID_API_KEY()
@@ -170,10 +172,11 @@ def _serialize_meta(meta: dict[str, Any] | None) -> str | None:
 
 
 def _min_json_bytes(value: object, *, stop_above: int) -> int:
-    """Return a lower bound for the size of a value as JSON, so that large values can be rejected.
+    """Return the minimum number of bytes that a value can take as JSON.
 
     Counting stops as soon as the lower bound exceeds ``stop_above``. ``_min_json_bytes`` doesn't
-    serialise the value, because a short number such as 1e300 would become 301 digits in memory.
+    serialise the value, because a client could fill the memory with numbers such as 1e300, which
+    has 301 digits.
     """
     count = 0
     pending = [value]
@@ -192,11 +195,11 @@ def _min_json_bytes(value: object, *, stop_above: int) -> int:
 
 
 def _serialize_number(value: object) -> orjson.Fragment:
-    """Serialise a number from a client's JSON with the precision of a double.
+    """Serialise a number from a client's JSON, rounded to the precision of a double.
 
     A double is precise enough, because most JSON parsers read numbers as doubles. The number is
-    written without an exponent, because the database stores numbers in this form. For example,
-    1e300 is written with 301 digits.
+    written without an exponent, because the database stores numbers without an exponent. For
+    example, 1e300 is written with 301 digits.
     """
     number = float(value) if isinstance(value, int | Decimal) else math.inf
     if not math.isfinite(number):
@@ -228,7 +231,7 @@ _BALANCE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_
 
 
 def insufficient_credits(database: Database, user_id: int, needed: Decimal) -> DomainError:
-    """Return the error ``credits.insufficient``, which contains the current balance of the account.
+    """Return the error ``credits.insufficient``, which contains the account's current balance.
 
     The balance in the error is 0 if the user has no credit account.
     """

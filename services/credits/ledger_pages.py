@@ -2,8 +2,9 @@
 
 The ledger entries of each account are numbered without gaps, in the order in which they were
 written. A binary search over the entry numbers finds the first and the last entry of a day. A
-filtered page reads a limited number of ledger entries, so the page may contain few matching
-entries, or none. The cursor of a filtered page is the entry number at which the next page begins.
+request for a filtered page reads a limited number of ledger entries, so the page may contain few
+matching entries, or none. The cursor of a filtered page is the number of the ledger entry at which
+the next page begins.
 """
 
 from collections.abc import Sequence
@@ -23,13 +24,13 @@ MAX_SCANNED_ENTRIES = 5_000
 
 @dataclass(frozen=True)
 class LedgerFilter:
-    """The filter that selects the ledger entries on a page.
+    """Selects ledger entries by their actions and by the days on which they were written.
 
     Attributes:
-        actions: the actions, such as ``topup``, of the ledger entries that the page should contain.
-            If ``actions`` is empty, the entries of all actions are included.
-        first: the first day in UTC, or ``None`` to begin with the oldest ledger entry.
-        last: the last day in UTC, or ``None`` to end with the newest ledger entry.
+        actions: the actions, such as ``topup``, of the selected ledger entries. If ``actions`` is
+            empty, ledger entries with any action are selected.
+        first: the first selected day in UTC, or ``None`` to begin with the oldest ledger entry.
+        last: the last selected day in UTC, or ``None`` to end with the newest ledger entry.
     """
 
     actions: Sequence[CreditAction] = ()
@@ -56,8 +57,8 @@ def list_entries(
 ) -> PageOfRows[tuple[int, str]]:
     """Return a page with the number and the JSON text of each ledger entry, newest first.
 
-    An offset in the page request is converted to an entry number, so an index finds old pages as
-    fast as new pages. Raises ``request.invalid`` if a filtered request has an offset. Raises
+    An offset is converted to the number of a ledger entry, so an index finds old pages as fast as
+    new pages. Raises ``request.invalid`` if the request has both a filter and an offset. Raises
     ``cursor.invalid`` if the cursor is invalid.
     """
     if ledger_filter.actions or ledger_filter.first is not None or ledger_filter.last is not None:
@@ -111,8 +112,8 @@ def _list_filtered(
 
 
 _LAST_ENTRY = Statement("SELECT last_seq FROM credit_accounts WHERE user_id = :user_id")
-# Finds the last ledger entry before a day by a binary search, which reads one entry per step. The
-# day begins at midnight in UTC, because the database session uses UTC.
+# Finds the last ledger entry before a day by a binary search, which reads one entry per step. Days
+# begin at midnight in UTC, because the database session uses UTC.
 _LAST_BEFORE = Statement("""
 WITH RECURSIVE halves (low, high) AS (
     SELECT CAST(0 AS bigint), CAST(last_seq AS bigint) FROM credit_accounts
@@ -136,7 +137,7 @@ SELECT low FROM halves WHERE low = high
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
     """Return the number of the last ledger entry before ``day`` plus ``days`` days.
 
-    Return 0 if the account has no ledger entry before this time. If ``day`` is ``None``, return the
+    Return 0 if all ledger entries of the account are newer. If ``day`` is ``None``, return the
     number of the newest ledger entry.
     """
     if day is None:

@@ -1,10 +1,11 @@
-"""Collects the facts about a payment order, and derives the order's status from these facts.
+"""Collects facts about a payment order, and derives the order's status from the facts.
 
 The facts of an order say whether the order was paid, failed, expired or closed. The facts of an
-order include the largest sums of refunds, failed refunds and disputes that a provider has reported.
-A fact about an order is never withdrawn, and a stored sum never shrinks. The facts of an order
-don't depend on the sequence in which a provider's messages arrive. The status and the credits of an
-order depend only on the facts of the order.
+order include the sums of its refunds, failed refunds and disputes. If a payment provider has
+reported several sums of refunds or disputes, the largest sum counts. A fact about an order is never
+withdrawn, and a stored sum never shrinks. The messages of a payment provider lead to the same facts
+in whatever sequence they arrive. The facts of an order determine its status and how many credits
+its owner receives.
 """
 
 import math
@@ -19,7 +20,7 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# The statuses from which an order can change to ``REVIEW``. An order whose owner has received the
+# The statuses from which an order can change to ``REVIEW``. An order whose owner has received
 # credits can't change to ``REVIEW``.
 REVIEWABLE = (
     OrderStatus.PENDING,
@@ -27,15 +28,15 @@ REVIEWABLE = (
     OrderStatus.FAILED,
     OrderStatus.PAID_UNCLAIMED,
 )
-# The statuses of paid orders, whose owners have received the credits.
+# The statuses of orders whose owner has received credits.
 CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 
 
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
-    """Update the facts of an order with evidence that a payment provider has sent.
+    """Update the facts of an order according to evidence from a payment provider.
 
     Evidence is ignored if its amount, currency, checkout or payment differs from the order. If
-    evidence that doesn't match an order reports a payment, an operator must review the order.
+    evidence reports a payment that doesn't match the order, an operator must review the order.
     """
     pairs = (
         ("order", order.id, evidence.order_id),
@@ -74,7 +75,7 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
-    """Raise the stored sums of an order's disputed amounts to the sums that the provider reported.
+    """Raise an order's stored sums of disputed amounts to the sums that the provider has reported.
 
     A reported sum that is smaller than the stored sum is ignored, because it comes from an outdated
     message.
@@ -99,14 +100,14 @@ def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
 def next_status(order: PaymentOrder) -> OrderStatus | None:
     """Return the next status of an order according to its facts, or ``None`` to keep the status."""
     is_disputed = order.dispute == DisputeStatus.OPEN
-    # Any message from the payment provider proves that a payment page exists, even if the page's id
-    # isn't stored yet.
+    # Every message that a payment provider sends about an order proves that a payment page exists,
+    # even if the page's id isn't stored yet.
     has_checkout = bool(order.session_id or order.paid_at or order.mismatch or order.is_expired)
     needs_review = order.mismatch is not None and order.resolution is None
     is_fully_lost = order.lost_minor >= order.amount_minor
     has_failed_refund = order.refunds_failed_minor > 0 and order.resolution != Resolution.REFUNDED
     paid = OrderStatus.PAID_UNCLAIMED if order.user_id is None else OrderStatus.PAID
-    # The first matching rule determines the next status of the order.
+    # The first rule whose conditions are true determines the next status of the order.
     rules: tuple[tuple[tuple[OrderStatus, ...], bool, OrderStatus], ...] = (
         (REVIEWABLE, needs_review, OrderStatus.REVIEW),
         ((OrderStatus.CREATED,), has_checkout, OrderStatus.PENDING),
@@ -134,7 +135,7 @@ def next_status(order: PaymentOrder) -> OrderStatus | None:
 
 
 def is_credited(order: PaymentOrder) -> bool:
-    """Return whether the owner of an order should have received the order's credits."""
+    """Return whether the owner of an order is entitled to the order's credits."""
     is_refunded = order.resolution == Resolution.REFUNDED
     return order.user_id is not None and order.status in CREDITED and not is_refunded
 

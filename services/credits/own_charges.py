@@ -1,15 +1,16 @@
-"""Charges accounts for Pressroom's own services, such as the composer.
+"""Charges credit accounts for services that Pressroom provides, such as the composer.
 
-Pressroom's own services, such as the composer, call an external provider while the caller's HTTP
-request waits. The ledger entry of a charge is written before the provider is called. A charge is
-open until the outcome of the provider call is known. Each open charge has a row in the table
-``open_charges``. Deleting the row of an open charge settles or reverses the charge, so that only
-one process can settle or reverse it.
+A service such as the composer calls an external provider while the user's HTTP request waits.
+Pressroom writes the ledger entry of a charge before it calls the provider. A charge is open until
+the call to the provider has succeeded or failed. Each open charge has a row in the table
+``open_charges``. Only the process that deletes the row of an open charge may settle or reverse the
+charge.
 
 A worker takes an open charge, calls the provider, and settles the charge after a successful
-response. A worker reverses its open charge if the provider call failed. At the end of a request,
-the API process reverses an open charge that no worker has taken. Maintenance reverses every open
-charge whose deadline has passed, because the responsible process was probably killed.
+response. A worker reverses its charge if the call to the provider fails. At the end of an HTTP
+request, the API process reverses the request's charge if no worker has taken the charge.
+Maintenance reverses every open charge whose deadline has passed, because the process that should
+have settled it was probably killed.
 """
 
 from datetime import timedelta
@@ -37,10 +38,10 @@ REVERSE_OPEN = register_maintenance(
     queue=Queue.MONEY,
     run=lambda resources, _: reverse_overdue_charges(resources),
 )
-# The time after the end of a request within which the API process must reverse an open charge.
+# How long the API process can take to reverse an open charge after the end of an HTTP request.
 _REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
-# The time within which a worker must settle or reverse a charge. A worker's deadline must exceed
-# the maximum duration of a provider call.
+# How long a worker may hold an open charge before maintenance reverses the charge.
+# ``_WORKER_DEADLINE`` must exceed the maximum duration of a call to the provider.
 _WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 
@@ -55,10 +56,10 @@ def charge_call(
     work: str,
     seconds: float,
 ) -> int | None:
-    """Charge a caller who waits for a service, and return the id of the ledger entry.
+    """Charge a caller for a service, and return the id of the charge's ledger entry.
 
     Several calls with the same idempotency ``key`` within 24 hours are charged once. Return
-    ``None`` if an earlier call with the same idempotency key was charged and settled.
+    ``None`` if an earlier call with the same idempotency key has been charged and settled.
 
     Raises ``credits.insufficient`` if the balance is too low. Raises ``idempotency.in_progress``
     while a call with the same idempotency key has an open charge.
@@ -74,7 +75,7 @@ def charge_call(
         "for": timedelta(seconds=seconds) + _REVERSAL_GRACE_PERIOD,
     }
     with raise_instead(LockNotAvailable, CHARGE_IN_PROGRESS()), resources.unit_of_work() as uow:
-        # Lock the credit account before charging it, so that simultaneous calls of a user are
+        # Lock the credit account before charging it, so that the simultaneous calls of one user are
         # charged one after another.
         uow.session.execute(_LOCK_ACCOUNT, values)
         if uow.session.scalar(_WAS_SETTLED, values):
@@ -90,24 +91,24 @@ def charge_call(
 
 
 def take_charge(database: Database, work: str, worker: str) -> int | None:
-    """Assign an open charge for ``work`` to a worker, and return the id of the ledger entry.
+    """Assign an open charge for ``work`` to a worker, and return the charge's ledger entry id.
 
-    Charges that another worker has taken are assigned last, because the other worker may still be
-    running.
+    A charge that a different worker has already taken is assigned last, because that worker may
+    still be running.
     """
     rows = database.rows(_TAKE, work=work, worker=worker, taken_for=_WORKER_DEADLINE)
     return rows[0][0] if rows else None
 
 
 def settle_charge(database: Database, entry_id: int, worker: str) -> None:
-    """Settle the charge that a worker has taken, after the provider has answered."""
+    """Settle the charge that a worker has taken, after the provider's successful response."""
     database.rows(_SETTLE, entry_id=entry_id, worker=worker)
 
 
 def reverse_charge(database: Database, entry_id: int, worker: str | None = None) -> None:
     """Reverse an open charge that ``worker`` has taken.
 
-    If ``worker`` is ``None``, the API process reverses a charge that no worker has taken.
+    If ``worker`` is ``None``, reverse the charge only if no worker has taken it.
     """
     [(amount,)] = database.rows(_REVERSE, entry_id=entry_id, worker=worker)
     if amount is not None:
@@ -115,7 +116,7 @@ def reverse_charge(database: Database, entry_id: int, worker: str | None = None)
 
 
 def reverse_overdue_charges(resources: Resources) -> int:
-    """Reverse the open charges whose deadline has passed, and return the number of charges."""
+    """Reverse the open charges whose deadline has passed, and return how many were reversed."""
     rows = resources.database.rows(_OVERDUE, limit=_MAX_BATCH_ROWS)
     for entry_id, worker in rows:
         reverse_charge(resources.database, entry_id, worker)

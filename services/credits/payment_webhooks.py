@@ -1,4 +1,4 @@
-"""Settles orders when payment providers send webhooks."""
+"""Receives webhooks from payment providers, and settles the orders that the webhooks describe."""
 
 from dataclasses import asdict, replace
 
@@ -19,8 +19,8 @@ def receive_event(
 ) -> None:
     """Settle the order to which a payment provider's webhook refers, and commit the transaction.
 
-    Raises ``TransientError`` if the provider should send the webhook again. Raises every error of
-    ``Payments.event``.
+    Raises ``TransientError`` if the payment provider should send the webhook again later. Raises
+    every error of ``Payments.event``.
     """
     payments, event = channels.parse_event(body, signature)
     evidence = event.evidence
@@ -33,8 +33,7 @@ def receive_event(
     if evidence.refunded_minor or evidence.refunds_failed_minor:
         evidence = _complete_refunds(resources, payments, evidence, order_id)
     if evidence.disputes_minor and evidence.payment_id is not None:
-        # Fetch all disputes, because a webhook describes one dispute but the payment may have
-        # several disputes.
+        # Fetch all disputes about the payment, because the webhook describes only one of them.
         evidence = payments.fetch_disputes(evidence.payment_id)
     facts = asdict(evidence).items()
     record = insert(PaymentEvent).values(
@@ -60,8 +59,8 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
         order_id = find_order_id(uow, payments.channel, evidence)
     if order_id is not None or evidence.order_id is not None or evidence.payment_id is None:
         return order_id
-    # If a webhook about a dispute or a refund arrives before the webhook about the payment, ask the
-    # provider for the order.
+    # If a webhook about a refund or a dispute arrives before the webhook about the payment, ask the
+    # provider to which order the payment belongs.
     provider_order_id = payments.find_order_id(evidence.payment_id)
     with resources.unit_of_work() as uow:
         return find_order_id(uow, payments.channel, Evidence(order_id=provider_order_id))
@@ -70,11 +69,11 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
 def _complete_refunds(
     resources: Resources, payments: Payments, evidence: Evidence, order_id: int
 ) -> Evidence:
-    """Return the evidence, with the provider's current refund sums if a refund may have failed.
+    """Return the evidence in a webhook, with current sums of refunds if a refund may have failed.
 
     The sum of refunds that a provider reports becomes smaller when a refund fails. A webhook that
     arrives late may report a sum of refunds that is smaller than the stored sum. If the reported
-    sum of refunds differs from the stored sum, fetch the list of all refunds from the provider.
+    sum of refunds differs from the stored sum, fetch all refunds from the payment provider.
     """
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)

@@ -1,7 +1,7 @@
-"""Queries payment providers about the payment of orders, in case a webhook is delayed or lost.
+"""Queries payment providers whether orders were paid, in case a webhook is delayed or lost.
 
-The provider is queried when the payer returns from the payment page, and afterwards at growing
-intervals.
+Pressroom queries the payment provider when the payer returns from the payment page, and afterwards
+at growing intervals.
 """
 
 import threading
@@ -29,7 +29,8 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# The request that a worker runs when the payer of an order returns from the payment page.
+# The kind of request with which a worker checks an order when the payer returns from the payment
+# page.
 REFRESH_ORDER = register_request_kind(
     RequestKind("topup.refresh", Queue.MONEY),
     lambda resources, lease: {
@@ -47,15 +48,15 @@ POLL_ORDERS = register_maintenance(
 # The statuses of orders that may still be paid.
 _PAYABLE_STATUSES = (OrderStatus.PENDING, OrderStatus.EXPIRED)
 MAX_BATCH_ORDERS = 64
-# The maximum number of simultaneous calls per payment channel. At 250 ms per call, eight threads
-# make 32 calls per second.
+# The maximum number of simultaneous calls to the provider of a payment channel. If a call takes 250
+# ms, eight threads make 32 calls per second.
 MAX_CONCURRENT_CALLS = 8
 # The maximum duration of a poll, which must end before the next poll starts.
 _MAX_POLL_SECONDS = 20.0
-# The time for which a selected order is reserved for its poller, even if the poller is killed.
+# How long a selected order is reserved for its poller. If the poller is killed, the order is
+# selected again after ``_TAKEN_FOR``.
 _TAKEN_FOR = timedelta(minutes=2)
-# If an error prevents an order from being settled, the order is checked again after
-# ``_RETRY_DELAY``.
+# An order that could not be settled because of an error is checked again after ``_RETRY_DELAY``.
 _RETRY_DELAY = timedelta(hours=1)
 
 
@@ -71,10 +72,10 @@ def refresh_order(resources: Resources, providers: PaymentChannels, order_id: in
 
 
 def poll_orders(resources: Resources, providers: PaymentChannels) -> int:
-    """Settle all orders that are due for a check, and return the number of settled orders.
+    """Check all orders whose next check is due, and return the number of settled orders.
 
-    Each payment channel has separate threads, so that a slow provider doesn't delay the orders of
-    other providers.
+    Each payment channel has separate threads, so that a slow provider doesn't delay orders that are
+    paid through a different provider.
     """
     with ThreadPoolExecutor(len(PaymentChannel), "poll") as pool:
         return sum(pool.map(partial(_poll_channel, resources, providers), PaymentChannel))
@@ -98,7 +99,7 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
                         with resources.unit_of_work() as uow:
                             settle_order(uow, order.id, evidence, OrderVia.POLL)
                         settled += 1
-                except Exception:  # one faulty order must not stop the poller
+                except Exception:  # an error in one order must not stop the poller
                     log.exception("order.not_settled", order_id=order.id)
                     statement = update(PaymentOrder).where(PaymentOrder.id == order.id)
                     statement = statement.values(next_check_at=func.now() + _RETRY_DELAY)
@@ -110,7 +111,7 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
 
 
 def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[PaymentOrder]:
-    """Select orders that are due for a check, and reserve them for this poller."""
+    """Select orders whose next check is due, and reserve the orders for the calling poller."""
     table = PaymentOrder
     due = select(table.id).where(table.next_check_at <= func.now(), table.channel == channel)
     due = due.order_by(table.next_check_at).limit(MAX_BATCH_ORDERS)
@@ -124,7 +125,7 @@ def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[Payment
 def _fetch_evidence(
     providers: PaymentChannels, is_unreachable: threading.Event, order: PaymentOrder
 ) -> Evidence | None:
-    """Fetch the evidence about an order, or return ``None`` while its provider is unreachable."""
+    """Fetch the evidence about an order, or return ``None`` if its provider is unreachable."""
     if is_unreachable.is_set():
         return None
     has_expired = order.expires_at <= clock.now()
@@ -142,7 +143,7 @@ def _fetch_evidence(
         log.warning("orders.provider_away", channel=order.channel, reason=str(error))
         return None
     except DomainError as error:
-        # Don't query the provider again now, because it would send the same response.
+        # Don't retry the query now, because the payment provider would send the same error.
         log.warning("order.not_checked", order_id=order.id, code=error.code)
         evidence = Evidence(order_id=order.id, session_id=order.session_id)
     if has_expired and not evidence.paid:

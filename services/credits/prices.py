@@ -22,7 +22,7 @@ _CREDIT_AMOUNT = "body.credit_amount"
 
 @dataclass(frozen=True)
 class Price:
-    """The price of an order, with the exchange rates that apply to the order.
+    """The price of an order, and the exchange rates from which the price was calculated.
 
     Each field of ``Price`` has the name of a column in ``payment_orders``.
     """
@@ -37,7 +37,7 @@ class Price:
 
 @dataclass(frozen=True)
 class CreditRate:
-    """Converts amounts of money to credits, and credits to amounts of money."""
+    """Converts money to credits and credits to money, at the exchange rate of a currency."""
 
     currency: Currency
     credits_per_usd: Decimal
@@ -47,20 +47,20 @@ class CreditRate:
         return Fraction(self.credits_per_usd) / Fraction(self.currency.per_usd)
 
     def credits(self, minor: int) -> Decimal:
-        """Return the credits that an amount in the currency's minor unit buys, rounded down."""
+        """Return how many credits an amount of money buys, rounded down."""
         bought = Fraction(minor, 10**self.currency.digits) * self._credits_per_unit
         return Decimal(math.floor(bought * 10**PLACES)).scaleb(-PLACES)
 
     def minor(self, credit_amount: Decimal) -> int:
-        """Return the price of an amount of credits in the currency's minor unit, rounded up."""
+        """Return the price of credits in the currency's minor unit, such as cents, rounded up."""
         units = Fraction(credit_amount) / self._credits_per_unit
         return math.ceil(units * int(10**self.currency.digits))
 
     @property
     def min_minor(self) -> int:
-        """Return the smallest allowed amount of an order, in the currency's minor unit.
+        """Return the minimum price of an order in the currency's minor unit, such as cents.
 
-        The smallest amount of an order buys at least the smallest amount of credits that the
+        An order with the minimum price buys at least the smallest amount of credits that the
         database can store.
         """
         smallest = self.minor(Decimal(1).scaleb(-PLACES))
@@ -68,10 +68,10 @@ class CreditRate:
 
     @property
     def max_minor(self) -> int:
-        """Return the largest allowed amount of an order, in the currency's minor unit.
+        """Return the maximum price of an order in the currency's minor unit, such as cents.
 
-        The payment provider accepts ``max_minor``, and the credits that ``max_minor`` buys fit into
-        a balance.
+        The payment provider accepts the maximum price, and the credits that it buys don't exceed
+        the maximum balance.
         """
         limit = self.minor(MAX_AMOUNT)
         if self.credits(limit) > MAX_AMOUNT:
@@ -88,8 +88,8 @@ def price_order(
 ) -> Price:
     """Return the price of an order.
 
-    The caller requests an amount of money, an amount of credits, or both. An amount of 0 counts as
-    a missing amount.
+    An order specifies an amount of money, an amount of credits, or both. An amount of 0 counts as a
+    missing amount.
 
     Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
     ``topup.amount_mismatch``, ``topup.amount_too_small`` or ``topup.amount_too_large`` for an
@@ -123,7 +123,8 @@ def _price_in_minor_unit(
 ) -> int:
     """Return the price of an order in the currency's minor unit, such as cents.
 
-    If the caller sent an amount of money and an amount of credits, the amounts must match.
+    If an order specifies both an amount of money and an amount of credits, the two amounts must
+    match.
     """
     if not amount and not credit_amount:
         raise errors.TOPUP_AMOUNT_MISSING()

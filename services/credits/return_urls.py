@@ -1,4 +1,4 @@
-"""Checks and extends the return URL, to which the browser goes after a payment."""
+"""Checks and extends the return URL, to which the payer's browser is redirected after a payment."""
 
 from collections.abc import Collection
 from urllib.parse import parse_qsl, urlencode
@@ -8,23 +8,25 @@ from core.settings import Settings, origins
 from core.settings.origins import MAX_URL_CHARACTERS
 
 # The query parameters that ``add_result`` adds to a return URL. A return URL that already contains
-# ``order_id`` or ``status`` is rejected, because it could pretend that the order was paid.
+# ``order_id`` or ``status`` is rejected, because the URL could falsely claim that the order was
+# paid.
 ORDER = "order_id"
 STATUS = "status"
-# The path of the console page to which the browser goes after a payment for an order from the
-# console.
+# The path of the console page to which the browser is redirected after paying for an order that was
+# placed in the console.
 CONSOLE_RETURN_PATH = "/console/credits/returned"
 
 
 def console_url(settings: Settings) -> str:
-    """Return the URL of the console's return page, which is always allowed."""
+    """Return the URL of the console's return page, which is always an allowed return URL."""
     return f"{settings.public_base}{CONSOLE_RETURN_PATH}"
 
 
 def check_return_url(url: str, allowed: Collection[str]) -> None:
     """Raise ``topup.redirect_not_allowed`` if the return URL isn't on an allowed origin."""
     address = origins.read_url(url)
-    # Treat semicolons as separators of query parameters, because some servers do this.
+    # Treat semicolons as separators of query parameters, because some web servers also separate
+    # parameters at semicolons.
     query = "" if address is None else address.query.replace(";", "&")
     names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
     if address is None or not names.isdisjoint({ORDER, STATUS}) or not address.is_allowed(allowed):
@@ -32,7 +34,7 @@ def check_return_url(url: str, allowed: Collection[str]) -> None:
 
 
 def add_result(url: str, order_id: int, status: str) -> str:
-    """Return the return URL with the order's id and status as query parameters."""
+    """Add the order's id and status to the return URL as query parameters."""
     address, hash_mark, fragment = url.partition("#")
     separator = "&" if "?" in address else "?"
     result = urlencode({ORDER: order_id, STATUS: status})

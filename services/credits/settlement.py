@@ -1,9 +1,9 @@
-"""Settles orders, which means that evidence about a payment updates an order and the ledger.
+"""Settles orders, which means that evidence about a payment updates the order and the ledger.
 
-Settling adds a provider's evidence to the facts of an order, and then updates the order's status
-and the owner's ledger entries. Settling an order with the same evidence a second time has no
-effect. Webhooks, the payer's return page, the poller, claims and operators all change orders only
-through this module.
+Settling adds a provider's evidence to the facts of an order. The facts of an order determine its
+status and its ledger entries. Settling an order with the same evidence a second time has no effect.
+All changes of orders go through ``services.credits.settlement``, whether webhooks, the poller,
+claims or operators cause them.
 """
 
 from datetime import datetime, timedelta
@@ -32,19 +32,18 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _MIN_CHECK_INTERVAL = timedelta(seconds=30)
-# The ages of a pending order at which the poller checks the order, because the payer may be
-# waiting.
+# The ages at which the poller checks a pending order. The poller checks a new order early, because
+# the payer may be waiting.
 _EARLY_CHECKS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=20))
-# The time for which the poller waits for the webhook about an expired payment page before the
-# poller closes the page.
+# How long the poller waits for the webhook about an expired payment page before closing the page.
 _CLOSING_DELAY = timedelta(minutes=1)
-# The delays after an order's expiry at which the poller checks for a late payment. The slowest
-# payment methods take several days. After the last check of an expired order, only a webhook can
-# report a payment.
+# The times after the expiry of an order at which the poller checks whether the order was paid late.
+# The slowest payment methods take several days. After the last check of an expired order, only a
+# webhook can report a payment.
 _LATE_CHECKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=3), timedelta(days=14))
 
-# Maps the new status of an order to the type of the feed event that the order's owner receives.
-# Events about an order without an owner are not announced until a user claims the order.
+# Maps the new status of an order to the type of the feed event for the order's owner. A status
+# change of an order without an owner creates no feed event.
 _EVENT_TYPES = {
     OrderStatus.PAID: FeedEventType.ORDER_PAID,
     OrderStatus.REFUNDED: FeedEventType.ORDER_REFUNDED,
@@ -56,7 +55,7 @@ _EVENT_TYPES = {
 def settle_order(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
     """Add a provider's evidence to an order, and update the order's status and the ledger.
 
-    The caller of ``settle_order`` must commit the transaction.
+    ``settle_order`` doesn't commit the transaction.
     """
     order = lock_order(uow, order_id)
     add_evidence(order, evidence)
@@ -76,14 +75,14 @@ def lock_order(uow: UnitOfWork, order_id: int) -> PaymentOrder:
 
 
 def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
-    """Update the status and the ledger entries of a locked order according to its facts."""
+    """Update the status and the ledger entries of a locked order according to the order's facts."""
     try:
         with uow.session.begin_nested():
             _update_status(uow, order, via)
             _update_ledger(uow, order)
     except DataError:
-        # The database rejects the order's credits because the balance would exceed its limit, so an
-        # operator must review the order.
+        # If the database rejects the order's credits because the balance would exceed the maximum,
+        # an operator must review the order.
         uow.session.refresh(order)
         is_reviewable = order.status in {OrderStatus.CREATED, *REVIEWABLE}
         if not is_reviewable or order.mismatch is not None:
@@ -97,8 +96,9 @@ def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
 def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> PaymentOrder:
     """Apply an operator's decision about an order whose payment doesn't match the order.
 
-    ``resolution`` either gives the user all credits of the order, or marks the order as refunded.
-    Raises ``order.not_found``, or ``order.not_in_review`` if the order isn't in review.
+    ``resolution`` either gives the owner all credits of the order, or marks the order as refunded.
+    Raises ``order.not_found`` for an unknown order. Raises ``order.not_in_review`` if the order
+    isn't in review.
     """
     order = lock_order(uow, order_id)
     if order.status != OrderStatus.REVIEW:
@@ -111,10 +111,10 @@ def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> Pay
 
 
 def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | None:
-    """Return the id of the order to which evidence refers, or ``None`` if no order matches.
+    """Return the id of the order to which evidence belongs, or ``None`` if no order matches.
 
-    The order is found by the order id, the checkout id or the payment id in the evidence, in this
-    sequence.
+    The order is looked up by the order id in the evidence, then by the checkout id, then by the
+    payment id.
     """
     table = PaymentOrder
     for column, value in (
@@ -131,7 +131,7 @@ def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) 
 
 
 def next_check(order: PaymentOrder, now: datetime) -> datetime | None:
-    """Return the time when the poller must check an order again, or ``None`` to stop checking."""
+    """Return when the poller must check an order again, or ``None`` if no check is needed."""
     soon = now + _MIN_CHECK_INTERVAL
     if order.status == OrderStatus.CREATED:
         return max(order.expires_at, soon)
@@ -151,8 +151,8 @@ def _update_status(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
         log.info("order.changed", order_id=order.id, before=before, after=status, via=via)
         order.status = status
         order.changed_via = via
-        # Write every status of the order separately, because the database checks and records each
-        # transition.
+        # Write every intermediate status of the order, because the database checks and records each
+        # change of the status.
         uow.session.flush()
         uow.after_commit(ORDERS.labels(status).inc)
         if order.user_id is not None and status in _EVENT_TYPES:
@@ -167,7 +167,7 @@ _TAKE = text("SELECT credit_take(:user_id, :amount, :source, :order_id, :rate, :
 
 
 def _update_ledger(uow: UnitOfWork, order: PaymentOrder) -> None:
-    """Add the missing ledger entries of an order."""
+    """Add the ledger entries that an order should have but lacks."""
     if not is_credited(order):
         return
     if not order.credited:
@@ -181,7 +181,7 @@ def _update_ledger(uow: UnitOfWork, order: PaymentOrder) -> None:
         values = {**_entry_values(order), "amount": due - order.taken, "source": source}
         uow.session.execute(_TAKE, values)
         uow.after_commit(partial(count_credits, CreditAction.TOPUP_REFUND, due - order.taken))
-        # Convert the withdrawn credits to money, because the metric counts amounts of money.
+        # Convert the withdrawn credits to an amount of money, because the metric counts money.
         refund = (due - order.taken) * order.amount / order.credit_amount
         uow.after_commit(partial(count_money, MoneyDirection.OUT, order.currency, refund))
     elif due < order.taken:

@@ -1,4 +1,7 @@
-"""Reads and sets a user's threshold, below which a balance of credits counts as low."""
+"""Reads and sets a user's warning threshold.
+
+A balance of credits below the warning threshold counts as low.
+"""
 
 from decimal import Decimal
 
@@ -12,7 +15,7 @@ _THRESHOLD = Statement(
 
 
 def read_threshold(database: Database, user_id: int) -> str:
-    """Return a user's warning threshold for low balances, or the default threshold."""
+    """Return the balance below which a user is warned, or the default threshold."""
     [(below,)] = database.rows(_THRESHOLD, user_id=user_id)
     return str(below)
 
@@ -28,7 +31,7 @@ _SET_THRESHOLD = Statement(
 def set_threshold(database: Database, user_id: int, below: Decimal) -> int:
     """Set a user's warning threshold for low balances.
 
-    Return 1 if the threshold changed, or 0 if the threshold stayed the same. A threshold of 0
+    Return 1 if the threshold changed, or 0 if the user already had this threshold. A threshold of 0
     disables the warning about a low balance. Raises ``credits.below`` for an invalid threshold.
     """
     if not is_storable(below) or below < 0:

@@ -1,6 +1,6 @@
-"""Verifies the consistency of the accounts, the entries and the orders in the ledger.
+"""Verifies that credit accounts, ledger entries and orders are consistent.
 
-A ledger entry is identified by its owner and its number. The hash of a ledger entry covers its
+A ledger entry is identified by its owner and by its number. The hash of a ledger entry covers its
 owner and its number, so it need not cover the column ``id``.
 """
 
@@ -28,13 +28,12 @@ VERIFY_LEDGER = register_maintenance(
     run=lambda resources, _: verify_daily(resources),
 )
 
-# Common table expressions for the statements ``ENTRY_FAULTS`` and ``ACCOUNTS``. The common table
-# expressions select all users who have ledger entries, an account or a checkpoint. The recursive
-# expression ``holders`` finds all users who have ledger entries, by reading the index once per
-# user. The entries of an account are read in the order of an index, beginning after the checkpoint.
-# The parameter ``:distrusted`` contains the ids of the users whose checkpoints are ignored. If
-# ``:is_whole`` is true, the statements read all ledger entries, and compare the checkpoints with
-# these entries.
+# The common table expressions of ``ENTRY_FAULTS`` and ``ACCOUNTS`` select all users who have ledger
+# entries, a credit account or a checkpoint. The recursive expression ``holders`` finds all users
+# with ledger entries by reading an index once per user. The ledger entries of an account are read
+# in the order of an index, from the checkpoint on. The parameter ``:distrusted`` contains the ids
+# of the users whose checkpoints are ignored. If ``:is_whole`` is true, ``ENTRY_FAULTS`` and
+# ``ACCOUNTS`` verify all ledger entries, and compare the checkpoints with the ledger entries.
 _ACCOUNTS = """
 WITH RECURSIVE holders AS (
     SELECT min(user_id) AS user_id FROM credit_entries
@@ -85,8 +84,8 @@ WHERE f.is_wrong
 """
 )
 
-# Selects every account with its faults, the number of entries after the checkpoint, and the last
-# entry.
+# Selects every credit account with its faults, the number of its ledger entries after the
+# checkpoint, and its last ledger entry.
 ACCOUNTS = (
     _ACCOUNTS  # noqa: S608 - all of it stands here
     + """
@@ -118,12 +117,12 @@ FROM accounts AS a CROSS JOIN LATERAL (
 """
 )
 
-# Selects the orders whose status has changed since a checkpoint.
+# Selects the orders whose status has changed since the checkpoint of the orders.
 NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
 
-# Selects the newest change of an order's status that a checkpoint may cover. A checkpoint may cover
-# only changes that are at least an hour older than the newest change, because slow transactions may
-# still commit changes with smaller ids. Every transaction of Pressroom ends within an hour.
+# Selects the newest change of an order's status that a checkpoint may cover. A checkpoint covers
+# only changes that are an hour older than the newest change, because a slow transaction may later
+# commit a change with a smaller id. No transaction of Pressroom takes longer than an hour.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (
@@ -131,9 +130,9 @@ WHERE c.created_at < (
 ORDER BY c.id DESC LIMIT 1
 """
 
-# Selects the faults in the orders with the ids ``:order_ids``, or in all orders. The statement
-# repeats the rules of ``services.credits.settlement`` in SQL, so that a mistake in one of the two
-# versions is detected.
+# Selects the faults in the orders with the ids ``:order_ids``, or in all orders. The SQL statement
+# repeats the rules that ``services.credits.settlement`` implements in Python, so that an error in
+# one implementation is detected.
 ORDER_FAULTS = """
 WITH told AS (
     SELECT order_id,
@@ -199,11 +198,12 @@ WHERE f.is_wrong
 
 @dataclass(frozen=True)
 class LedgerFault:
-    """An inconsistency in a credit account, a ledger entry or an order.
+    """An inconsistency that a verification has found in an account, a ledger entry or an order.
 
     Attributes:
         user_id: the id of the account's owner, or ``None`` for an order that no user has claimed.
-        seq: the number of the faulty ledger entry, or ``None`` if the whole account is faulty.
+        seq: the number of the faulty ledger entry, or ``None`` if the fault isn't in a single
+            ledger entry.
         order_id: the id of the faulty order, or the id of the order to which the faulty entry
             refers.
     """
@@ -216,12 +216,13 @@ class LedgerFault:
 
 @dataclass
 class LedgerReport:
-    """The faults that a verification of the ledger found, and the numbers of verified records.
+    """The faults that a verification of the ledger has found, and how much has been verified.
 
     Attributes:
-        accounts: the number of verified accounts.
-        resumed: the number of accounts whose verification resumed after a checkpoint.
-        entries: the number of ledger entries that were read.
+        accounts: the number of verified credit accounts.
+        resumed: the number of accounts in which only the ledger entries after a checkpoint were
+            verified.
+        entries: the number of verified ledger entries.
         orders: the number of verified orders, or ``None`` if all orders were verified.
     """
 
@@ -235,16 +236,18 @@ class LedgerReport:
 def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
     """Verify the ledger, and write new checkpoints for the accounts without faults.
 
-    If ``full`` is false, only ledger entries after the checkpoints are read. The verified rules:
+    If ``full`` is false, only ledger entries after the checkpoints are verified. The verified
+    rules:
 
-    - The balance of an account equals the sum of its entries, and the ``balance_after`` of the last
-      entry.
+    - The balance of an account equals the sum of its ledger entries, and the ``balance_after`` of
+      its last ledger entry.
     - The ledger entries of an account are numbered without gaps.
     - Each ledger entry continues the balance and the hash chain of the preceding entry.
-    - The debt of an account is the amount that refunds could not withdraw, minus the repaid amount.
-    - A paid order that has an owner has exactly one topup entry in the ledger. An order that is
-      unpaid or has no owner has no topup entry.
-    - The credits that were withdrawn for an order match the money that the payer received back.
+    - The debt of an account is the sum of credits that refunds could not withdraw, minus the repaid
+      credits.
+    - A paid order with an owner has exactly one ledger entry with the action ``topup``. An order
+      that is unpaid or has no owner has no ``topup`` entry.
+    - The credits that were withdrawn for an order match the money that was paid back for the order.
     - Each change of an order's status is an allowed transition.
     """
     book = CheckpointBook(resources)
@@ -258,7 +261,7 @@ def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
 
 
 def verify_daily(resources: Resources) -> int:
-    """Verify the ledger after its checkpoints, log the faults, and return the number of faults."""
+    """Verify the ledger entries after the checkpoints, log the faults, and return their number."""
     report = verify_ledger(resources, full=False)
     for fault in report.faults:
         place = {"user_id": fault.user_id, "seq": fault.seq, "order_id": fault.order_id}
@@ -296,8 +299,9 @@ class _Verification:
                 self._book.write(checkpoints)
                 checkpoints = []
         self._book.write(checkpoints)
-        # Mark faulty accounts as suspect so that the next verification reads all their entries,
-        # because a fault may be older than the checkpoint.
+        # Mark the checkpoints of faulty accounts as suspect. The next verification reads all ledger
+        # entries of an account with a suspect checkpoint, because the fault may precede the
+        # checkpoint.
         self._book.mark_suspect(user_id for user_id in self._faulty_users if user_id is not None)
         self._verify_orders()
         return self._report
@@ -309,7 +313,7 @@ class _Verification:
     def _verify_orders(self) -> None:
         after = self._book.last_verified_change(self._connection)
         faults_before = len(self._report.faults)
-        # If a batch is ``None``, all orders are verified in one batch.
+        # The batch ``None`` contains all orders.
         batches: list[list[int] | None] = [None]
         if not self._is_whole and after is not None:
             self._new_orders.update(row.order_id for row in self._rows(NEW_ORDERS, after=after))

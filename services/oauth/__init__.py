@@ -1,5 +1,5 @@
-"""Implements an OAuth authorization server, with which people grant access to other programs.
+"""Implements an OAuth authorization server, so that people can let programs use their data.
 
-The library Authlib implements the OAuth protocol. The package ``services.oauth`` stores clients,
-grants, codes and tokens, and decides whether each of them is valid.
+The library Authlib implements the OAuth protocol. Pressroom stores the OAuth clients, grants, codes
+and tokens, and decides whether they are valid.
 """

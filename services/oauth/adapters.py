@@ -1,4 +1,4 @@
-"""Adapts Authlib's interfaces for requests, clients, codes and tokens to Pressroom's data."""
+"""Implements Authlib's interfaces for requests, clients, codes and tokens with Pressroom's data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 
 class AuthlibServer(Protocol):
-    """The attributes of ``OAuthServer`` that Authlib's endpoints use."""
+    """The attributes of ``OAuthServer`` that the revocation and introspection endpoints use."""
 
     uow: UnitOfWork
     keyring: Keyring
@@ -37,7 +37,7 @@ class AuthlibServer(Protocol):
 
 @dataclass(frozen=True)
 class OAuthRequest:
-    """An HTTP request to the authorization server.
+    """An HTTP request to the OAuth authorization server.
 
     Attributes:
         parameters: the names and values of the parameters in the query string or in the form.
@@ -62,11 +62,11 @@ class OAuthResponse:
 
 
 class AuthlibRequest(rfc6749.OAuth2Request):
-    """An HTTP request in the form that Authlib expects.
+    """Wraps an ``OAuthRequest`` for Authlib.
 
     The URL of the request begins with the deployment's public URL, because a proxy may change the
-    host name. A request parameter without a value counts as missing. A repeated request parameter
-    raises ``InvalidRequestError`` (RFC 6749, 3.1 and 3.2).
+    host name. A request parameter with an empty value counts as missing. Raises
+    ``InvalidRequestError`` for a repeated request parameter (RFC 6749, 3.1 and 3.2).
     """
 
     def __init__(self, received: OAuthRequest, public_base: str) -> None:
@@ -95,9 +95,9 @@ class AuthlibClient(rfc6749.ClientMixin):
         return clients.is_registered_uri(redirect_uri, self.record.redirect_uris)
 
     def get_allowed_scope(self, scope: str | None) -> str | None:
-        """Return the requested scopes, or ``None`` if the client may not request all of them.
+        """Return the requested scopes, or ``None`` if the client may not request one of the scopes.
 
-        A request without scopes requests all scopes that the client may request.
+        If a request specifies no scopes, return all scopes that the client may request.
         """
         requested = set((scope or "").split()) or set(self.record.scopes)
         return " ".join(sorted(requested)) if requested <= set(self.record.scopes) else None
@@ -125,14 +125,18 @@ class AuthlibCode(rfc6749.AuthorizationCodeMixin):
 
 
 class AuthlibRefreshToken(rfc6749.TokenMixin):
-    """A refresh token, which belongs to the requesting client and whose grant is locked."""
+    """A refresh token of the OAuth client that sent the request.
+
+    The grant of the refresh token is locked.
+    """
 
     def __init__(self, record: OAuthToken) -> None:
         self.record = record
         self.origin = TokenOrigin(record.grant_id, record.family, record.scopes)
 
     def check_client(self, _client: AuthlibClient) -> bool:
-        # The token always belongs to the client, because only the client's tokens were searched.
+        # The refresh token always belongs to the client, because ``lock_refresh_token`` finds only
+        # the client's tokens.
         return True
 
     def get_scope(self) -> str:
@@ -140,7 +144,7 @@ class AuthlibRefreshToken(rfc6749.TokenMixin):
 
 
 class AuthlibToken(rfc6749.TokenMixin):
-    """A token that a client wants to revoke or introspect."""
+    """An OAuth token that a client wants to revoke or introspect."""
 
     def __init__(self, issued: IssuedToken) -> None:
         self.issued = issued
@@ -157,9 +161,10 @@ class AuthlibToken(rfc6749.TokenMixin):
 def _authenticate_token(
     endpoint: "Revocation | Introspection", request: AuthlibRequest, client: AuthlibClient
 ) -> AuthlibToken | None:
-    """Return the token in the request, or ``None`` if the token doesn't belong to the client.
+    """Return the token that a request contains, or ``None`` if the token isn't the client's.
 
-    The parameter ``token_type_hint`` is ignored, because the prefix of a token shows its type.
+    The request parameter ``token_type_hint`` is ignored, because the prefix of a token shows the
+    token's type.
     """
     secret = request.form.get("token")
     if secret is None:
@@ -201,7 +206,7 @@ class Introspection(IntrospectionEndpoint):
 
 
 def build_metadata(public_base: str) -> dict[str, Any]:
-    """Return the metadata from which OAuth clients learn the server's endpoints (RFC 8414)."""
+    """Return the metadata that describes the authorization server to OAuth clients (RFC 8414)."""
     return {
         "issuer": public_base,
         "authorization_endpoint": public_base + AUTHORIZE_PATH,

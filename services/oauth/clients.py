@@ -1,4 +1,4 @@
-"""Registers and revokes OAuth clients, which are programs to which people can grant access.
+"""Registers and revokes OAuth clients, which are programs that people can let use their data.
 
 The operator registers OAuth clients.
 """
@@ -23,20 +23,20 @@ MAX_REDIRECT_URI_CHARACTERS = 2000
 MAX_CLIENT_NAME_CHARACTERS = 100
 _ID_CHARACTERS = 20
 _PURPOSE = "oauth-client"
-# Loopback addresses on which a program on a person's device can listen, on any free port (RFC 8252,
-# 7.3). A redirect URI with the host "localhost" must have the registered port, because the name may
-# resolve to another machine.
+# The loopback addresses on which a program on a person's device can receive redirects, with any
+# free port (RFC 8252, 7.3). A redirect URI with the host "localhost" must have the registered port,
+# because "localhost" may resolve to a different machine.
 _LOOPBACK_ADDRESSES = {"127.0.0.1", "::1"}
-# The characters that RFC 3986 allows in a URI. A backslash is excluded, because browsers treat a
-# backslash as a slash.
+# The characters that RFC 3986 allows in a URI. A redirect URI can't contain a backslash, because
+# browsers treat a backslash as a slash.
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]+\Z")
-# Matches a private URI scheme, which is a reversed domain name so that no two programs share a
-# scheme (RFC 8252, 7.1).
+# Matches a private URI scheme, which must be a reversed domain name, so that different programs
+# don't use the same scheme (RFC 8252, 7.1).
 _PRIVATE_SCHEME = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+\Z")
 
 
 def require_registrable_uri(uri: str) -> None:
-    """Raise ``oauth_client.redirect_uri`` if no client may register this redirect URI."""
+    """Raise ``oauth_client.redirect_uri`` if a redirect URI isn't allowed."""
     parts = _split_uri(uri)
     if parts is None or not _URI_CHARACTERS.match(uri) or len(uri) > MAX_REDIRECT_URI_CHARACTERS:
         raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is no plain URI")
@@ -57,7 +57,7 @@ def require_registrable_uri(uri: str) -> None:
 
 
 def is_registered_uri(uri: str, registered: list[str]) -> bool:
-    """Return whether a redirect URI is one of a client's registered redirect URIs.
+    """Return whether an OAuth client has registered a redirect URI.
 
     The port of a redirect URI with a loopback address may differ from the registered port.
     """
@@ -74,7 +74,8 @@ def _differs_only_by_port(uri: str, registered: str) -> bool:
     if parts.scheme != "http" or parts.hostname not in _LOOPBACK_ADDRESSES:
         return False
     host = f"[{parts.hostname}]" if parts.hostname == "::1" else parts.hostname
-    # Build the expected URI from the registered URI, so that only the port can differ.
+    # Insert the requested port into the registered URI, and compare the result with the requested
+    # URI, so that only the port can differ.
     expected = urlunsplit(parts._replace(netloc=f"{host}:{sent_parts.port}"))
     return sent_parts.port is not None and uri == expected
 
@@ -131,21 +132,21 @@ def register_client(
 
 
 def find_client(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
-    """Return the OAuth client with this id, or ``None`` for an unknown or revoked client."""
+    """Return the OAuth client with an id, or ``None`` if the client is unknown or revoked."""
     query = select(OAuthClient).where(OAuthClient.client_id == client_id)
     return uow.session.scalar(query.where(OAuthClient.revoked_at.is_(None)))
 
 
 def is_valid_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
-    """Return whether the secret that an OAuth client has sent is right.
+    """Return whether the secret that an OAuth client has sent is correct.
 
-    If ``client`` is ``None``, the check takes as long as with a client, so that its duration
-    doesn't reveal whether a client exists.
+    ``is_valid_secret`` takes equally long if ``client`` is ``None``, so that the response time
+    doesn't reveal which clients exist.
     """
     secret_hmac = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
     digests = keyring.signer(_PURPOSE).digests(sent.encode())
-    # Compare the secret with every digest, even after a match, so that the comparison always takes
-    # the same time.
+    # Compare the stored HMAC with every digest of the secret, even after a match, so that the
+    # comparison always takes equally long.
     matches = [hmac.compare_digest(secret_hmac, digest) for digest in digests]
     return any(matches)
 
@@ -157,7 +158,7 @@ def list_clients(uow: UnitOfWork, *, limit: int = 1000) -> list[OAuthClient]:
 
 
 def revoke_client(uow: UnitOfWork, client_id: str) -> int:
-    """Revoke an OAuth client, so that its grants stop working.
+    """Revoke an OAuth client, so that the grants that people gave to the client stop working.
 
     Return 1 if this call revoked the OAuth client, or 0 if the client was already revoked. Raises
     ``oauth_client.not_found``.

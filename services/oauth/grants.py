@@ -1,8 +1,7 @@
-"""Stores OAuth grants, with which people give clients access, and the tokens of the grants.
+"""Stores OAuth grants, with which people give clients access to their data, and OAuth tokens.
 
-Requests about one grant run one after another, so that no token is issued after the grant has been
-revoked. A request that issues tokens, or revokes all tokens of an authorization code, first locks
-the grant.
+A request that issues tokens, or revokes all tokens of an authorization code, first locks the grant.
+Because the grant is locked, no token is issued after the grant has been revoked.
 """
 
 from collections.abc import Collection, Mapping
@@ -34,16 +33,16 @@ OAUTH_TOKEN_LIFETIMES = {
     TokenKind.REFRESH: timedelta(days=30),
 }
 _PURPOSE = "oauth-token"
-# The SQL conditions that a token is neither expired nor revoked.
+# SQL conditions that select OAuth tokens that are neither expired nor revoked.
 _IS_ACTIVE_TOKEN = (OAuthToken.expires_at > func.now(), OAuthToken.revoked_at.is_(None))
-# Joins tokens with their grants, the clients of the grants, and the people who gave the grants.
+# Joins OAuth tokens with their grants, with the clients, and with the people who gave the grants.
 _TOKEN_JOIN = (
     join(OAuthToken, OAuthGrant, OAuthGrant.id == OAuthToken.grant_id)
     .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
     .join(User, User.id == OAuthGrant.user_id)
 )
-# The SQL conditions that a token's grant and client are not revoked, and that the person is not
-# erased.
+# SQL conditions that select OAuth tokens of active grants. A grant is active if the grant and its
+# client are not revoked, and its person isn't erased.
 _IS_ACTIVE_GRANT = (
     OAuthGrant.revoked_at.is_(None),
     OAuthClient.revoked_at.is_(None),
@@ -53,7 +52,7 @@ _IS_ACTIVE_GRANT = (
 
 @dataclass(frozen=True)
 class GrantSummary:
-    """A grant with the name of its client, as the person who gave the grant sees it."""
+    """An OAuth grant and the name of its client, for the person who gave the grant."""
 
     id: int
     client_id: str
@@ -66,12 +65,12 @@ class GrantSummary:
 def grant_scopes(
     uow: UnitOfWork, *, user_id: int, client: OAuthClient, scopes: Collection[Scope]
 ) -> OAuthGrant:
-    """Add scopes to the grant that a person has given to a client, and return the grant.
+    """Grant scopes to a client on behalf of a person, and return the person's grant for the client.
 
-    If the grant has new scopes, the person is notified by mail.
+    The person is notified by mail if the client did not have all of the scopes before.
     """
-    # Lock the person, so that several consents of one person are processed one after another.
-    # Locking the person raises an error if the person has been erased.
+    # Lock the person, so that two simultaneous consents of the person don't create two grants.
+    # ``lock_person`` raises an error if the person has been erased.
     sessions.lock_person(uow, user_id)
     query = select(OAuthGrant).where(
         OAuthGrant.user_id == user_id,
@@ -96,7 +95,7 @@ def grant_scopes(
 
 
 def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
-    """Lock an OAuth grant until the transaction ends. Return ``None`` if the grant is revoked."""
+    """Lock an OAuth grant until the transaction ends, or return ``None`` for a revoked grant."""
     query = select(OAuthGrant).where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))
     return uow.session.scalar(
         query.with_for_update(key_share=True), execution_options={"populate_existing": True}
@@ -137,7 +136,7 @@ def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
     """Revoke a user's grant, so that the tokens of the grant stop working.
 
     Return 1 if this call revoked the grant, or 0 if the grant was already revoked. Raises
-    ``grant.not_found`` if the user has no grant with this id.
+    ``grant.not_found`` if the user has no grant with the id ``grant_id``.
     """
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
@@ -157,11 +156,11 @@ def revoke_grants(uow: UnitOfWork, user_id: int) -> None:
 
 @dataclass(frozen=True)
 class TokenOrigin:
-    """The grant, the authorization code and the scopes from which new tokens are created.
+    """The grant, the token family and the scopes with which new tokens are created.
 
     Attributes:
-        family: the id of the authorization code in exchange for which the first tokens of the
-            family were issued.
+        family: the id of the authorization code that the client exchanged for the first tokens. All
+            tokens that descend from one authorization code belong to the same family.
         scopes: the scopes of the new refresh token. The new access token may have fewer scopes than
             the new refresh token.
     """
@@ -195,10 +194,10 @@ def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Cal
 
 
 def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]) -> None:
-    """Store the HMACs of a new access token and a new refresh token.
+    """Store the HMACs of the new access token and the new refresh token in a token response.
 
-    Call ``store_tokens`` only after locking the grant. ``tokens`` is the token response that the
-    OAuth client will receive.
+    Call ``store_tokens`` only after locking the OAuth grant. ``tokens`` is the token response that
+    the OAuth client will receive, with the secrets of both tokens.
     """
     for kind, secret, scopes in (
         (TokenKind.ACCESS, tokens["access_token"], tokens["scope"].split()),
@@ -219,9 +218,9 @@ def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]
 def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthToken | None:
     """Lock the grant to which a client's refresh token belongs, and return the token.
 
-    Return ``None`` if the refresh token is invalid. A refresh token that has already been replaced
-    counts as stolen. Either the client or a thief may have sent a stolen token, so all tokens of
-    its family are revoked.
+    Return ``None`` if the refresh token is invalid. A refresh token that is sent again after it was
+    replaced counts as stolen. After a theft, all tokens that descend from the same authorization
+    code are revoked, because the sender of the stolen token may be the thief.
     """
     issued = find_token(uow, secret, client_id=client_id)
     if issued is None or issued.token.kind != TokenKind.REFRESH:
@@ -239,14 +238,14 @@ def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuth
 def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
     """Mark a refresh token as replaced by a new token.
 
-    Call ``mark_rotated`` only after locking the grant.
+    Call ``mark_rotated`` only after locking the OAuth grant.
     """
     token.rotated_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
 
 
 def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken | None:
-    """Return the client's token with this secret, or ``None`` if the client has no such token.
+    """Return the client's OAuth token that a secret identifies, or ``None`` for an unknown secret.
 
     The returned token may be expired or revoked.
     """
@@ -263,7 +262,7 @@ def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken |
 
 
 def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
-    """Revoke an OAuth token. Revoking a refresh token also revokes all tokens of its family."""
+    """Revoke an access token, or revoke a refresh token and all tokens of its family."""
     if token.kind == TokenKind.REFRESH:
         lock_grant(uow, token.grant_id)
         revoke_family(uow, token.family)
@@ -274,7 +273,7 @@ def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
 def revoke_family(uow: UnitOfWork, family: int) -> None:
     """Revoke all tokens that descend from an authorization code.
 
-    Call ``revoke_family`` only after locking the grant.
+    Call ``revoke_family`` only after locking the OAuth grant.
     """
     record_moment_once(uow, OAuthToken.revoked_at, OAuthToken.family == family)
 

@@ -1,8 +1,8 @@
-"""Connects the authorization server of the library Authlib with Pressroom's tables.
+"""Connects the OAuth authorization server of the library Authlib to Pressroom's database.
 
-Each HTTP request creates an ``OAuthServer``, which uses the request's unit of work. ``OAuthServer``
-returns errors instead of raising them. The transaction of an OAuth request must be committed even
-after an error, because it may have revoked stolen tokens.
+Each HTTP request creates an ``OAuthServer``, which uses the unit of work of the request.
+``OAuthServer`` returns OAuth errors as responses and doesn't raise them. After an OAuth error, the
+transaction must nevertheless be committed, because it may have revoked stolen tokens.
 """
 
 import base64
@@ -53,8 +53,8 @@ _S256_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | None:
     """Mark a client's authorization code as used, or return ``None`` for an invalid code.
 
-    An authorization code that is used twice counts as stolen, so all tokens of the code are
-    revoked.
+    An authorization code that is used twice counts as stolen, so all tokens that were issued for
+    the code are revoked.
     """
     if not AUTHORIZATION_CODE.matches(secret):
         return None
@@ -68,8 +68,8 @@ def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | 
     if code.used_at is not None:
         grants.revoke_family(uow, code.id)
         return None
-    # Check the expiry with the database's clock, because this clock has also determined when the
-    # code expires.
+    # Use the database's clock to check whether the code has expired, because the expiry time was
+    # also set with the database's clock.
     code.used_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
     return code if code.used_at is not None and code.used_at < code.expires_at else None
@@ -87,10 +87,10 @@ def build_client_error() -> InvalidClientError:
 
 
 def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
-    """Return the client id, the client secret and the authentication method from a request.
+    """Return a request's OAuth client id, client secret and authentication method.
 
-    Raises ``OAuth2Error`` if the credentials are missing, or if the header ``Authorization`` and
-    the form both contain credentials.
+    Raises ``OAuth2Error`` if the request contains no credentials, or contains credentials both in
+    the header ``Authorization`` and in the form.
     """
     client_id = request.form.get("client_id")
     secret = request.form.get("client_secret")
@@ -99,8 +99,8 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
         if client_id is None:
             raise build_client_error()
         return client_id, secret, "client_secret_post" if secret else "none"
-    # In the header ``Authorization``, the client's id and secret are encoded like the values of a
-    # form (RFC 6749, 2.3.1).
+    # In the header ``Authorization``, the id and the secret of an OAuth client are URL-encoded (RFC
+    # 6749, 2.3.1).
     scheme, _, encoded = header.partition(" ")
     try:
         decoded = base64.b64decode(encoded.strip(), validate=True).decode()
@@ -119,9 +119,9 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
 class ProofKey(CodeChallenge):
     """Requires PKCE (RFC 7636) with the method S256 for every authorization code.
 
-    PKCE proves that a client which redeems an authorization code is the client that requested the
-    code. Without ``ProofKey``, Authlib would exempt confidential clients, and would accept the
-    insecure method "plain".
+    PKCE proves that an authorization code is redeemed by the same client that requested the code.
+    Without ``ProofKey``, Authlib would exempt confidential clients, and would accept the insecure
+    method "plain".
     """
 
     SUPPORTED_CODE_CHALLENGE_METHOD = ("S256",)
@@ -228,9 +228,9 @@ class OAuthServer(AuthorizationServer):
     def read_authorization_request(
         self, received: OAuthRequest
     ) -> "AuthorizationRequest | OAuthResponse":
-        """Return a valid authorization request, or an error as a redirect to the client.
+        """Return a valid authorization request, or a redirect to the client with an error.
 
-        Raises an error such as ``oauth.invalid_client`` if redirecting to the client isn't safe.
+        Raises an error such as ``oauth.invalid_client`` if a redirect to the client isn't safe.
         """
         try:
             return AuthorizationRequest(self, self.get_consent_grant(received))
@@ -250,7 +250,8 @@ class OAuthServer(AuthorizationServer):
     def _error(self, error: OAuth2Error) -> OAuthResponse:
         return self.handle_response(*error())
 
-    # Authlib calls ``create_oauth2_request`` and the methods below it.
+    # Authlib calls the method ``create_oauth2_request`` and all following methods of
+    # ``OAuthServer``.
 
     def create_oauth2_request(self, request: OAuthRequest | AuthlibRequest) -> AuthlibRequest:
         if isinstance(request, AuthlibRequest):
@@ -262,15 +263,15 @@ class OAuthServer(AuthorizationServer):
     ) -> OAuthResponse:
         headers_by_name = dict(headers)
         if "Location" in headers_by_name:
-            # The parameter "iss" tells a client that uses several servers which server has
-            # responded (RFC 9207).
+            # The parameter "iss" tells an OAuth client that uses several authorization servers
+            # which server has responded (RFC 9207).
             headers_by_name["Location"] = add_params_to_uri(
                 headers_by_name["Location"], [("iss", self.issuer)]
             )
         return OAuthResponse(status, body or {}, headers_by_name)
 
     def send_signal(self, name: str, *args: object, **kwargs: object) -> None:
-        """Do nothing, because no part of Pressroom listens to Authlib's signals."""
+        """Ignore Authlib's signals, because Pressroom doesn't use them."""
 
     def query_client(self, client_id: str) -> AuthlibClient | None:
         client = clients.find_client(self.uow, client_id)
@@ -329,7 +330,7 @@ class OAuthServer(AuthorizationServer):
 
 
 class AuthorizationRequest:
-    """A client's valid authorization request, which a person can grant or deny."""
+    """A valid authorization request of an OAuth client, which a person can grant or deny."""
 
     def __init__(self, server: OAuthServer, grant: Any) -> None:
         self._server = server
@@ -339,11 +340,11 @@ class AuthorizationRequest:
         self.scopes = [Scope(scope) for scope in grant.request.scope.split()]
 
     def decide(self, caller: Caller, scopes: Collection[Scope]) -> OAuthResponse:
-        """Grant the requested scopes that ``scopes`` contains, or deny the whole request.
+        """Grant those requested scopes that the person has chosen, or deny the request.
 
-        The authorization request is denied if ``scopes`` contains none of the requested scopes. A
-        mail notifies the person of scopes that the client did not have before. Raises
-        ``auth.login_again`` if the caller's last login is too old.
+        The authorization request is denied if ``scopes`` contains none of the requested scopes. The
+        person is notified by mail if the client did not have all of the granted scopes before.
+        Raises ``auth.login_again`` if the caller's last login is too old.
         """
         granted_scopes = [scope for scope in self.scopes if scope in scopes]
         if granted_scopes:

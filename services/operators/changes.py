@@ -1,8 +1,8 @@
-"""Makes the changes that an operator can request on the operators' pages.
+"""Makes changes that operators request on their pages, such as a change of a user's plan.
 
-Each change by an operator records a security event in the operator's account. A security event in
-the operator's account shows who made a change, when, and from which IP address. Security events of
-the affected account show what the operator changed.
+Each change by an operator records a security event in the operator's account, with the time and the
+operator's IP address. If an operator's change affects a user's account, a security event in the
+user's account shows what was changed.
 """
 
 from enum import StrEnum
@@ -43,9 +43,10 @@ def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> 
 def resolve_order(
     uow: UnitOfWork, operator: Caller, order_id: int, resolution: Resolution
 ) -> PaymentOrder:
-    """Credit the owner of an order that is in review, or mark the order as refunded.
+    """Apply an operator's decision about an order that is in review.
 
-    Raises ``order.not_found``, or ``order.not_in_review`` if the order isn't in review.
+    Raises ``order.not_found`` for an unknown order. Raises ``order.not_in_review`` if the order
+    isn't in review.
     """
     order = settlement.resolve_order(uow, order_id, resolution)
     is_credited = resolution is Resolution.CREDIT
@@ -74,10 +75,10 @@ def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
 
 
 def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
-    """Request an immediate run of a kind of maintenance.
+    """Make a kind of maintenance run immediately, for example the purge of expired rows.
 
     Raises ``maintenance.not_found`` for an unknown kind of maintenance. Raises
-    ``maintenance.running`` if a maintenance run of this kind is in progress.
+    ``maintenance.running`` if the kind of maintenance is already running.
     """
     maintenance.request_run(uow, name)
     _record_operator_event(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
@@ -86,9 +87,9 @@ def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
 def review_texts(
     uow: UnitOfWork, operator: Caller, kind: text_reviews.Kind, record_id: int, version: str
 ) -> bool:
-    """Mark the suspicious texts of a record as reviewed by the operator.
+    """Record that an operator has reviewed the suspicious texts of a record, such as a list.
 
-    Return false if the texts no longer have the version that the operator read.
+    Return false if the texts have changed since the operator read them.
     """
     is_reviewed = text_reviews.mark_reviewed(uow, kind, record_id, version)
     if is_reviewed:

@@ -1,7 +1,7 @@
 """Lists the newest users for the command ``pressroom users list``.
 
-This module doesn't import the ORM models, because declaring all tables would take a third of the
-command's time.
+This module doesn't import the ORM models, because declaring the models of all tables would take a
+third of the command's running time.
 """
 
 from datetime import datetime
@@ -33,7 +33,8 @@ def list_newest_users(database: Database, *, owners: bool, email: str) -> list[L
 
     Args:
         owners: whether to return only users who own a list.
-        email: a part of the user's e-mail address, which is compared case-insensitively.
+        email: text that must occur in the user's e-mail address. The search for ``email`` is
+            case-insensitive.
     """
     rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_invisible(email))
     return [ListedUser(*row) for row in rows]

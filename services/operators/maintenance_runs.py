@@ -11,10 +11,10 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """The latest run of a kind of maintenance.
+    """The latest run of one kind of maintenance, such as the creation of backups.
 
     Attributes:
-        took_seconds: the duration of the latest run in seconds, or ``None`` during a run.
+        took_seconds: the duration of the run in seconds, or ``None`` if the run hasn't finished.
     """
 
     row: Maintenance
@@ -24,14 +24,15 @@ class MaintenanceRun:
 
     @property
     def done(self) -> int | None:
-        """Return the result of the latest successful maintenance run, such as a number of rows."""
+        """Return the result of the latest successful run, such as the number of deleted rows."""
         return (self.row.last_result or {}).get("done")
 
 
 def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
     """Return the latest run of each kind of maintenance.
 
-    The database's clock determines whether a run is due, because the workers use this clock.
+    The database's clock determines whether maintenance is due, because the workers also use the
+    database's clock.
     """
     now = uow.session.scalar(select(func.now()))
     assert now is not None
@@ -47,7 +48,7 @@ def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
 
 
 def run_seconds(row: Maintenance) -> float | None:
-    """Return the duration of the latest run in seconds, or ``None`` during a run."""
+    """Return how many seconds the latest run took, or ``None`` if the run hasn't finished."""
     started = row.last_started_at
     finished = row.last_finished_at
     if started is None or finished is None or finished < started:

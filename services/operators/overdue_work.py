@@ -1,4 +1,4 @@
-"""Collects the overdue work that the operators' pages show."""
+"""Collects the overdue work of the deployment, which the operators' pages show."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from services.subscriptions.text_reviews import SuspiciousText
 from storage.resources import Resources
 
 # Maintenance counts as late if its delay is at least ``MIN_LATE_SECONDS``. A worker usually starts
-# due maintenance sooner than ``MIN_LATE_SECONDS``.
+# maintenance less than ``MIN_LATE_SECONDS`` after the maintenance becomes due.
 MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20
@@ -24,8 +24,8 @@ class QueueFigures:
     """The numbers of queued, running and due jobs in one queue.
 
     Attributes:
-        oldest_seconds: the seconds since the queue's oldest due job became due, or 0 if no job is
-            due.
+        oldest_seconds: the time in seconds for which the oldest due job of the queue has been due,
+            or 0 if no job is due.
     """
 
     queue: str
@@ -37,7 +37,7 @@ class QueueFigures:
 
 @dataclass(frozen=True)
 class OverdueWork:
-    """The work that waits for a worker or an operator.
+    """The work of the deployment that waits for a worker or for an operator.
 
     Attributes:
         rows: maps the name of each retention rule to the number of overdue rows that the rule
@@ -56,7 +56,7 @@ class OverdueWork:
 def read_overdue_work(resources: Resources) -> OverdueWork:
     """Return the overdue work of the deployment. Raises ``psycopg2.Error`` if the database fails.
 
-    The SQL statements read only unfinished jobs and a limited number of other rows.
+    To be fast, the SQL statements read only unfinished jobs and a limited number of other rows.
     """
     figures = deployment_figures.read_figures(resources.database)
     overdue_rows = count_overdue_rows(resources)

@@ -1,4 +1,4 @@
-"""Finds users, and describes their accounts for operators."""
+"""Finds users for operators, and describes the users' accounts."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class UserAccount:
     """A user's account.
 
     Attributes:
-        lists: the slugs of the user's mailing lists, except archived lists.
+        lists: the slugs of the user's mailing lists that aren't archived.
     """
 
     user: User
@@ -28,13 +28,13 @@ class UserAccount:
 
 
 def find_user(uow: UnitOfWork, name: str) -> User:
-    """Return the user with this id or e-mail address.
+    """Return the user whose id or e-mail address an operator has entered.
 
     Raises ``user.not_found``, ``email.invalid``.
     """
     if not (name.isascii() and name.isdigit()):
         return accounts.get_user_by_email(uow, name)
-    # A number that is too large for a user id becomes 0, because no user has the id 0.
+    # Replace a number that is too large for a user id by 0, because no user has the id 0.
     return accounts.get_user(uow, min(int(name), ids.MAX_ID) if len(name) <= _MAX_ID_DIGITS else 0)
 
 

@@ -1,7 +1,7 @@
 """Erases people, which means that their personal data is deleted.
 
-The first transaction of an erasure marks the person as erased, and erases everything that other
-people can see. After the first transaction, a job erases the person's remaining rows.
+The first transaction of an erasure marks the person as erased, and erases everything that someone
+else can see. After the first transaction, a job erases the person's remaining rows.
 """
 
 import time
@@ -33,20 +33,20 @@ from services.subscriptions.members import opt_outs
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum time for which an erasure waits while an import or a payment locks the person.
+# How long an erasure waits if an import or a payment has locked the person's row.
 MAX_WAIT_SECONDS = 60.0
 # The time between the first and the second job of an erasure. When the second erasure job starts,
-# all requests that read the person before the erasure have ended.
+# every request that read the person before the erasure has ended.
 _REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 
 
 def begin_erasure(resources: Resources, email: str) -> int:
-    """Mark a person as erased, and return the id of the job that erases the person's other rows.
+    """Mark a person as erased, and return the id of the job that erases the remaining data.
 
-    If an unfinished erasure of the address exists, return the id of its job. If the job of an
-    unfinished erasure has failed, retry the job. Raises ``user.not_found`` for an unknown address.
-    Raises ``user.owns_lists`` if the person owns lists.
+    If an erasure of the address is already in progress, return the id of its job. If a previous
+    erasure of the address has failed, retry its job. Raises ``user.not_found`` if nobody has the
+    e-mail address. Raises ``user.owns_lists`` if the person owns lists.
     """
     ends_by = time.monotonic() + MAX_WAIT_SECONDS
     while True:
@@ -62,12 +62,14 @@ def begin_erasure(resources: Resources, email: str) -> int:
 def mark_erased(uow: UnitOfWork, email: str) -> int:
     """Mark a person as erased in the caller's transaction, and return the id of the erasure job.
 
-    Unlike ``begin_erasure``, ``mark_erased`` doesn't retry if the person's row is locked. Raises
-    ``user.not_found`` for an unknown address. Raises ``user.owns_lists`` if the person owns lists.
+    ``mark_erased`` doesn't retry if the person's row is locked, but ``begin_erasure`` does. Raises
+    ``user.not_found`` if nobody has the e-mail address. Raises ``user.owns_lists`` if the person
+    owns lists.
     """
     address = email_addresses.normalise_address(email)
-    # Locking the person waits until all transactions that write about the person have ended.
-    # Transactions that start after the erasure don't write about an erased person.
+    # Locking the person's row waits until all transactions that write about the person have ended.
+    # Transactions that start after the erasure see that the person is erased, and write nothing
+    # about the person.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
         return _resume_erasure(uow, address)
@@ -78,10 +80,10 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
 
 
 def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
-    """Mark a person as erased who has requested the erasure with a mailed link.
+    """Mark a person as erased who has requested the erasure through a mailed link.
 
-    Raises ``user.has_account`` if the person has a password, because a mailed link must not erase
-    lists and credits.
+    Raises ``user.has_account`` if the person has a password, because nobody should be able to erase
+    lists and credits with a mailed link.
     """
     uow.session.refresh(person, with_for_update=True)
     if person.password_hash is not None:
@@ -90,10 +92,10 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
 
 
 def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
-    """Repeat the erasure of a person whose data a restored backup contains.
+    """Erase a person whose data was erased before, but was restored from a backup.
 
-    Return false if the backup did not contain the person's data. The person's restored lists are
-    archived, because only people without lists can be erased.
+    Return false if the restored database doesn't contain the person's data. The person's restored
+    lists are archived first, because a person who owns lists can't be erased.
     """
     person = uow.session.get(User, user_id, with_for_update=True)
     if person is None or person.erased_at is not None:
@@ -105,9 +107,9 @@ def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def mark_record_erased(uow: UnitOfWork, record: User) -> None:
-    """Mark a list's record as erased, because the person's account takes the record's address.
+    """Mark a list's record as erased, because an account takes the record's e-mail address.
 
-    Call ``mark_record_erased`` after moving the opt-outs of the record to the account.
+    Call ``mark_record_erased`` only after moving the opt-outs of the record to the account.
     """
     for model in (models.MailedLink, models.AccountMail):
         uow.session.execute(delete(model).where(model.user_id == record.id))
@@ -115,7 +117,7 @@ def mark_record_erased(uow: UnitOfWork, record: User) -> None:
 
 
 def _resume_erasure(uow: UnitOfWork, address: str) -> int:
-    """Return the id of the job that erases an address, and restart the job if it has failed."""
+    """Return the id of the job that erases an address, and retry the job if it has failed."""
     digests = uow.settings.keyring.signer(_PURPOSE).digests(address.encode())
     query = select(Erasure).where(Erasure.address_hmac.in_(digests))
     newest = query.order_by(Erasure.created_at.desc()).limit(1)
@@ -131,7 +133,7 @@ def _resume_erasure(uow: UnitOfWork, address: str) -> int:
 
 
 def _is_owned_by(person: User) -> ColumnElement[bool]:
-    """Return the SQL condition that a list belongs to the person and is not archived."""
+    """Return the SQL condition that a mailing list belongs to a person and isn't archived."""
     return and_(MailingList.user_id == person.id, MailingList.archived_at.is_(None))
 
 
@@ -139,7 +141,8 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
     address = person.email
     opt_out_count = opt_outs.detach_opt_outs(uow, person, address)
     for model in (models.MailedLink, models.AccountMail):
-        # Delete the rows with the person's id, and the rows that contain only the person's address.
+        # Delete rows that contain the person's id, and rows that contain the person's address but
+        # no id.
         is_about_person = or_(model.user_id == person.id, model.email == person.email)
         uow.session.execute(delete(model).where(is_about_person))
     deny_lists.hash_entries(uow, address)
@@ -149,7 +152,7 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
 
 
 def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
-    """Blank a person's row, and return the id of the job that erases the person's other rows."""
+    """Blank a person's row in ``users``, and return the id of the job that erases all else."""
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
@@ -162,19 +165,18 @@ def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int
 
 
 def _enqueue_erasure(uow: UnitOfWork, user_id: int) -> Job:
-    # The erasure job must not belong to the person, because the erasure deletes the person's jobs.
-    # The erasure job counts towards the person's share of the queue.
+    # The erasure job has no owner, because the erasure deletes all jobs that the person owns. The
+    # erasure job counts towards the person's share of the queue.
     return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
 
 
 @dataclass(frozen=True)
 class ErasureReach:
-    """The facts that a person must know before requesting an erasure.
+    """The information that a person must see before requesting an erasure.
 
     Attributes:
-        has_account: whether the person has an account. A person can't erase an account with a
-            mailed link.
-        is_elsewhere: whether the person is also on lists of owners other than ``owner_id``.
+        has_account: whether the person has an account, which can't be erased through a mailed link.
+        is_elsewhere: whether the person is on lists of several owners.
     """
 
     has_account: bool
@@ -182,7 +184,7 @@ class ErasureReach:
 
 
 def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
-    """Return the facts that a person on a list of ``owner_id`` must know before an erasure."""
+    """Return the information that a member of a list must see before requesting an erasure."""
     elsewhere = (
         exists()
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
@@ -193,11 +195,11 @@ def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach
 
 
 def run_erasure(resources: Resources, lease: Lease) -> None:
-    """Erase batches of a person's rows during one turn of the erasure job."""
+    """Erase one batch of a person's rows after another until the turn of the erasure job ends."""
     try:
         work_in_turns(resources, lease, partial(_erase_batch, lease=lease))
     except DomainError as error:
-        # Raise a transient error so that the job is retried, because an erasure must not fail.
+        # Raise a transient error, so that the erasure job is retried and doesn't fail.
         raise TransientError(error.message) from error
 
 
@@ -206,10 +208,11 @@ ERASE_PERSON = register_kind(
         name="person.erase",
         run=run_erasure,
         queue=Queue.MAINTENANCE,
-        # No user sees the erasure job, because it has no owner.
+        # The scope doesn't matter, because the erasure job has no owner and no user can see it.
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        # The erasure job is retried for a long time, because the person was promised the erasure.
+        # The erasure job is retried for a long time, because Pressroom has promised the erasure to
+        # the person.
         patience=timedelta(days=30),
     )
 )
@@ -219,8 +222,8 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
     """Erase one batch of a person's rows, and return whether the erasure is complete."""
     erasure = uow.session.get_one(Erasure, lease.subject_id)
     names = list(stages.STAGES)
-    # Repeat all stages if this release doesn't know the stored stage, because another release has
-    # stored it.
+    # Repeat all stages if a different release of Pressroom has stored a stage that the running
+    # release doesn't know.
     place = names.index(erasure.stage) if erasure.stage in names else 0
     rows = 0
     bookmark = erasure.bookmark
@@ -233,8 +236,8 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
         _complete_erasure(uow, lease, erasure)
         return True
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
-    # ``record_progress`` raises an error if another worker has taken over the job, so that the
-    # batch is rolled back.
+    # If a different worker has taken over the job, ``record_progress`` raises an error, which rolls
+    # back the batch.
     record_progress(uow, lease, done=sum(counts.values()))
     place += bookmark is None and place < len(names) - 1
     erasure.stage = names[place]
@@ -246,8 +249,8 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
 def _complete_erasure(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
     """Complete an erasure job. If the job is the first job of the erasure, schedule a second job.
 
-    The second erasure job erases rows that simultaneous requests have written during the first
-    erasure job.
+    The second erasure job erases rows that requests have written while the first erasure job was
+    running.
     """
     counts = {name: erasure.counts.get(name, 0) for name in stages.REPORTED}
     complete_job(uow, lease, {"user_id": erasure.user_id, **counts})

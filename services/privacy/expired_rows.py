@@ -1,4 +1,4 @@
-"""Deletes the database rows whose retention period has ended, every hour."""
+"""Every hour, deletes the database rows whose retention period has ended."""
 
 from datetime import timedelta
 from functools import partial
@@ -19,8 +19,8 @@ PURGE = register_maintenance(
     run=lambda resources, _: purge_expired_rows(resources),
 )
 _MAX_BATCH_ROWS = 10_000
-# Maps a table of events to the database function that deletes its old events, because Pressroom's
-# database role may not delete events.
+# Maps a table of events to the database function that deletes expired events from the table.
+# Pressroom's database role isn't allowed to delete events directly.
 _PURGE_FUNCTIONS = {
     RecordedEvent: text("SELECT purge_events(:most, :days)"),
     FeedEvent: text("SELECT purge_feed_events(:most, :days)"),
@@ -30,7 +30,7 @@ _PURGE_FUNCTIONS = {
 def purge_expired_rows(resources: Resources) -> int:
     """Delete the rows whose retention period has ended, and return the number of deleted rows.
 
-    Raises ``TablesNotPurged`` if some tables could not be purged.
+    Raises ``TablesNotPurged`` if expired rows in some tables could not be deleted.
     """
     purge = PurgeRun(resources)
     tables = [

@@ -1,4 +1,4 @@
-"""Replaces old IP addresses with the addresses of their networks, every hour.
+"""Every hour, replaces old IP addresses with the addresses of their networks.
 
 The address of a network still shows where a person's consent came from, but doesn't identify the
 person.
@@ -22,7 +22,7 @@ _MAX_BATCH_ROWS = 10_000
 
 
 def shorten_ip_addresses(resources: Resources) -> int:
-    """Replace old IP addresses with network addresses, and return how many were replaced.
+    """Replace old IP addresses with network addresses, and return the number of replaced addresses.
 
     An IPv4 address becomes the address of its /24 network. An IPv6 address becomes the address of
     its /64 network in events, or of its /48 network in consent entries.
@@ -31,8 +31,8 @@ def shorten_ip_addresses(resources: Resources) -> int:
     return _shorten_events(resources, age_days) + _shorten_consent(resources, age_days)
 
 
-# Selects the id of the last event in the next batch whose IP address must be replaced. Event ids
-# rise with time, so the next old events follow the last event that was processed.
+# Selects the last event of the next batch of events whose IP addresses must be replaced. Event ids
+# rise with time, so the next batch follows the last event of the previous batch.
 _LAST_OLD_EVENT = text("""
 WITH batch AS (
     SELECT id, created_at FROM subscription_events WHERE id > :after ORDER BY id LIMIT :limit
@@ -62,9 +62,9 @@ def _shorten_events(resources: Resources, age_days: int) -> int:
             maintenance.write_bookmark(uow, SHORTEN_IP_ADDRESSES, last)
 
 
-# A database function replaces the IP addresses in consent entries and claims, because Pressroom's
-# database role may not change these rows. A partial index contains the rows whose IP addresses have
-# not been replaced.
+# A database function replaces the IP addresses in consent entries and consent claims, because
+# Pressroom's database role isn't allowed to change them. The database function uses a partial index
+# to find the IP addresses that have not been replaced.
 _SHORTEN_CONSENT = text("SELECT shorten_consent_ips(:days, :most)")
 
 

@@ -1,4 +1,4 @@
-"""Counts the database rows that a purge should already have deleted."""
+"""Counts overdue rows, which a purge should already have deleted from the database."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,10 +11,11 @@ from storage.database import Statement
 from storage.resources import Resources
 
 _MAX_COUNTED = 1_000
-# The time that an expired row may remain before it counts as overdue. The purge runs at least twice
-# before an expired row counts as overdue.
+# How long an expired row may remain in the database before it counts as overdue. An expired row
+# counts as overdue if the purge has run twice without deleting the row.
 _SLACK = 2 * PURGE.every
-# Maps the name of an SQL parameter to the retention rule whose period is the parameter's value.
+# Maps the name of each SQL parameter to a retention rule, whose retention period determines the
+# parameter's value.
 _RULES: Mapping[str, Rule] = {
     f"age_{number}": rule for number, rule in enumerate(RULES) if rule.moment is not None
 }
@@ -23,7 +24,7 @@ _RULES: Mapping[str, Rule] = {
 def count_overdue_rows(resources: Resources) -> Mapping[str, int]:
     """Return the number of overdue rows per retention rule. Raises ``psycopg2.Error``.
 
-    The SQL statement reads and counts at most a thousand rows per retention rule.
+    At most a thousand rows are read and counted per retention rule.
     """
     ages = {name: rule.age(resources.settings) + _SLACK for name, rule in _RULES.items()}
     return dict(resources.database.rows(_count_statement(), **ages))
@@ -39,15 +40,15 @@ def _count_statement() -> Statement:
 
 
 def _count_rule(age: str, rule: Rule) -> Select[str, int]:
-    """Return the query that counts overdue rows among the oldest rows that a rule covers.
+    """Return a query that counts overdue rows among the oldest rows that a retention rule covers.
 
-    ``age`` is the name of the SQL parameter that contains the retention period of the rule.
+    ``age`` is the name of the SQL parameter for the age at which a row is overdue.
     """
     assert rule.moment is not None
     is_overdue = and_(rule.moment < func.now() - bindparam(age, type_=Interval), *rule.only)
     query = select(is_overdue.label("is_past")).select_from(rule.model)
-    # The query sorts in the order of an index, so that Postgres reads only the rows up to the limit
-    # even if the table's statistics are wrong.
+    # Sort in the order of an index, because Postgres might otherwise read more rows than the limit
+    # if the table's statistics are wrong.
     if rule.oldest_by:
         query = query.where(*rule.oldest_from).order_by(*rule.oldest_by)
     else:

@@ -1,9 +1,8 @@
-"""Runs purges, which delete expired rows from several tables.
+"""Runs purges. A purge deletes expired rows from several tables.
 
-A purge deletes rows in batches. Each batch deletes rows of one table in a short transaction. A
-purge deletes one batch from each table in turn, so that a large table doesn't delay the purge of
-other tables. If a batch fails, the purge continues without the batch's table, and reports the error
-at the end.
+A purge deletes rows in batches, each in a short transaction. A purge deletes one batch from each
+table in turn, so that a large table doesn't delay the purge of smaller tables. If an error occurs
+in a table, the purge continues with the remaining tables and reports the error at the end.
 """
 
 import time
@@ -20,8 +19,8 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# The maximum duration of a purge, which must end before its lease expires. Rows that remain at the
-# end of a purge are deleted by the next purge.
+# The maximum duration of a purge, because a purge must end before its lease expires. If a purge
+# reaches its maximum duration, the next purge deletes the remaining expired rows.
 _MAX_RUN_SECONDS = 45 * 60.0
 # If a batch takes longer than ``_MAX_BATCH_SECONDS``, the next batch deletes fewer rows. Most
 # batches take a fraction of a second. The database cancels a statement after ten seconds.
@@ -33,16 +32,16 @@ Batch = Callable[[UnitOfWork, int], int]
 
 
 class TablesNotPurged(Exception):
-    """A purge could not delete the expired rows of some tables.
+    """A purge could not delete the expired rows of one or more tables.
 
-    The message of ``TablesNotPurged`` contains the names of the tables that could not be purged,
-    and the errors.
+    The message of ``TablesNotPurged`` contains the name of each table that could not be purged,
+    with the error.
     """
 
 
 @dataclass
 class TablePurge:
-    """A table whose expired rows are deleted in batches."""
+    """A table from which a purge deletes expired rows in batches."""
 
     name: str
     batch: Batch
@@ -50,7 +49,10 @@ class TablePurge:
     has_more: bool = True
 
     def purge_batch(self, resources: Resources) -> int:
-        """Delete one batch of expired rows, and return their number. Raises ``SQLAlchemyError``."""
+        """Delete a batch of expired rows, and return the number of rows.
+
+        Raises ``SQLAlchemyError``.
+        """
         begun_at = time.monotonic()
         try:
             with resources.unit_of_work() as uow:
@@ -69,7 +71,7 @@ class TablePurge:
 
 @dataclass
 class PurgeRun:
-    """A run of a purge, with the number of deleted rows and the errors per table."""
+    """A run of a purge, which counts the deleted rows and collects the errors."""
 
     resources: Resources
     purged: int = 0
@@ -87,7 +89,7 @@ class PurgeRun:
             ]
 
     def attempt(self, table: str, work: Callable[[], int]) -> None:
-        """Call ``work`` and count the rows that it deletes, or record its error."""
+        """Call the function ``work``, and count the rows that it deletes, or record its error."""
         try:
             self.purged += work()
         except SQLAlchemyError as error:

@@ -1,7 +1,7 @@
 """Defines the retention rules, which determine how long the rows of each table are kept.
 
 The table in docs/day-two.md must list the same retention periods as the retention rules. Retention
-rules use the clock of the database, because the clocks of the hosts may differ.
+rules use the database's clock, because the clocks of different hosts may differ.
 """
 
 from dataclasses import dataclass
@@ -29,11 +29,12 @@ _SHORTENED_UP_TO = (
     .where(models.Maintenance.name == "maintenance.shorten_ips")
     .scalar_subquery()
 )
-# The additional time for which the changes by imports and bulk actions are kept, so that an undo
-# can finish. An import may run for two weeks, and undoing the import may take another week.
+# How much longer than their retention period the changes of imports and bulk actions are kept, so
+# that an undo can finish. An import may run for two weeks, and undoing the import may take another
+# week.
 _UNDO_RESERVE = timedelta(days=21)
-# The time for which authorization codes are kept, because the second use of a code must revoke the
-# tokens of the first use.
+# How long expired authorization codes are kept. If an authorization code is used twice, Pressroom
+# must find the code, to revoke the tokens that were issued for the code.
 _CODE_RETENTION = timedelta(days=30)
 _DAY = timedelta(days=1)
 
@@ -46,20 +47,22 @@ REQUESTED_AT = func.coalesce(
 class Rule:
     """A retention rule.
 
-    A row expires when the retention period, which begins at the time in ``moment``, has ended.
+    The retention period of a row begins at the time in the column ``moment``. A row expires when
+    its retention period has ended.
 
     Attributes:
-        period: the retention period, which is either a setting or a fixed time.
-        moment: the column with the time when the retention period begins, or ``None`` if overdue
-            rows can't be counted.
-        only: SQL conditions that limit the rows that the rule covers.
-        oldest_by: the sort order that begins with the oldest rows, if ``moment`` has no index.
-        oldest_from: SQL conditions that limit the rows that ``oldest_by`` sorts.
-        is_purged: whether the hourly purge deletes the rows. If ``is_purged`` is false, another
-            kind of maintenance deletes the rows.
-        longer: a time that is added to the retention period, because other work may still need the
-            rows.
-        part: a suffix for the name of the rule, such as ``.ip`` for a rule about IP addresses.
+        period: the retention period, as a fixed time or as the setting that contains it.
+        moment: the column with the time at which the retention period begins, or ``None`` for a
+            rule whose overdue rows aren't counted.
+        only: SQL conditions that select the rows that the retention rule covers.
+        oldest_by: columns with an index that sort the oldest rows first, for a rule whose column
+            ``moment`` has no index.
+        oldest_from: SQL conditions that select the rows that ``oldest_by`` sorts.
+        is_purged: whether the hourly purge deletes the expired rows. If ``is_purged`` is false, a
+            separate kind of maintenance deletes the expired rows.
+        longer: a time that extends the retention period, because unfinished work may need the rows.
+        part: a suffix for the name of the retention rule, such as ``.ip`` for a rule about IP
+            addresses.
     """
 
     model: type[Model]
@@ -85,9 +88,9 @@ class Rule:
 def select_expired(
     rule: Rule, age: timedelta, *, limit: int
 ) -> tuple[Select[Any], tuple[ColumnElement[bool], ...]]:
-    """Return a query for the oldest rows that a rule covers, and conditions for expired rows.
+    """Return a query for the oldest rows that a rule covers, and SQL conditions for expired rows.
 
-    The returned conditions are empty if the query selects only expired rows.
+    The returned SQL conditions are empty if the query already selects only expired rows.
     """
     assert rule.moment is not None
     conditions = (rule.moment < func.now() - age, *rule.only)
@@ -106,14 +109,14 @@ def _create_rule(
 
 
 def _create_expiry_rule(moment: InstrumentedAttribute[Any], **more: Any) -> Rule:
-    """Return a retention rule for rows that have a column with their expiry time."""
+    """Return a retention rule for rows whose expiry time is stored in a column."""
     return _create_rule(moment, timedelta(0), **more)
 
 
 def _create_key_rule(
     moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any
 ) -> Rule:
-    """Return a retention rule for a table whose keys rise with time but whose time has no index."""
+    """Return a retention rule that finds old rows by the primary key, which rises with time."""
     return _create_rule(moment, period, oldest_by=inspect(moment.class_).primary_key, **more)
 
 
@@ -148,13 +151,14 @@ RULES = (
     _create_rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
     _create_key_rule(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_RESERVE),
     _create_key_rule(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_RESERVE),
-    # The row of a bulk action is kept longer than the rows that record the action's changes.
+    # The row of a bulk action is kept longer than the changes that the bulk action made.
     _create_rule(models.BulkAction.finished_at, timedelta(days=365)),
     _create_key_rule(models.FeedEvent.occurred_at, FEED_RETENTION),
     _create_rule(
         models.MemberImport.finished_at,
         Retained.IMPORTS,
-        # Keep an import that added members, because the import proves how the members joined.
+        # Keep every import that added members, because the import proves how the members joined the
+        # list.
         only=(
             models.MemberImport.files_removed_at.is_not(None),
             (models.MemberImport.added == models.MemberImport.undone) | models.MemberImport.dry_run,
@@ -174,12 +178,12 @@ RULES = (
     _create_rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
     _create_expiry_rule(models.MailCount.ends_at),
     _create_rule(models.ListReport.created_at, Retained.LIST_REPORTS),
-    # If the deployment makes backups, the job that writes the backup journal deletes departures
-    # before this rule does.
+    # If the deployment makes backups, departures are deleted earlier, when the backup journal has
+    # been written.
     _create_key_rule(models.Departure.created_at, timedelta(days=30)),
     _create_rule(models.WebhookDelivery.created_at, FEED_RETENTION),
-    # Keep a deleted endpoint longer than its deliveries, because the database deletes all
-    # deliveries together with an endpoint.
+    # Keep a deleted webhook endpoint longer than its deliveries, because deleting the endpoint's
+    # row would delete all of its deliveries at once.
     _create_rule(models.WebhookEndpoint.deleted_at, FEED_RETENTION + _DAY),
     _create_expiry_rule(models.WebhookSecret.expires_at),
     _create_rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),

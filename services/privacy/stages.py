@@ -1,11 +1,12 @@
 """Defines the stages of an erasure. Each stage erases one kind of a person's rows.
 
-Each call of a stage erases one batch of rows, and returns a bookmark for the next batch. The
-transaction that erases a batch also stores the bookmark, so that no row is counted twice. Repeating
-a stage is safe, because the rows that it has erased no longer exist or are blank.
+Each call of a stage erases one batch of rows, and returns a bookmark with which the next call
+continues. The transaction that erases a batch also stores the bookmark, so that no erased row is
+counted twice. A stage can be repeated safely, because the rows that the stage has erased no longer
+exist or are blank.
 
-No stage locks the person whose rows are erased. To avoid deadlocks, every stage locks rows in the
-same order as the rest of Pressroom.
+No stage locks the row of the person whose rows are erased. To avoid deadlocks, every stage locks
+rows in the same order as all other transactions of Pressroom.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,13 +24,14 @@ from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
-# The maximum numbers of events and rows that one batch of an erasure contains. Erasing a batch
-# takes a fraction of a second. Tests set smaller batch sizes.
+# The maximum number of events, and of other rows, that one batch of an erasure contains. Erasing a
+# batch of the maximum size takes a fraction of a second.
 MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
-# The number of lists per batch is small, because a batch blocks bulk actions on all of its lists.
+# The number of mailing lists per batch is small, because bulk actions on these lists must wait
+# until the batch is erased.
 MAX_LISTS = 20
-# The stages for which the result of an erasure job contains the number of erased rows.
+# The stages whose numbers of erased rows are part of the result of an erasure job.
 REPORTED = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 _TEXTS_OF_LISTS = (
     *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
@@ -38,9 +40,9 @@ _TEXTS_OF_LISTS = (
 
 
 class Batch(NamedTuple):
-    """The number of rows that a stage has erased in a batch, and the bookmark for the next batch.
+    """The number of rows that a stage has erased in one call, and the bookmark for the next call.
 
-    The bookmark is ``None`` after the last batch of a stage.
+    The bookmark is ``None`` if the stage has no more rows to erase.
     """
 
     rows: int
@@ -48,18 +50,18 @@ class Batch(NamedTuple):
 
 
 # A stage is a function that erases one batch of a person's rows. The arguments of a stage are the
-# unit of work, the person's id, and the bookmark that the preceding call returned.
+# unit of work, the person's id, and the bookmark from the stage's previous call.
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
 
 def _create_event_stage(of_person: str) -> Stage:
-    """Return a stage that blanks the personal data in subscription events.
+    """Return a stage that blanks a person's data in subscription events.
 
     The IP address is blanked in all selected events, including events about changes that the person
-    made to other people's subscriptions. The details of an event are blanked only if the event is
-    about the person's own subscription. ``of_person`` is the SQL condition that selects the
-    person's events. An index must contain the events that ``of_person`` selects, in the order of
-    their ids.
+    made to someone else's subscription. The details of an event are blanked only if the event is
+    about the person's subscription. ``of_person`` is the SQL condition that selects the person's
+    events. The table ``subscription_events`` must have an index that contains the person's events
+    in the order of their ids.
     """
     statement = text(f"""
     WITH batch AS (
@@ -88,16 +90,15 @@ def _create_event_stage(of_person: str) -> Stage:
 
 
 def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete a person's consent history, and blank the consent wordings of the person's lists."""
+    """Delete a person's consent history, and blank the consent texts of the person's lists."""
     rows = history.erase_history(uow, [user_id], limit=MAX_EVENTS)
     return Batch(rows, 0 if rows >= MAX_EVENTS else None)
 
 
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Blank the person's subscriptions to a batch of lists.
+    """Blank a person's subscriptions to a batch of mailing lists.
 
-    ``_blank_subscriptions`` also deletes the values that an undo of an import or a bulk action
-    would restore.
+    ``_blank_subscriptions`` also deletes the old values that an undo would restore.
     """
     subscription = models.Subscription
     of_person = subscription.user_id == user_id
@@ -105,14 +106,14 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     list_ids = list(uow.session.scalars(query.order_by(subscription.list_id).limit(MAX_LISTS)))
     if not list_ids:
         return Batch(0, None)
-    # Lock the lists in shared mode, because imports and undos lock a list exclusively before they
-    # write its subscriptions.
+    # Lock the lists in shared mode, so that no import and no undo changes subscriptions to the
+    # lists at the same time.
     locks.lock_lists_shared(uow, *list_ids)
     on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
     records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
-    # Delete the stored changes of the person's subscriptions, so that an undo can't restore the
-    # person's name. The stored changes are deleted before the subscriptions are changed, because an
-    # undo locks the rows in this sequence.
+    # Delete the changes that imports and bulk actions made to the person's subscriptions, so that
+    # an undo can't restore the person's name. The changes are deleted before the subscriptions are
+    # blanked, because an undo also locks the changes first.
     ids = [record.id for record in records]
     for model in (models.ImportChange, models.BulkChange):
         uow.session.execute(delete(model).where(model.subscription_id.in_(ids)))
@@ -130,15 +131,15 @@ def _batch(ids: list[int]) -> Batch:
 
 
 def _create_blanking_stage(owner: InstrumentedAttribute[Any], **values: Any) -> Stage:
-    """Return a stage that blanks the rows whose ``owner`` is the person, by writing ``values``."""
+    """Return a stage that blanks a person's rows by writing ``values``."""
     return partial(_change_batch, owner, update(owner.class_).values(values))
 
 
 def _create_deleting_stage(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Return a stage that deletes the rows whose ``owner`` is the person, newest first.
+    """Return a stage that deletes the rows whose column ``owner`` contains the person.
 
-    Newer rows are deleted before older rows, because an API key refers to the older key that
-    created it.
+    The newest rows are deleted first, because an API key may refer to an older API key that created
+    it.
     """
     return partial(_change_batch, owner, delete(owner.class_))
 
@@ -165,7 +166,7 @@ def _next_ids(
 
 
 def _create_single_batch_stage(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Return a stage that deletes all of a person's rows in a table in one batch.
+    """Return a stage that deletes a person's rows in a table in a single batch.
 
     Use ``_create_single_batch_stage`` only for tables that have few rows per person.
     """
@@ -189,7 +190,7 @@ def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
 
 
 def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
-    """Return a function that builds the SQL condition for rows that refer to a person's rows."""
+    """Return a function that builds an SQL condition for rows that refer to a person's rows."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 
@@ -203,14 +204,15 @@ def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Ba
 
 
 def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
-    """Cancel a person's imports, and remove their files, which contain other people's addresses."""
+    """Cancel a person's imports and remove the imported files, which contain e-mail addresses."""
     row = models.MemberImport
     ids = _next_ids(uow, row.user_id, user_id, before)
     prefixes = uow.session.scalars(
         update(row)
         .where(row.id.in_(ids))
         .values(
-            # Blank the error of an import, because it may contain names of columns and files.
+            # Blank the error message of an import, because the message may contain names of columns
+            # and files.
             **dict.fromkeys(("filename", "description", "mapping", "columns", "samples", "error")),
             **dict.fromkeys(("wrapped_key", "wrapped_by")),
             status=case((row.status == "running", "cancelled"), else_=row.status),
@@ -220,15 +222,15 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .returning(row.object_prefix)
     )
     removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
-    # Helper jobs no longer use the waiting chunks and named members, because the job of the import
-    # has been deleted.
+    # No helper job of the import uses the waiting chunks and named members any longer, because the
+    # import's job has been deleted.
     for model in (models.WaitingChunk, models.NamedMember):
         uow.session.execute(delete(model).where(model.import_id.in_(ids)))
     return _batch(ids)
 
 
 def _delete_chunks(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Delete the rejected rows of a person's imports.
+    """Delete the rows that a person's imports rejected.
 
     The bookmark of ``_delete_chunks`` is the id of an import.
     """
@@ -259,28 +261,28 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 
 
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Blank the responses that webhook receivers sent to events about the person.
+    """Blank the responses with which webhook receivers answered events about a person.
 
-    The response of a webhook receiver may contain the person's address.
+    A webhook receiver's response may contain the person's e-mail address.
     """
     row = models.WebhookDelivery
     has_answer = and_(row.person_id == user_id, row.answer.is_not(None))
     ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
-    # The value of the bookmark doesn't matter, because the next batch selects only responses that
-    # are not blank.
+    # Return a bookmark that isn't ``None`` if responses may remain. The next call doesn't use the
+    # bookmark to find the remaining responses.
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
 # Maps the name of each stage to its function, in the order in which the stages run. The first stage
-# stops the mails to the person, and the second stage stops the person's jobs. Jobs are deleted
-# before the rows that they work on, because workers lock rows in this order. A running import ends
-# when its job is deleted. The row that counts a person's stored bytes is deleted after the rows
-# that it counts.
+# ensures that the person receives no more mails, and the second stage stops the person's jobs. Jobs
+# are deleted before the rows that the jobs use, because a worker also locks a job before the rows.
+# A running import stops when its job is deleted. The row that contains the person's storage use is
+# deleted after the rows that consume the storage.
 STAGES: Mapping[str, Stage] = {
     "subscriptions": _blank_subscriptions,
     "jobs": _create_deleting_stage(models.Job.user_id),
-    # Webhook deliveries must be deleted before their endpoints.
+    # Webhook deliveries must be deleted before the webhook endpoints to which they belong.
     "deliveries": _create_unordered_stage(
         models.WebhookDelivery,
         _refers_to_owned(models.WebhookDelivery.endpoint_id, models.WebhookEndpoint),
@@ -293,7 +295,8 @@ STAGES: Mapping[str, Stage] = {
     "chunks": _delete_chunks,
     "bulk_actions": _create_deleting_stage(models.BulkAction.user_id),
     "exports": _blank_exports,
-    # Archived lists are blanked but not deleted, because their members may still unsubscribe.
+    # The person's archived lists are blanked but not deleted, because members must still be able to
+    # unsubscribe.
     "lists": _create_blanking_stage(
         models.MailingList.user_id,
         title="Erased",
@@ -308,7 +311,7 @@ STAGES: Mapping[str, Stage] = {
         models.Segment, _refers_to_owned(models.Segment.list_id, models.MailingList)
     ),
     "fields": _create_single_batch_stage(models.MemberField.user_id),
-    # Orders and payments are kept, but the URLs and the claim token of an order are blanked.
+    # Orders and payments are kept, but the URLs and the claim token in an order are blanked.
     "orders": _create_blanking_stage(
         models.PaymentOrder.user_id, redirect_url=None, payment_url=None, claim_token_hmac=None
     ),
@@ -319,13 +322,13 @@ STAGES: Mapping[str, Stage] = {
     "apps": _create_single_batch_stage(models.TotpSecret.user_id),
     "passkeys": _create_deleting_stage(models.Passkey.user_id),
     "recovery_codes": _create_deleting_stage(models.RecoveryCode.user_id),
-    # Deleting an OAuth grant also deletes its codes and tokens.
+    # Deleting an OAuth grant also deletes the grant's authorization codes and tokens.
     "grants": _create_deleting_stage(models.OAuthGrant.user_id),
     "addresses": _create_single_batch_stage(models.FormerAddress.user_id),
     "mails": _create_deleting_stage(models.AccountMail.user_id),
     "links": _create_deleting_stage(models.MailedLink.user_id),
-    # Reports that the person has sent about lists are kept without the person's id, so that the
-    # reports still count.
+    # Reports about abusive lists remain valid when the person who sent them is erased, so only the
+    # person's id is removed.
     "reports": _create_blanking_stage(models.ListReport.user_id, user_id=None),
     "stored_bytes": _create_single_batch_stage(models.StorageUse.user_id),
     "composer_calls": _create_single_batch_stage(models.ComposerUse.user_id),
@@ -333,15 +336,16 @@ STAGES: Mapping[str, Stage] = {
     "acts": _create_event_stage(
         "actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"
     ),
-    # Security events are kept for a year, as evidence of changes to the account. Only the ids, the
-    # type and the time of an erased person's security events remain. The database rejects blanking
-    # the security events of a person who isn't erased.
+    # The security events of an erased person are kept until their retention period ends, as
+    # evidence of changes to the account. The IP address and the user agent in the security events
+    # of an erased person are blanked. The database rejects blanking the security events of a person
+    # who isn't erased.
     "account_events": _create_blanking_stage(
         models.RecordedEvent.user_id, ip=None, user_agent=None
     ),
     "consent": _erase_consent,
-    # The last stage must delete rows and not blank them, because it is repeated until it finds no
-    # rows.
+    # The last stage must delete its rows and not only blank them, because the stage is repeated
+    # until it finds no more rows.
     "idempotency": _create_unordered_stage(
         models.IdempotencyRecord, lambda user_id: models.IdempotencyRecord.caller_id == user_id
     ),

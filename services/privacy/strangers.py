@@ -1,13 +1,13 @@
-"""Purges abandoned orders, unconfirmed subscription requests, and strangers, every hour.
+"""Every hour, purges abandoned orders, unconfirmed subscription requests, and strangers.
 
-Abandoned orders and unconfirmed subscription requests are purged because a stranger can create any
-number of them. A subscription request lapses if nobody confirms it within the retention period.
-When the subscription request of a new reader lapses, the reader's subscription is deleted. When the
-subscription request of a former member lapses, the subscription returns to its status before the
-request.
+Abandoned orders and unconfirmed subscription requests are purged, because anybody can create large
+numbers of them without an account. A subscription request lapses if it isn't confirmed within the
+retention period. When the request of a new reader lapses, the unconfirmed subscription is deleted.
+When the request of a former member lapses, the subscription returns to the status that it had
+before the request.
 
 A stranger is a person who can't log in and has no data except events about unconfirmed subscription
-requests. A stranger's events are deleted together with the stranger.
+requests. When a stranger is deleted, the events about the stranger are also deleted.
 """
 
 from collections.abc import Sequence
@@ -36,12 +36,12 @@ PURGE_STRANGERS = register_maintenance(
 )
 _MAX_BATCH_ROWS = 1_000
 _MAX_BATCH_PEOPLE = 5_000
-# The maximum number of batches per run of the purge, which together cover half a million people.
-# Each run continues after the last person of the preceding run.
+# The maximum number of batches in which one run of the purge checks half a million people. Each run
+# of the purge continues after the last person that the preceding run has checked.
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING
-# The SQL condition that an event isn't only about an unconfirmed subscription request.
+# An SQL condition for events that are about more than an unconfirmed subscription request.
 _IS_MORE_THAN_REQUEST = or_(
     SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
 )
@@ -81,19 +81,19 @@ FROM lapsed
 
 
 def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
-    """Purge old unconfirmed subscription requests, and the strangers who sent the requests.
+    """Purge lapsed subscription requests, and the strangers who sent the requests.
 
     Every transaction that writes about a person locks the person's row. ``_purge_requests`` locks
-    the people that it purges and skips people who are already locked, so that no other transaction
-    can write about purged people.
+    the rows of the people that it purges, and skips people whose rows are already locked. No
+    transaction can write about people while ``_purge_requests`` purges them, because their rows are
+    locked.
     """
     is_over = (Subscription.status == _PENDING, func.now() - age > REQUESTED_AT)
     oldest = select(Subscription.user_id).where(*is_over).order_by(REQUESTED_AT).limit(limit)
     array = func.array(oldest.scalar_subquery())
     people = _lock_people(uow, User.id == any_(array))
     records = select(Subscription.id).where(Subscription.user_id.in_(people), *is_over)
-    # Skip locked subscriptions, because the undo of an import locks subscriptions without locking
-    # the person.
+    # Skip locked subscriptions, because undoing an import locks subscriptions but not people.
     requests = uow.session.scalars(records.with_for_update(skip_locked=True)).all()
     of_member = (
         SubscriptionEvent.list_id == Subscription.list_id,
@@ -111,16 +111,16 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
 
 
 def _purge_next_people(resources: Resources, age: timedelta) -> int:
-    """Delete the strangers among the next half a million people in the table ``users``."""
+    """Delete strangers among the next half a million people in the table ``users``."""
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:
             after = maintenance.read_bookmark(uow, PURGE_STRANGERS) or 0
             following = select(User.id).where(User.id > after).order_by(User.id)
-            # ``last`` is ``None`` if the batch includes the last person in the table.
+            # ``last`` is ``None`` if the batch includes the last person in the table ``users``.
             last = uow.session.scalar(following.offset(_MAX_BATCH_PEOPLE - 1).limit(1))
-            # Exclude people who are on a list by reading one index, because almost all people are
-            # on a list.
+            # Almost all people are on a list, so exclude people who are on a list by reading a
+            # single index.
             on_lists = select(Subscription.user_id).where(
                 *_between(after, Subscription.user_id, last)
             )
@@ -146,8 +146,8 @@ def _lock_people(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> Sequence[
 
 
 def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int:
-    """Delete the strangers among people who are locked, and return the number of strangers."""
-    # A stranger can't become a member before the deletion, because the person is locked.
+    """Delete the strangers among people whose rows are locked, and return how many were deleted."""
+    # The rows of the people are locked, so no stranger can join a list before being deleted.
     strangers = select(User.id).where(User.id.in_(people), *_is_stranger(age))
     ids = uow.session.scalars(strangers).all()
     uow.session.execute(delete(SubscriptionEvent).where(SubscriptionEvent.user_id.in_(ids)))
@@ -157,7 +157,7 @@ def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int
 
 
 def _is_stranger(age: timedelta) -> list[ColumnElement[bool]]:
-    """Return the SQL conditions that a person is a stranger and was added more than ``age`` ago."""
+    """Return SQL conditions that select strangers who were added more than ``age`` ago."""
     events = SubscriptionEvent.__table__.c.user_id
     references = (column for column in accounts.user_id_columns() if column is not events)
     return [

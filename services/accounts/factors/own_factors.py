@@ -24,8 +24,8 @@ _REMOVED = EventType.FACTOR_REMOVED
 class FactorChange(Enum):
     """A change of a person's second factors, such as a new passkey.
 
-    Each member of ``FactorChange`` holds a security event type, the name of the factor, and the
-    text of the mail to the person.
+    Each member of ``FactorChange`` holds a type of security event, the name of the factor, and a
+    text for the mail to the person.
     """
 
     APP_ADDED = (_ADDED, "app", "An authenticator app was added.")
@@ -59,9 +59,9 @@ def list_factors(uow: UnitOfWork, user_id: int) -> FactorOverview:
 def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[str]:
     """Add an authenticator app to the caller's account.
 
-    Return new recovery codes if the caller had no second factor until now. Raises
-    ``auth.login_again`` if the caller's last login is too old. Raises ``second_factor.wrong`` if
-    the code from the app is wrong.
+    Return new recovery codes if the caller had no other second factor. Raises ``auth.login_again``
+    if the caller's last login is too old. Raises ``second_factor.wrong`` if the code from the
+    authenticator app is wrong.
     """
     sessions.lock_caller(uow, caller)
     is_first = not sessions.has_second_factor(uow, caller.user_id)
@@ -73,7 +73,7 @@ def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[
 def add_passkey(
     uow: UnitOfWork, caller: Caller, *, session: str, name: str, answer: str
 ) -> list[str]:
-    """Add a passkey. Return new recovery codes if the caller had no second factor until now.
+    """Add a passkey. Return new recovery codes if the caller had no other second factor.
 
     Raises ``auth.login_again`` if the caller's last login is too old. Raises every error of
     ``passkeys.add_passkey``.
@@ -86,9 +86,9 @@ def add_passkey(
 
 
 def replace_recovery_codes(uow: UnitOfWork, caller: Caller) -> list[str]:
-    """Replace a person's recovery codes, and return the new codes.
+    """Replace the caller's recovery codes, and return the new codes.
 
-    Raises ``second_factor.missing`` if the person has no second factor.
+    Raises ``second_factor.missing`` if the caller has no second factor.
     """
     sessions.lock_caller(uow, caller)
     if not sessions.has_second_factor(uow, caller.user_id):
@@ -112,7 +112,7 @@ def remove_app(uow: UnitOfWork, caller: Caller) -> None:
 def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
     """Remove one of the caller's passkeys.
 
-    Raises ``second_factor.not_found`` if the caller has no passkey with this id.
+    Raises ``second_factor.not_found`` if the caller has no passkey with the id ``passkey_id``.
     """
     sessions.lock_caller(uow, caller)
     remove_passkeys(uow, caller.user_id, {passkey_id})
@@ -135,7 +135,7 @@ def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) 
     """Remove the second factors that a person added after ``moment``.
 
     Call ``remove_factors_added_after`` only after locking the person.
-    ``remove_factors_added_after`` sends no mail about the removal.
+    ``remove_factors_added_after`` doesn't notify the person by mail.
     """
     for model, factor in ((TotpSecret, "app"), (Passkey, "passkey")):
         added_later = (model.user_id == user_id, model.created_at > moment)
@@ -146,7 +146,7 @@ def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) 
 
 
 def remove_all_factors(uow: UnitOfWork, *, email: str) -> User:
-    """Remove all second factors of a person who has lost them.
+    """Remove all second factors of a person who has lost access to them.
 
     Raises ``user.not_found`` if no user has the e-mail address.
     """

@@ -1,6 +1,6 @@
 """Stores and verifies the passkeys of a person's devices, according to WebAuthn level 2.
 
-A passkey signs only for the web site for which it was created, so another web site can't obtain a
+A passkey signs only for the web site for which it was created, so a fake web site can't obtain a
 valid signature. With WebAuthn's user verification, a device verifies the fingerprint, the face or
 the PIN of its owner. A person can log in without a password by using a passkey with user
 verification.
@@ -43,13 +43,14 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_PASSKEYS = 20
 MAX_PASSKEY_NAME_CHARACTERS = 100
-# A browser's WebAuthn response has a few hundred bytes, or a few thousand bytes with a long key.
+# A browser's WebAuthn response has a few hundred bytes, or a few thousand bytes if the key is long.
 MAX_ANSWER_CHARACTERS = 16_384
-# The attestation formats that browsers send even if the WebAuthn options request no attestation.
-# Pressroom doesn't verify the device manufacturer's signature in an attestation.
+# The attestation formats that browsers may send even if Pressroom requests no attestation.
+# Pressroom doesn't verify the signature that a device's manufacturer adds to an attestation.
 _ATTESTATION_FORMATS = (AttestationFormat.NONE, AttestationFormat.PACKED)
 _SITE_NAME = "Pressroom"
-# A proof that serves as a WebAuthn challenge has a subject with one of these prefixes.
+# A WebAuthn challenge is a signed proof. The prefix of a challenge's subject says whether a passkey
+# is created or used.
 _CREATION_PREFIX = "passkey.make\n"
 _LOGIN_PREFIX = "passkey.sign\n"
 # The errors that the WebAuthn library raises for malformed responses.
@@ -65,9 +66,9 @@ _MALFORMED_ANSWER_ERRORS = (
 
 
 def build_creation_options(uow: UnitOfWork, person: User, *, session: str) -> str:
-    """Return the WebAuthn options for creating a passkey in a browser, as JSON.
+    """Return the WebAuthn options, as JSON, with which a browser creates a passkey.
 
-    The challenge in the options is valid only for the browser whose session cookie is ``session``.
+    The WebAuthn challenge is valid only in the browser that has the session cookie ``session``.
     """
     known = list_passkeys(uow, person.id)
     settings = uow.settings
@@ -90,12 +91,12 @@ def build_creation_options(uow: UnitOfWork, person: User, *, session: str) -> st
 def build_request_options(
     settings: Settings, form_cookie: str, *, known: Sequence[Passkey] | None = None
 ) -> str:
-    """Return the WebAuthn options for signing with a passkey in a browser, as JSON.
+    """Return the WebAuthn options, as JSON, with which a browser signs a challenge with a passkey.
 
     Args:
-        form_cookie: the form cookie of the browser in which the WebAuthn challenge is valid.
-        known: the passkeys that the browser may use. If ``known`` is ``None``, the person logs in
-            without a password, so any passkey with user verification is allowed.
+        form_cookie: the form cookie of the browser to which the WebAuthn challenge is bound.
+        known: the passkeys with which the browser may sign. If ``known`` is ``None``, the person
+            logs in without a password, so any passkey with user verification is allowed.
     """
     requirement = UserVerificationRequirement
     options = generate_authentication_options(
@@ -108,7 +109,7 @@ def build_request_options(
 
 
 def build_request_options_for(uow: UnitOfWork, user_id: int, form_cookie: str) -> str | None:
-    """Return the WebAuthn options for a person's passkeys, or ``None`` if the person has none."""
+    """Return WebAuthn options for a person's passkeys, or ``None`` if the person has no passkey."""
     known = list_passkeys(uow, user_id)
     return build_request_options(uow.settings, form_cookie, known=known) if known else None
 
@@ -118,7 +119,7 @@ def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answe
 
     ``session`` is the session cookie of the browser that created the passkey. ``answer`` is the
     browser's WebAuthn response. Raises ``passkey.name``, ``passkey.invalid``, ``passkey.too_many``
-    or ``passkey.taken`` if the passkey can't be stored.
+    or ``passkey.taken``.
     """
     name = name.strip()
     settings = uow.settings
@@ -156,10 +157,10 @@ def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answe
 def verify_passkey(
     uow: UnitOfWork, *, form_cookie: str, answer: str, user_id: int | None
 ) -> Passkey:
-    """Verify the signature in a browser's WebAuthn response, and return the signing passkey.
+    """Verify the signature in a browser's WebAuthn response, and return the passkey that signed it.
 
-    If ``user_id`` is ``None``, the passkey replaces the password, so the device must have verified
-    its owner. Raises ``passkey.invalid`` if the signature can't be verified.
+    If ``user_id`` is ``None``, the person logs in without a password, so the device must have
+    verified its owner. Raises ``passkey.invalid`` if the signature can't be verified.
     """
     settings = uow.settings
     with _reject_malformed(answer):
@@ -205,9 +206,9 @@ def remove_passkey(uow: UnitOfWork, user_id: int, passkey_id: int) -> bool:
 
 
 def _read_challenge(keyring: Keyring, subject: str, client_data: bytes) -> bytes:
-    """Return the challenge that a browser signed with a passkey.
+    """Return the WebAuthn challenge that a browser signed with a passkey.
 
-    Raises ``passkey.invalid`` unless the challenge is a valid proof for ``subject``.
+    Raises ``passkey.invalid`` if the challenge isn't a valid proof for ``subject``.
     """
     challenge = parse_client_data_json(client_data).challenge
     if not proofs.is_valid_proof(keyring, subject, challenge.decode()):

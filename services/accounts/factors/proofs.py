@@ -1,8 +1,8 @@
-"""Creates and checks signed proofs, such as a proof that a person passed the first login step.
+"""Creates and verifies signed proofs, for example that a person passed the first login step.
 
 A signed proof expires, and can be used only once. Creating a proof stores nothing in the database,
-so a stranger can't fill the database by requesting proofs. A proof is valid only for its subject,
-such as the cookie of a browser.
+so a stranger can't fill the database by requesting proofs. A proof is valid only for the subject
+for which it was created, such as one browser's cookie.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ def create_proof(keyring: Keyring, subject: str) -> str:
 
 
 def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
-    """Return whether a proof is genuine, was created for ``subject``, and has not expired.
+    """Return whether a proof has a valid signature for ``subject`` and has not expired.
 
     ``is_valid_proof`` doesn't check whether the proof has been used.
     """
@@ -39,7 +39,7 @@ def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
 
 
 def spend_proof(uow: UnitOfWork, proof: str) -> bool:
-    """Mark a valid proof as used. Return false if the proof was already used.
+    """Mark a valid proof as used, and return true. Return false if the proof was already used.
 
     If several calls use the same proof at the same time, only one call returns true.
     """
@@ -70,6 +70,6 @@ def _message(stem: str, subject: str) -> bytes:
 
 
 def _hash(stem: str) -> bytes:
-    # The hash of a used proof excludes the signature and uses no key, because processes may sign
-    # with different keys during a key rotation.
+    # The hash of a used proof must not depend on a key, because processes may use different keys
+    # during a key rotation.
     return hashlib.sha256(stem.encode()).digest()

@@ -1,4 +1,4 @@
-"""Creates and uses recovery codes, which replace a lost second factor.
+"""Creates and verifies recovery codes, with which a person logs in after losing a second factor.
 
 Each recovery code works only once. The database stores only the HMACs of the recovery codes.
 """
@@ -12,8 +12,8 @@ from models import RecoveryCode
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 RECOVERY_CODES_PER_PERSON = 10
-# Each character of a recovery code holds five bits, because the alphabet has 32 characters. The
-# alphabet of recovery codes excludes characters that look alike on paper.
+# Each character of a recovery code holds five bits, because the alphabet has 32 characters.
+# Recovery codes contain no characters that look alike on paper.
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz023456789"
 _HALF_CHARACTERS = 5
 _PURPOSE = "recovery-code"
@@ -31,7 +31,10 @@ def create_codes(uow: UnitOfWork, user_id: int) -> list[str]:
 
 
 def use_code(uow: UnitOfWork, user_id: int, typed: str) -> bool:
-    """Mark a person's recovery code as used. Return false for an unknown or used recovery code."""
+    """Mark a person's recovery code as used.
+
+    Return false if the recovery code is unknown or already used.
+    """
     matches = RecoveryCode.code_hmac.in_(_digests(uow.settings.keyring, typed))
     used_codes = record_moment_once(
         uow, RecoveryCode.used_at, RecoveryCode.user_id == user_id, matches

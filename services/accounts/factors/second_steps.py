@@ -1,8 +1,8 @@
 """Runs the second step of a login, in which a person uses a second factor after the password.
 
 Between the first and the second step of a login, the person has no session. A browser cookie proves
-that the person passed the first login step. The proof of the first login step is valid once, in the
-browser that received it, until the password changes.
+that the person passed the first login step. The cookie of the first login step works only once,
+only in the browser that received it, and only until the password changes.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class SubmittedFactor:
     """The second factor that a person submitted in a form.
 
     Attributes:
-        form_cookie: the form cookie of the browser in which the challenge for a passkey is valid.
-        code: a code from the authenticator app, or a recovery code.
-        passkey: the browser's WebAuthn response, which contains a signature of the passkey.
+        form_cookie: the form cookie of the browser to which the passkey challenge is bound.
+        code: a code from an authenticator app, a recovery code, or an empty string.
+        passkey: the browser's WebAuthn response, which a passkey has signed, or an empty string.
     """
 
     form_cookie: str
@@ -38,10 +38,10 @@ class SubmittedFactor:
 def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor) -> None:
     """Verify the second factor that a person submitted.
 
-    ``require_second_factor`` does nothing if the person has no second factor. Call
-    ``logins.begin_code_attempt`` before ``require_second_factor`` if the person submitted a code.
-    Raises ``auth.second_factor`` if the person submitted no second factor. Raises
-    ``second_factor.wrong`` or ``passkey.invalid`` if the submitted code or passkey is wrong.
+    ``require_second_factor`` does nothing if the person has no second factor. If the person
+    submitted a code, call ``logins.begin_code_attempt`` before ``require_second_factor``. Raises
+    ``auth.second_factor`` if the person submitted no second factor. Raises ``second_factor.wrong``
+    or ``passkey.invalid`` if the submitted code or passkey is wrong.
     """
     if not sessions.has_second_factor(uow, person.id):
         return
@@ -62,7 +62,7 @@ def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor
 
 
 def create_first_step(keyring: Keyring, person: User, form_cookie: str) -> str:
-    """Return a cookie value which proves that a person passed the first login step."""
+    """Return the value of the cookie which proves that a person passed the first login step."""
     return f"{person.id}.{proofs.create_proof(keyring, _proof_subject(person, form_cookie))}"
 
 
@@ -113,9 +113,9 @@ def complete_second_step(
 
 
 def log_in_by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser: Browser) -> User:
-    """Return the person who logs in with a passkey instead of a password.
+    """Verify a passkey that replaces the password, and return the person who logs in.
 
-    Raises ``passkey.invalid`` for an invalid WebAuthn response.
+    Raises ``passkey.invalid`` if the browser's WebAuthn response is invalid.
     """
     passkey = passkeys.verify_passkey(uow, form_cookie=form_cookie, answer=answer, user_id=None)
     person = accounts.get_user(uow, passkey.user_id)

@@ -20,11 +20,11 @@ from models import TotpSecret
 from storage.encryption import KeyWrapper, WrappedKey
 from storage.unit_of_work import UnitOfWork
 
-# RFC 4226 recommends secrets of 160 bits. A person who types a secret of 160 bits enters 32 letters
-# and digits.
+# RFC 4226 recommends secrets of 160 bits. A secret of 160 bits has 32 letters and digits, which a
+# person can type.
 _SECRET_BYTES = 20
-# The maximum difference between the clocks of a person's device and the server, in steps of 30
-# seconds.
+# The maximum tolerated difference between the clocks of a person's device and of the server, in
+# steps of 30 seconds.
 _CLOCK_TOLERANCE_STEPS = 1
 _ISSUER = "Pressroom"
 _PURPOSE = "totp-offer"
@@ -37,10 +37,11 @@ def create_secret() -> str:
 
 
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
-    """Sign an authenticator app's secret, to prove that Pressroom showed it in this session.
+    """Sign an app secret, to prove that Pressroom showed the secret to the session ``session``.
 
-    The form of the set-up page contains the secret and its signature. The database stores the
-    secret only after the person has entered a valid code.
+    The form for setting up an authenticator app contains the secret and the secret's signature. The
+    secret of an authenticator app is stored in the database only after the person has entered a
+    valid code.
     """
     return keyring.signer(_PURPOSE).sign(_offer(session, secret))
 
@@ -60,7 +61,7 @@ def is_code(text: str) -> bool:
 
 
 def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, code: str) -> None:
-    """Store the secret of a person's new authenticator app, and replace the secret of an old app.
+    """Store the secret of a person's authenticator app, and replace the secret of a previous app.
 
     Raises ``second_factor.wrong`` if the person's code doesn't match the secret.
     """
@@ -83,8 +84,8 @@ def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -
     """Verify a code from a person's authenticator app, and return whether the code is accepted.
 
     A code is accepted only if it is newer than every code that the person has used before. If two
-    simultaneous requests contain the same code, only one request succeeds, because the SQL update
-    compares the time steps.
+    simultaneous requests contain the same code, only one succeeds, because the SQL statement
+    accepts only a newer code.
     """
     secret_row = uow.session.get(TotpSecret, user_id)
     if secret_row is None:
@@ -111,7 +112,7 @@ def remove_secret(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
-    """Reencrypt app secrets that are encrypted with an old key, and return how many there were."""
+    """Reencrypt the app secrets that an old key has encrypted, and return their number."""
     stale = select(TotpSecret).where(TotpSecret.wrapped_by != wrapper.current)
     rows = uow.session.scalars(stale.with_for_update()).all()
     for row in rows:
@@ -123,7 +124,7 @@ def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
 
 
 def _matching_step(secret: str, code: str) -> int | None:
-    """Return the time step to which a code belongs, or ``None`` for a wrong or outdated code."""
+    """Return the 30-second step to which a code belongs, or ``None`` for a wrong or old code."""
     if not is_code(code):
         return None
     try:
