@@ -230,8 +230,8 @@ def write_export(resources: Resources, lease: Lease) -> None:
         file.assign_to(export)
     parts = file.writer
     rows = 0
-    # Omit the file's name and time from the gzip header, so that two exports with the same contents
-    # are equal files.
+    # Omit the file's name and time from the gzip header, so that exports with the same contents are
+    # byte-identical.
     with (
         gzip.GzipFile("", "wb", GZIP_LEVEL, parts, mtime=0) as gzip_file,
         # The writer thread compresses and stores one batch of rows while the main thread reads the

@@ -46,7 +46,7 @@ _BOOLEAN_BY_WORD = {
 }
 
 FieldValue = str | bool | int | float
-# Maps the ids of fields, converted to text, to the values that one member has for the fields.
+# One member's values, by field id as a string.
 StoredValues = Mapping[str, FieldValue]
 # Values for a field's columns, as validated by ``validate_columns``.
 CheckedColumns = NewType("CheckedColumns", dict[str, Any])

@@ -56,7 +56,7 @@ def list_reviewed_texts(record: MailingList | MemberField) -> Texts:
 
 
 def update_suspicion(uow: UnitOfWork, record: MailingList | MemberField, before: Texts) -> None:
-    """Search the texts of a list or field for suspicious words, unless they equal ``before``."""
+    """Search the changed texts of a list or field for suspicious words."""
     texts = list_reviewed_texts(record)
     if texts != before:
         record.suspicious_words = find_suspicious_words(uow.settings, texts)

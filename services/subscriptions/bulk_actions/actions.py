@@ -144,8 +144,8 @@ def change_members(resources: Resources, lease: Lease) -> None:
     """Change members in batches until the bulk action ends or its job must yield to another job.
 
     Raises ``list.not_found`` if the owner has archived the list. Raises ``segment.tag_deleted`` if
-    the bulk action's filter uses a deleted tag. Raises ``tag.not_found`` if a bulk action should
-    add a tag that was deleted.
+    the bulk action's filter uses a deleted tag. Raises ``tag.not_found`` if the bulk action adds a
+    tag that has been deleted.
     """
     work_in_turns(resources, lease, partial(_change_batch, lease=lease))
 

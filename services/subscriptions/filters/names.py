@@ -81,8 +81,8 @@ _KIND_BY_FIELD_TYPE: Mapping[str, ValueKind] = {
     FieldType.NUMBER: ValueKind.NUMBER,
     FieldType.DATE: ValueKind.DAY,
     FieldType.BOOLEAN: ValueKind.BOOLEAN,
-    # A filter may compare a choice that the owner has removed from the field, because some members
-    # may have the removed choice as their value.
+    # A filter may name a choice that the owner has removed from the field, because some members may
+    # still have the choice.
     FieldType.CHOICE: ValueKind.LABEL,
 }
 

@@ -49,8 +49,8 @@ from storage.unit_of_work import UnitOfWork
 
 # The maximum number of members that a short scan reads, which takes 10 to 20 ms.
 MAX_SHORT_SCAN_MEMBERS = 20_000
-# The maximum number of members that a long scan reads, which takes at most one second if the
-# members' rows are in memory.
+# The maximum number of members that a long scan reads. Such a scan takes at most one second if the
+# rows are in memory.
 MAX_LONG_SCAN_MEMBERS = 500_000
 # The time limit for an index search, which would be slow if a very large number of members matched
 # the filter.

@@ -136,7 +136,7 @@ class ConsentInterpreter:
         self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
-        """Increase by ``rows`` the count of rows that have the given cell in a column."""
+        """Add ``rows`` to the number of times that a cell occurs in a column."""
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows

@@ -58,10 +58,10 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         k.clears_expiry AND (:update OR NOT k.is_active)"""
 # Finds the person with the address in a row. The first choice for a row is a member of the list
 # whose subscription has the row's address, even if the member has changed their address. The second
-# choice for a row is the person who has the row's address at present (``u``). The third choice for
-# a row is a person who formerly had the row's address. ``OFFSET 0`` makes Postgres use an index
-# even if outdated statistics suggest a scan. The subqueries of ``_PERSON`` have no LIMIT, because a
-# LIMIT would make Postgres scan a table without using an index.
+# choice for a row is the person whose current address is the row's address (``u``). The third
+# choice for a row is a person who formerly had the row's address. ``OFFSET 0`` makes Postgres use
+# an index even if outdated statistics suggest a scan. The subqueries of ``_PERSON`` have no LIMIT,
+# because a LIMIT would make Postgres scan a table without using an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions

@@ -19,7 +19,7 @@ _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class SkippedLine(Enum):
-    """The placeholder for a skipped line, which is a line with too many characters."""
+    """The placeholder for a line that was skipped because the line is too long."""
 
     LINE = "line"
 

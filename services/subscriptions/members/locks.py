@@ -238,8 +238,8 @@ def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
                 uow.session.execute(_ENTER_ROOM, {"list_id": list_id})
         except OperationalError as error:
             # Release the gate, because Postgres may have granted the lock at the moment of the
-            # timeout. A rollback doesn't release a session-level lock, so all other transactions
-            # would wait for the gate.
+            # timeout. Don't use a session-level lock: a rollback doesn't release it, so that all
+            # other transactions would wait.
             if not error.connection_invalidated:
                 uow.session.execute(_RELEASE_GATE, {"list_id": list_id})
             raise

@@ -79,7 +79,7 @@ def compute_address_digest(keyring: Keyring, address: str) -> bytes:
 
 
 def _has_opt_out(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Build an SQL condition for subscribers who have an opt-out of one kind from the list."""
+    """Build an SQL condition for subscribers who have an opt-out of the given kind on the list."""
     return exists().where(
         OptOut.list_id == Subscription.list_id,
         OptOut.user_id == Subscription.user_id,

@@ -134,7 +134,7 @@ def restore_opt_out(
 
 
 def apply_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
-    """Update a subscription that contradicts one of the person's opt-outs.
+    """Change a subscription to the status that the person's opt-out requires.
 
     The caller must have locked the person's subscription to the list.
     """
