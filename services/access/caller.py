@@ -15,7 +15,7 @@ class Caller:
 
     Attributes:
         unrestricted: whether the credential is a session or an unrestricted API key. Only an
-            unrestricted credential can create or revoke other credentials.
+            unrestricted credential can create or revoke credentials, such as API keys.
     """
 
     user_id: int

@@ -1,9 +1,9 @@
 """Validates and normalises e-mail addresses, fast enough for files with millions of addresses.
 
 Whitespace and other invisible characters before and after an e-mail address are removed. The
-library email-validator validates and normalises addresses. Because the library email-validator is
-slow, a regular expression first recognises most valid addresses. A test with random addresses
-checks that the regular expression and the library email-validator agree.
+library email-validator validates and normalises e-mail addresses. Because the library
+email-validator is slow, a regular expression first recognises most valid addresses. A test with
+random addresses checks that the regular expression and the library email-validator agree.
 """
 
 import re
@@ -81,7 +81,7 @@ def derive_mailbox(address: str) -> str:
 def normalise_addresses(addresses: Iterable[str]) -> list[str | InvalidAddress]:
     """Normalise e-mail addresses, and replace every invalid address with an ``InvalidAddress``.
 
-    The order of the addresses is kept.
+    ``normalise_addresses`` keeps the order of the addresses.
     """
     plain = _PLAIN.match
     return [address.lower() if plain(address) else _normalise(address) for address in addresses]

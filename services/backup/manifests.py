@@ -104,7 +104,8 @@ def read_manifests(place: SealedPlace) -> Iterator[Manifest]:
 def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
     """Return the manifest of a backup, or of the newest backup if the id is ``newest``.
 
-    Raises ``backup.not_found`` if no backup has the id. Raises every error of ``read_manifest``.
+    Raises ``backup.not_found`` if no backup has the id ``backup_id``. Raises every error of
+    ``read_manifest``.
     """
     if backup_id == NEWEST:
         backup_id = next(reversed(list_backup_ids(place)), "")

@@ -174,9 +174,9 @@ def _serialize_meta(meta: dict[str, Any] | None) -> str | None:
 def _min_json_bytes(value: object, *, stop_above: int) -> int:
     """Return the minimum number of bytes that a value can take as JSON.
 
-    Counting stops as soon as the lower bound exceeds ``stop_above``. ``_min_json_bytes`` doesn't
-    serialise the value, because a client could fill the memory with numbers such as 1e300, which
-    has 301 digits.
+    ``_min_json_bytes`` stops counting bytes as soon as the count exceeds ``stop_above``.
+    ``_min_json_bytes`` doesn't serialise the value, because a client could fill the memory with
+    numbers such as 1e300, which has 301 digits.
     """
     count = 0
     pending = [value]

@@ -135,7 +135,7 @@ SELECT low FROM halves WHERE low = high
 
 
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """Return the number of the last ledger entry before ``day`` plus ``days`` days.
+    """Return the number of the last ledger entry before the day that is ``days`` after ``day``.
 
     Return 0 if all ledger entries of the account are newer. If ``day`` is ``None``, return the
     number of the newest ledger entry.

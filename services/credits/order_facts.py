@@ -77,8 +77,8 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
     """Raise an order's stored sums of disputed amounts to the sums that the provider has reported.
 
-    A reported sum that is smaller than the stored sum is ignored, because it comes from an outdated
-    message.
+    A reported sum that is smaller than the stored sum is ignored, because the sum comes from an
+    outdated message.
     """
     known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
     reported = (

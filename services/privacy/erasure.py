@@ -152,7 +152,7 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
 
 
 def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
-    """Blank a person's row in ``users``, and return the id of the job that erases all else."""
+    """Blank a person's row in ``users``, and return the id of the erasure job."""
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
@@ -247,7 +247,7 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
 
 
 def _complete_erasure(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
-    """Complete an erasure job. If the job is the first job of the erasure, schedule a second job.
+    """Complete an erasure job. If the job is the first job of an erasure, schedule the second job.
 
     The second erasure job erases rows that requests have written while the first erasure job was
     running.

@@ -22,8 +22,8 @@ log = get_logger(__name__)
 # The maximum duration of a purge, because a purge must end before its lease expires. If a purge
 # reaches its maximum duration, the next purge deletes the remaining expired rows.
 _MAX_RUN_SECONDS = 45 * 60.0
-# If a batch takes longer than ``_MAX_BATCH_SECONDS``, the next batch deletes fewer rows. Most
-# batches take a fraction of a second. The database cancels a statement after ten seconds.
+# If a batch takes longer than ``_MAX_BATCH_SECONDS``, the next batch deletes fewer rows. The
+# database cancels a statement after ten seconds.
 _MAX_BATCH_SECONDS = 2.0
 _MIN_BATCH_ROWS = 10
 

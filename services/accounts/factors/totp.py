@@ -83,9 +83,9 @@ def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, 
 def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -> bool:
     """Verify a code from a person's authenticator app, and return whether the code is accepted.
 
-    A code is accepted only if it is newer than every code that the person has used before. If two
-    simultaneous requests contain the same code, only one succeeds, because the SQL statement
-    accepts only a newer code.
+    A code from an authenticator app is accepted only if it is newer than every code that the person
+    has used before. If two simultaneous requests contain the same code, only one succeeds, because
+    the SQL statement accepts only a newer code.
     """
     secret_row = uow.session.get(TotpSecret, user_id)
     if secret_row is None:
