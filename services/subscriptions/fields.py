@@ -46,7 +46,7 @@ _BOOLEAN_BY_WORD = {
 }
 
 FieldValue = str | bool | int | float
-# One member's values, by field id as a string.
+# Maps field ids, as strings, to the values of one member.
 StoredValues = Mapping[str, FieldValue]
 # Values for a field's columns, as validated by ``validate_columns``.
 CheckedColumns = NewType("CheckedColumns", dict[str, Any])
