@@ -44,8 +44,8 @@ class Subscription(Model):
             "id",
             postgresql_where="import_id IS NOT NULL",
         ),
-        # With the indexes of active members, owners' pages show the latest members, search for
-        # addresses, and show members on a paid tier. The indexes of active members omit all other
+        # The indexes on active members serve the owners' pages: the latest members, the search by
+        # address, and the members on a paid tier. The indexes of active members omit all other
         # members, which halves the size of the indexes. The entries of new members are appended to
         # the index, which keeps the index compact. Pages that list the latest members first read
         # the index backwards.

@@ -5,9 +5,8 @@ Recovering an account restores the owner's access, and revokes an intruder's acc
 When a person changes the address of an account, a mailing list may already have created a record
 for the new address. Pressroom can't merge a list's record for the new address into the account. The
 list's record is erased if the person agrees and has proven to own the old and the new address. The
-opt-outs of the erased record are moved to the account, but the record's memberships end. A record
-that has data that only accounts have, such as an API key, counts as a separate account and is never
-erased.
+opt-outs of the erased record are moved to the account, but the record's memberships end. A person's
+record with an API key or other data of an account is treated as an account, and is never erased.
 """
 
 from dataclasses import dataclass

@@ -33,8 +33,8 @@ _SELECT_POSITION = text(
     " FROM pg_control_system()"
 )
 # Selects whether the server is a replica of the primary, and whether the replica has replayed the
-# write-ahead log up to the given position. A promoted replica may lack rows of the primary, and so
-# may a replica of a different database.
+# write-ahead log up to the given position. A replica that was promoted to a primary may have
+# different rows than the primary, and so may a replica of a different database.
 _SELECT_HAS_REPLAYED = text(
     "SELECT pg_is_in_recovery() AND system_identifier = :system,"
     " pg_last_wal_replay_lsn() >= CAST(:position AS pg_lsn) FROM pg_control_system()"

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Resources(Clients):
-    """The database of a process, and the clients of Redis, the broker and the object storage.
+    """A process's connections to the database, Redis, the broker and the object storage.
 
     A process opens its resources only after it was forked.
     """

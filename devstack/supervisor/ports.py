@@ -19,7 +19,7 @@ STACK_PORTS = range(15_000, 22_700)
 
 
 def is_port_free(port: int) -> bool:
-    """Return whether a server could listen on a loopback port."""
+    """Return whether a port is free on the loopback interface."""
     with socket.socket() as probe:
         # Set SO_REUSEADDR as servers do, so that closing connections of an ended server don't block
         # the port.

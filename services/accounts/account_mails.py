@@ -70,8 +70,8 @@ def request_mail(
     Args:
         email: the normalised e-mail address of the recipient.
         user_id: the id of the logged-in user who requested the mail, if any.
-        detail: a text that is inserted into the mail. A stranger must not be able to choose
-            ``detail``, because the mail shows the text.
+        detail: a text that is inserted into the mail. ``detail`` must not come from a stranger's
+            request, because ``detail`` is printed in the mail.
         source: the digest of the network from which the mail was requested.
     """
     if not is_mail_limit_reached(uow, kind, email):

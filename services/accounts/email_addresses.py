@@ -20,8 +20,8 @@ from core.languages.shown_lines import has_invisible, strip_invisible
 MAX_ADDRESS_BYTES = 254
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"
-# The fast regular expression rejects domain labels with "--". The library email-validator validates
-# labels with "--", which may be Punycode or reserved.
+# The fast regular expression rejects domain labels with "--". The slower library email-validator
+# decides about labels that contain "--", which may be Punycode or reserved.
 _LABEL = r"[a-zA-Z0-9]++(?:-[a-zA-Z0-9]++)*+"
 _SPECIAL_USE = "|".join(re.escape(name) for name in SPECIAL_USE_DOMAIN_NAMES)
 # The fast regular expression accepts only addresses of up to 64 characters. In an address of up to

@@ -85,9 +85,9 @@ class MetadataResult:
 
     fields: dict[str, str]
     # The value of the header ``Pressroom-Source``, which names the writer of the texts. The source
-    # is `offline` or `openai/<model>`. `; fallback` is appended to the source if the offline writer
-    # replaced a failed language model. `; cached` is appended to the source if the result comes
-    # from the cache.
+    # of a text is `offline` or `openai/<model>`. `; fallback` is appended to the source if the
+    # offline writer replaced a failed language model. `; cached` is appended to the source if the
+    # result comes from the cache.
     source: str
 
     def to_payload(self) -> dict[str, Any]:

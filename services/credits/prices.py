@@ -70,7 +70,7 @@ class CreditRate:
     def max_minor(self) -> int:
         """Return the maximum price of an order in the currency's minor unit, such as cents.
 
-        The payment provider accepts the maximum price, and the credits that it buys don't exceed
+        The payment provider accepts the maximum price, and the credits for this price stay within
         the maximum balance.
         """
         limit = self.minor(MAX_AMOUNT)

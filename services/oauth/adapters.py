@@ -161,7 +161,7 @@ class AuthlibToken(rfc6749.TokenMixin):
 def _authenticate_token(
     endpoint: "Revocation | Introspection", request: AuthlibRequest, client: AuthlibClient
 ) -> AuthlibToken | None:
-    """Return the token that a request contains, or ``None`` if the token isn't the client's.
+    """Return the token in a request, or ``None`` if the token was issued to a different client.
 
     The request parameter ``token_type_hint`` is ignored, because the prefix of a token shows the
     token's type.

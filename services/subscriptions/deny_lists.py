@@ -77,8 +77,8 @@ def normalise_entries(
     If any entry is invalid, raises ``deny_list.entry``, whose message lists the first hundred
     invalid entries.
 
-    ``verb``: a prefix such as ``add_`` that field names have in the request's body, for use in
-    error messages.
+    ``verb``: the prefix of field names in the request body, such as ``add_``. Error messages show
+    the field names with the prefix.
     """
     problems: list[FieldProblem] = []
 

@@ -1,4 +1,4 @@
-"""Chooses and claims the deliveries that a worker sends next to a webhook endpoint.
+"""Chooses and claims the next deliveries that a worker sends to a webhook endpoint.
 
 A worker claims a delivery before sending it. Claiming a delivery increments its number of attempts
 and schedules its next attempt. If a worker dies, the deliveries that the worker claimed are retried

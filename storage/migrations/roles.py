@@ -38,16 +38,17 @@ _RESTRICTED_PRIVILEGES = {
     "payment_events": "SELECT, INSERT, DELETE",
     "payment_order_changes": "SELECT, INSERT, DELETE",
     "credit_accounts": "SELECT, INSERT, UPDATE",
-    # Functions of the owner role delete old feed events, and raise the feed offset after a restore.
+    # SQL functions that run as the owner of the tables delete old feed events, and raise the feed
+    # offset after a restore.
     "feed_events": "SELECT, INSERT",
     "feed_offsets": "SELECT",
-    # Only functions of the owner role change consent records, for example to erase a person or to
-    # undo an import.
+    # Only SQL functions that run as the owner of the tables may change consent records, for example
+    # to erase a person.
     "consent_entries": "SELECT, INSERT",
     "consent_claims": "SELECT, INSERT",
     "consent_wordings": "SELECT, INSERT",
-    # The erasure of a person clears the IP addresses and user agents in the person's events. A
-    # function of the owner role deletes old events.
+    # The erasure of a person clears the IP addresses and user agents in the person's events. An SQL
+    # function that runs as the owner of the tables deletes old events.
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }
 

@@ -49,8 +49,8 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
 # Maps each multi-column role to a role in the owner's mapping that prevents the automatic
-# assignment of the multi-column role. If the owner's mapping assigns the role ``tier``, for
-# example, no header is recognised as ``paid``.
+# assignment of the multi-column role. For example, if the owner maps a column to ``tier``, the
+# program doesn't assign ``paid`` to any column by itself.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps a role in the API to the internal roles that the API reports under the role's name.

@@ -41,7 +41,7 @@ from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chu
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of seconds for which an import job runs in the same process. After
+# The maximum number of seconds for which one process runs an import job. After
 # ``MAX_STAY_SECONDS``, the import job moves to a different process, which reads the file from its
 # start.
 MAX_STAY_SECONDS = 3600.0

@@ -14,8 +14,8 @@ MAX_MEMBER_NAME_CHARACTERS = 200
 # The order of first, middle and last names in a full name, except in Chinese, Japanese and Korean.
 NAME_PARTS = ("first_name", "middle_name", "last_name")
 
-# Matches names in Chinese, Japanese or Korean characters. Names in katakana are foreign names in
-# Japanese text, in which the first name comes first.
+# Matches names in Chinese, Japanese or Korean characters. In Japanese text, a foreign name is
+# written in katakana, and the first name comes first.
 _EAST_ASIAN = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+\Z")
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]+\Z")
 

@@ -127,8 +127,8 @@ SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
 
 
 def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
-    # Restore all changed subscriptions first, and remove the subscriptions that the import created
-    # afterwards.
+    # First restore all changed subscriptions. Then remove the subscriptions that the import
+    # created.
     for statement, position_column in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
         values = {"import_id": task.id, "user_id": task.user_id, "batch": MEMBERS_PER_BATCH}
         values["after"] = getattr(task, position_column) or 0

@@ -145,8 +145,8 @@ def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
     """Prevent bulk actions from changing the list's members until the transaction ends.
 
     Raises ``list.busy``. A caller that creates a person must lock the list first, to avoid a
-    deadlock with a bulk action that waits for the new person's address. Callers of ``lock_pair``
-    don't have to lock the list, because ``lock_pair`` locks the list.
+    deadlock with a bulk action that waits for the new person's address. ``lock_pair`` also locks
+    the list, so its callers don't have to.
     """
     with limit_lock_waits(uow):
         uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})
