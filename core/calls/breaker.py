@@ -83,7 +83,7 @@ class Breaker:
         except self._failures:
             works = False
             raise
-        except Exception:
+        except Exception:  # raised again below, after noting whether the server answered
             # An error response proves that the server works, unless ``errors_answer`` is false.
             works = True if self._errors_answer else None
             raise

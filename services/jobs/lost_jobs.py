@@ -122,6 +122,6 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
     except OperationalError:
         # Stop, because the database is unreachable and requeuing the remaining jobs would fail.
         raise
-    except Exception:
+    except Exception:  # logged: one faulty job must not keep the sweep from the other jobs
         log.exception("sweep.job_broke", job_id=job_id)
         return False

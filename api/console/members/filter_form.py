@@ -17,60 +17,15 @@ from typing import Any
 
 import orjson
 
-from api.console.console_display import FILTER_MATCHES, SOURCES, TIERS
+from api.console.console_display import FILTER_MATCHES
+from api.console.members.filter_choices import DATE_KINDS, MISSING, Choice
 from core.errors import DomainError
 from core.errors.mailing import FILTER_INVALID, FILTER_NOT_JSON
-from models import FieldType, MailingList, MemberField, SubscriptionStatus
-from services.paging import PageRequest
-from services.subscriptions import fields, tags
 from services.subscriptions.filters.grammar import MAX_CONDITIONS, MAX_DEPTH
-from services.subscriptions.filters.names import FilterName, Operator, ValueKind, build_filter_names
-from storage.unit_of_work import UnitOfWork
+from services.subscriptions.filters.names import Operator, ValueKind
 
 _NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
-# The name that the filter form uses for the operator ``exists`` with the value ``false``.
-_MISSING = "missing"
-_OPERATOR_LABELS: Mapping[str, str] = {
-    Operator.IS: "is",
-    Operator.IS_NOT: "is not",
-    Operator.IN: "is one of",
-    Operator.CONTAINS: "contains",
-    Operator.BEGINS: "begins with",
-    Operator.BEFORE: "is before",
-    Operator.AFTER: "is after",
-    Operator.NOT_BEFORE: "is at least",
-    Operator.NOT_AFTER: "is at most",
-    Operator.EXISTS: "is known",
-    _MISSING: "is not known",
-}
-_DATE_OPERATOR_LABELS = {
-    Operator.NOT_BEFORE: "is on or after",
-    Operator.NOT_AFTER: "is on or before",
-}
-_NAME_LABELS = {
-    "status": "Status",
-    "type": "Tier",
-    "email": "Address",
-    "name": "Name",
-    "source": "Source",
-    "import_id": "Number of the import",
-    "email_enabled": "Gets mail",
-    "joined_at": "Joined",
-    "created_at": "Added",
-    "updated_at": "Changed",
-    "tag": "Tag",
-}
-_STATUS_LABELS = {
-    SubscriptionStatus.PENDING: "not confirmed",
-    SubscriptionStatus.ACTIVE: "active",
-    SubscriptionStatus.UNSUBSCRIBED: "unsubscribed",
-    SubscriptionStatus.REMOVED: "removed",
-}
-NO_OPTIONS: Mapping[str, str] = {}
-_YES_NO_OPTIONS = {"true": "yes", "false": "no"}
-_DATE_KINDS = frozenset({ValueKind.MOMENT, ValueKind.DAY})
 _NUMBER_KINDS = frozenset({ValueKind.NUMBER, ValueKind.ID})
-MAX_TAGS_TO_CHOOSE = 200
 _MAX_VALUE_CHARACTERS = 4_000
 _ROOT_PLACE = "0"
 _DATE_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -82,29 +37,6 @@ class NotRepresentable(Exception):
 
     The message of the exception states why the form can't represent the filter.
     """
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An attribute of members that a row of the filter form can test.
-
-    Attributes:
-        operators: maps each operator that the attribute supports to a label.
-        options: maps each possible value of the attribute to a label, or is empty if the user types
-            the value.
-        suggestions: values that the browser suggests while the user types.
-    """
-
-    name: str
-    kind: ValueKind
-    label: str
-    operators: Mapping[str, str]
-    options: Mapping[str, str] = field(default_factory=dict)
-    suggestions: tuple[str, ...] = ()
-
-    @property
-    def value(self) -> str:
-        return f"{self.kind}:{self.name}"
 
 
 @dataclass
@@ -131,7 +63,7 @@ class Row:
 
     @property
     def needs_value(self) -> bool:
-        return self.operator not in (Operator.EXISTS, _MISSING)
+        return self.operator not in (Operator.EXISTS, MISSING)
 
     @property
     def is_open(self) -> bool:
@@ -144,7 +76,7 @@ class Row:
         The ``type`` is ``text`` for an invalid date or number, because browsers don't show invalid
         values in inputs for dates and numbers.
         """
-        if self.kind in _DATE_KINDS and (not self.text or _DATE_PATTERN.fullmatch(self.text)):
+        if self.kind in DATE_KINDS and (not self.text or _DATE_PATTERN.fullmatch(self.text)):
             return "date"
         if self.kind in _NUMBER_KINDS and (not self.text or _NUMBER_PATTERN.fullmatch(self.text)):
             return "number"
@@ -441,7 +373,7 @@ def _build_row(name: str, operator: str, value: object, choices: Mapping[str, Ch
     if choice is None:
         raise NotRepresentable(f"There is no field {name} any more.")
     if operator == Operator.EXISTS:
-        return Row(name, choice.kind, Operator.EXISTS if value is True else _MISSING)
+        return Row(name, choice.kind, Operator.EXISTS if value is True else MISSING)
     if operator not in choice.operators:
         raise NotRepresentable(f"{choice.label} has no operator {operator}.")
     values = value if operator == Operator.IN and isinstance(value, list) else [value]
@@ -449,43 +381,6 @@ def _build_row(name: str, operator: str, value: object, choices: Mapping[str, Ch
     if any(len(text.splitlines()) != 1 or not text.strip() for text in texts):
         raise NotRepresentable(f"A value of {choice.label} has several lines, or none.")
     return Row(name, choice.kind, operator, "\n".join(texts))
-
-
-def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
-    """Return the member attributes that rows of the filter form can test, keyed by name."""
-    own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
-    by_key = {f"fields.{each.key}": each for each in own_fields}
-    rows = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows
-    tag_names = tuple(tag.name for tag in rows)
-    return {
-        name.name: _build_choice(name, by_key.get(name.name), tag_names)
-        for name in build_filter_names(own_fields).values()
-    }
-
-
-def _build_choice(
-    name: FilterName, member_field: MemberField | None, tag_names: tuple[str, ...]
-) -> Choice:
-    labels: dict[str, str] = {**_OPERATOR_LABELS}
-    if name.kind in _DATE_KINDS:
-        labels.update({str(each): label for each, label in _DATE_OPERATOR_LABELS.items()})
-    operators = {str(each): labels[each] for each in name.operators}
-    if Operator.EXISTS in operators:
-        operators[_MISSING] = labels[_MISSING]
-    options: Mapping[str, str] = NO_OPTIONS
-    if name.kind is ValueKind.BOOLEAN:
-        options = _YES_NO_OPTIONS
-    elif name.name == "status":
-        options = {status.value: word for status, word in _STATUS_LABELS.items()}
-    elif name.name == "type":
-        options = TIERS
-    elif member_field is not None and member_field.type == FieldType.CHOICE:
-        options = {each: each for each in member_field.choices}
-    suggestions = tag_names if name.name == "tag" else ()
-    if name.name == "source":
-        suggestions = tuple(SOURCES)
-    label = member_field.label if member_field is not None else _NAME_LABELS[name.name]
-    return Choice(name.name, name.kind, label, operators, options, suggestions)
 
 
 def describe_conditions(

@@ -15,8 +15,9 @@ from api.auth.member_reads import count_members_page
 from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
-from api.console.members import filter_form
-from api.console.members.filter_form import Choice, FilterDraft
+from api.console.members import filter_choices, filter_form
+from api.console.members.filter_choices import Choice
+from api.console.members.filter_form import FilterDraft
 from api.console.members.forms import (
     MAX_COLUMNS,
     SELECTION_PLACES,
@@ -112,7 +113,7 @@ def _render_members(
         segment_id = selection.segment_id
         if segment_id is not None and segment_id not in {each.id for each in own_segments}:
             own_segments.append(segments.get_segment(uow, mailing_list.id, segment_id))
-        choices = filter_form.list_choices(uow, mailing_list)
+        choices = filter_choices.list_choices(uow, mailing_list)
         own_fields = fields.read_own_fields(uow, console.user_id).by_key
         draft = filter_form.convert_to_rows(draft, choices)
     segment_choices = [(str(each.id), each.name) for each in own_segments]

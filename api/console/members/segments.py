@@ -7,11 +7,11 @@ from http import HTTPStatus
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
+from api.console.members.filter_choices import list_choices
 from api.console.members.filter_form import (
     FilterDraft,
     build_draft,
     convert_to_rows,
-    list_choices,
     parse_filter,
     read_draft,
 )
