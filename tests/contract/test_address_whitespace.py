@@ -40,7 +40,7 @@ def _import(client: httpx2.Client, list_id: int, *addresses: str) -> None:
 
 
 @pytest.mark.parametrize("enter", [_sign_up, _submit, _add, _put, _import])
-def test_every_entry_path_strips_invisible_characters_around_addresses(
+def test_every_way_to_add_a_member_strips_invisible_characters_around_the_address(
     client: httpx2.Client,
     stranger: httpx2.Client,
     list_id: int,

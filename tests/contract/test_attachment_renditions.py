@@ -84,7 +84,7 @@ def test_rendition_supports_range_and_conditional_requests(
     assert known.status_code == 304
 
 
-def test_upload_creates_no_renditions_unless_requested(
+def test_image_upload_creates_no_renditions_unless_requested(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     for params in ({}, {"renditions": "0"}):
@@ -171,7 +171,7 @@ def test_signed_link_to_a_rendition_opens_no_other_file(
     assert stranger.get(f"{narrow['view_url']}?{query.decode()}").status_code == 404
 
 
-def test_link_request_for_a_file_of_another_attachment_returns_404(
+def test_signed_link_request_for_a_file_of_another_attachment_returns_404(
     client: httpx2.Client, encrypted_attachment_with_renditions: dict[str, Any]
 ) -> None:
     other = data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1"))

@@ -71,7 +71,7 @@ def test_attachment_record_describes_original_and_stored_image(
         ("JPEG", "shot.2026.11.20.ico", "webp"),
     ],
 )
-def test_upload_accepts_six_extensions_in_any_case_and_detects_type_from_bytes(
+def test_image_upload_accepts_six_extensions_in_any_case_and_detects_type_from_bytes(
     client: httpx2.Client, file_format: str, name: str, stored: str
 ) -> None:
     record = data(send(client, encoded(file_format), name))
@@ -170,7 +170,7 @@ def test_waiting_upload_returns_the_error_status_of_its_failed_job(
 WORDS = {"alt_text": "Boats at dusk", "title": "The harbour", "tags": ["harbour", "Lisbon"]}
 
 
-def test_attachment_texts_keep_their_values_unless_patched(
+def test_attachment_patch_changes_only_the_given_texts(
     client: httpx2.Client,
 ) -> None:
     record = data(send(client))
@@ -275,7 +275,7 @@ NO_UPLOADS: dict[str, list[tuple[str, bytes]]] = {
 
 
 @pytest.mark.parametrize("code", NO_UPLOADS)
-def test_upload_rejects_bodies_that_are_not_a_form_with_exactly_one_file(
+def test_image_upload_rejects_bodies_that_are_not_a_form_with_exactly_one_file(
     stack: Stack, client: httpx2.Client, code: str
 ) -> None:
     with leaves_nothing(stack, client):
@@ -285,7 +285,7 @@ def test_upload_rejects_bodies_that_are_not_a_form_with_exactly_one_file(
         problem(client.post("/attachments"), 400, "body.not_multipart")
 
 
-def test_upload_rejects_broken_multipart_bodies(stack: Stack, client: httpx2.Client) -> None:
+def test_image_upload_rejects_broken_multipart_bodies(stack: Stack, client: httpx2.Client) -> None:
     complete_body = make_multipart(b'name="file"; filename="a.png"', encoded("PNG"))
     with leaves_nothing(stack, client):
         for body in (
@@ -300,7 +300,7 @@ def test_upload_rejects_broken_multipart_bodies(stack: Stack, client: httpx2.Cli
             assert reply.json()["code"] in ("body.malformed", "attachment.file_missing")
 
 
-def test_upload_rejects_unsupported_extensions_and_contents(
+def test_image_upload_rejects_unsupported_extensions_and_contents(
     stack: Stack, client: httpx2.Client
 ) -> None:
     with leaves_nothing(stack, client):
@@ -311,7 +311,7 @@ def test_upload_rejects_unsupported_extensions_and_contents(
         problem(send(client, b""), 422, "attachment.empty")
 
 
-def test_upload_accepts_five_megabytes_and_rejects_larger_images(
+def test_image_upload_accepts_five_megabytes_and_rejects_larger_images(
     stack: Stack, client: httpx2.Client
 ) -> None:
     assert MAX_IMAGE_BYTES == 5 * 1024 * 1024
@@ -322,7 +322,7 @@ def test_upload_accepts_five_megabytes_and_rejects_larger_images(
     assert data(send(client, padded(MAX_IMAGE_BYTES), "a.jpg"))["original_size"] == MAX_IMAGE_BYTES
 
 
-def test_upload_of_an_unreadable_image_is_rejected_and_stores_nothing(
+def test_image_upload_of_an_unreadable_image_is_rejected_and_stores_nothing(
     stack: Stack, client: httpx2.Client
 ) -> None:
     with leaves_nothing(stack, client):
@@ -332,7 +332,7 @@ def test_upload_of_an_unreadable_image_is_rejected_and_stores_nothing(
         assert (job["status"], job["error"]["code"]) == ("failed", body["code"])
 
 
-def test_image_that_fails_conversion_after_202_gets_status_3_and_loses_its_original(
+def test_image_that_fails_conversion_is_marked_failed_and_its_original_deleted(
     stack: Stack, client: httpx2.Client
 ) -> None:
     # Such a picture is refused in a moment: the worker must not look before the answer is out.
@@ -356,7 +356,7 @@ def test_image_that_fails_conversion_after_202_gets_status_3_and_loses_its_origi
 
 
 @pytest.mark.parametrize("name", ["encrypted", "renditions"])
-def test_upload_rejects_malformed_boolean_parameters(
+def test_image_upload_rejects_malformed_boolean_parameters(
     stack: Stack, client: httpx2.Client, name: str
 ) -> None:
     with leaves_nothing(stack, client):
@@ -366,7 +366,7 @@ def test_upload_rejects_malformed_boolean_parameters(
             assert [each["field"] for each in body["errors"]] == [f"query.{name}"]
 
 
-def test_upload_accepts_the_encrypted_flag_in_any_case(
+def test_image_upload_accepts_the_encrypted_flag_in_any_case(
     client_without_workers: httpx2.Client,
 ) -> None:
     for flag, expected in (("TRUE", True), ("1", True), ("False", False), ("0", False)):

@@ -334,7 +334,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_denied_person_never_joins_and_opted_out_person_only_by_own_action(
+def test_person_on_a_deny_list_never_joins_and_opted_out_person_only_by_own_action(
     blocked_list: BlockedList, name: str
 ) -> None:
     way = WAYS[name]
@@ -347,5 +347,5 @@ def test_denied_person_never_joins_and_opted_out_person_only_by_own_action(
     assert blocked_list.active() - of_no_interest == expected
 
 
-def test_list_of_return_buttons_covers_every_action_that_lifts_an_opt_out() -> None:
+def test_opt_out_tests_cover_every_button_that_lifts_an_opt_out() -> None:
     assert set(RETURNING) == set(LIFT_OPT_OUT)

@@ -138,7 +138,7 @@ def test_bulk_undo_keeps_values_that_were_changed_after_the_bulk_action(
     assert all(each["tags"] == ["later", "vip"] for each in after)
 
 
-def test_bulk_undo_keeps_mail_off_that_was_switched_after_the_bulk_action(
+def test_bulk_undo_keeps_mail_settings_that_were_changed_after_the_bulk_action(
     client: httpx2.Client, list_id: int
 ) -> None:
     on_and_off, untouched = some_members(client, list_id, 2, vips=2)

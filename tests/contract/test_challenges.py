@@ -148,7 +148,7 @@ def test_sign_up_with_an_invalid_address_does_not_use_up_the_challenge_token(
     assert data(stranger.post(path, json=answer_challenge("turnstile", good))) == 1
 
 
-def test_known_address_requires_the_challenge_too(
+def test_sign_up_of_a_known_address_requires_the_challenge_too(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader
 ) -> None:
     list_id = new_guarded_list(client, "turnstile")

@@ -87,7 +87,7 @@ def test_composer_falls_back_to_the_offline_writer_when_the_model_fails(
 
 @pytest.mark.tier("processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="a worker's memory is hidden from its user")
-def test_composer_worker_loads_the_offline_writer_at_its_start_if_it_is_the_fallback(
+def test_composer_worker_preloads_the_offline_writer_when_configured_as_fallback(
     composer_with_model: Modelled,
 ) -> None:
     """A worker loads the offline writer at its start, because some callers wait only briefly."""
@@ -122,7 +122,7 @@ def test_composer_caches_model_texts_but_no_fallback_texts(
     assert composer_with_fallback.calls() == calls
 
 
-def test_concurrent_equal_posts_cause_one_model_call_across_api_processes(
+def test_concurrent_composer_calls_for_equal_posts_cause_only_one_model_call(
     composer_with_fallback: Modelled, author_client: httpx2.Client
 ) -> None:
     stack = composer_with_fallback.stack

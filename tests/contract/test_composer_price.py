@@ -123,7 +123,9 @@ def test_cached_composer_text_costs_nothing_for_any_caller(
 
 
 @pytest.mark.tier("processes")
-def test_caller_who_gets_a_model_error_is_not_charged(model: Modelled, author: Author) -> None:
+def test_composer_caller_who_gets_a_model_error_is_not_charged(
+    model: Modelled, author: Author
+) -> None:
     model.work("error")
     try:
         model.steer("refuses")
@@ -188,7 +190,7 @@ def test_composer_rejects_a_too_short_idempotency_key(author: Author) -> None:
     problem(author.ask(named={"Idempotency-Key": "short"}), 400, "idempotency.key_invalid")
 
 
-def test_only_one_of_several_concurrent_callers_pays_for_a_shared_model_run(
+def test_only_one_of_several_concurrent_composer_callers_pays_for_a_shared_text(
     model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
     model.steer("moment")
@@ -205,7 +207,7 @@ def test_only_one_of_several_concurrent_callers_pays_for_a_shared_model_run(
     assert sorted(paid) == [0, 0, PRICE]
 
 
-def test_caller_who_disconnects_while_the_model_writes_is_charged(
+def test_composer_caller_who_disconnects_while_the_model_writes_is_charged(
     model: Modelled, author: Author
 ) -> None:
     model.steer("moment")
@@ -219,7 +221,7 @@ def test_caller_who_disconnects_while_the_model_writes_is_charged(
     assert credits.balance(author.client) == Decimal(PLENTY) - PRICE
 
 
-def test_caller_who_disconnects_before_a_worker_starts_is_refunded(
+def test_composer_caller_who_disconnects_before_a_worker_starts_is_refunded(
     model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
     author, calls = make_author(str(PRICE)), model.calls()

@@ -31,7 +31,7 @@ def lists_of(console: OwnerAtConsole) -> list[str]:
     return [each["title"] for each in data(console.api.get("/lists"))["items"]]
 
 
-def test_console_overview_leads_from_first_list_to_first_members(
+def test_console_overview_suggests_the_next_step_until_a_list_has_members(
     console: OwnerAtConsole,
 ) -> None:
     text = console.see("/console")

@@ -141,7 +141,7 @@ def test_deny_list_applies_only_to_lists_of_its_owner(
     assert data(add(client, new_list(client)["id"], address)) == 0
 
 
-def test_denied_sign_up_gets_the_normal_response_but_is_not_added(
+def test_sign_up_of_an_address_on_the_deny_list_looks_successful_but_adds_nobody(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     kept_out, let_in = new_address(), new_address()
@@ -154,7 +154,7 @@ def test_denied_sign_up_gets_the_normal_response_but_is_not_added(
     assert stack.query("SELECT 1 FROM users WHERE email = %s", kept_out) == []
 
 
-def test_denied_logged_in_person_is_rejected_until_the_entry_is_removed(
+def test_logged_in_person_on_the_deny_list_is_rejected_until_the_entry_is_removed(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     deny(client, reader.email)
@@ -164,7 +164,7 @@ def test_denied_logged_in_person_is_rejected_until_the_entry_is_removed(
     reader.joins(list_id)
 
 
-def test_confirmation_link_of_a_denied_address_does_not_activate_the_member(
+def test_confirmation_link_of_an_address_on_the_deny_list_activates_no_member(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     waiting = subscribe_pending(stack, new_list(client, confirm_required=True)["id"])
@@ -177,7 +177,7 @@ def test_confirmation_link_of_a_denied_address_does_not_activate_the_member(
     assert waiting.stands()[0] == "active"
 
 
-def test_deny_list_also_matches_the_former_address_that_the_list_knows(
+def test_deny_list_also_matches_the_former_address_of_a_member(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id)
@@ -208,7 +208,7 @@ def test_transfer_of_a_denied_member_only_succeeds_to_a_list_with_that_member(
     assert (reader.stands(list_id)[0], reader.stands(target)[0]) == ("removed", "active")
 
 
-def test_owner_cannot_add_a_denied_address_but_can_change_a_denied_member(
+def test_owner_cannot_add_an_address_on_the_deny_list_but_can_change_its_member(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -222,7 +222,7 @@ def test_owner_cannot_add_a_denied_address_but_can_change_a_denied_member(
     problem(client.put(f"{path}/{reader.email}", json={}), 409, "member.denied")
 
 
-def test_denied_member_keeps_their_membership_and_can_still_unsubscribe(
+def test_member_on_the_deny_list_keeps_the_membership_and_can_still_unsubscribe(
     stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -238,7 +238,7 @@ def test_denied_member_keeps_their_membership_and_can_still_unsubscribe(
     assert reader.stands(list_id)[0] == "unsubscribed"
 
 
-def test_import_skips_and_counts_and_names_denied_rows(
+def test_import_rejects_rows_on_the_deny_list_and_counts_and_names_them(
     client: httpx2.Client, reader: Reader, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
     was_removed = make_reader()
@@ -299,7 +299,7 @@ def test_deny_list_still_blocks_an_address_after_the_erasure_of_its_person(
     assert data(client.put(path, json={}))["status"] == "active"
 
 
-def test_address_of_an_erased_person_can_be_denied_again(
+def test_address_of_an_erased_person_can_be_added_to_the_deny_list_again(
     stack: Stack, client: httpx2.Client, other_owner: httpx2.Client
 ) -> None:
     reader = a_subscriber(stack, new_list(client)["id"])

@@ -78,7 +78,7 @@ def test_signed_link_request_for_an_unencrypted_file_is_rejected(client: httpx2.
     problem(request_link(client, data(send(client))), 409, "link.not_encrypted")
 
 
-def test_key_rotation_rewraps_data_keys_without_rewriting_stored_objects(
+def test_encryption_key_rotation_rewraps_data_keys_without_rewriting_stored_objects(
     stack: Stack, client: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
     key = str(encrypted_attachment["pathname"])

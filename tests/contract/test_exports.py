@@ -273,7 +273,7 @@ SAME = ("email", "name", "status", "type", "paid_expiry", "email_enabled", "join
 @pytest.mark.parametrize(
     ("product", "form"), list(zip(PRODUCT_FILES, cycle(("csv", "jsonl")), strict=False))
 )
-def test_file_of_another_product_survives_import_and_export_and_reimport(
+def test_import_file_of_another_product_is_unchanged_after_export_and_reimport(
     stack: Stack, client: httpx2.Client, list_id: int, product: str, form: str
 ) -> None:
     content = PRODUCT_FILES[product].format(d=f"{random_hash_id(8)}.example.com")

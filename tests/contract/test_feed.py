@@ -240,7 +240,7 @@ def test_oauth_client_sees_only_event_types_of_its_granted_scopes(
             problem(reply, 403, "auth.restricted_credential")
 
 
-def test_events_of_several_types_are_returned_in_one_order(
+def test_event_feed_returns_several_types_in_chronological_order(
     client: httpx2.Client, list_id: int
 ) -> None:
     for _ in range(2):

@@ -108,7 +108,7 @@ def test_custom_field_that_breaks_a_rule_is_rejected(client: httpx2.Client) -> N
         assert data(client.get("/fields")) == []
 
 
-def test_field_key_change_renames_the_field_without_rewriting_members(
+def test_custom_field_key_change_takes_effect_without_rewriting_members(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     field_id = new_field(client, "city")["id"]
@@ -125,7 +125,7 @@ def test_field_key_change_renames_the_field_without_rewriting_members(
     problem(reply, 422, "field.value")
 
 
-def test_retired_field_is_hidden_and_its_key_can_be_reused(
+def test_retired_custom_field_is_hidden_and_its_key_can_be_reused(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     field_id = new_field(client, "city")["id"]
@@ -145,7 +145,7 @@ def test_retired_field_is_hidden_and_its_key_can_be_reused(
     assert stored[str(field_id)] == "Paris"
 
 
-def test_removed_choice_is_kept_by_members_who_have_that_choice(
+def test_members_keep_a_custom_field_choice_that_was_removed_later(
     client: httpx2.Client, list_id: int
 ) -> None:
     field_id = new_field(client, "colour", "choice", choices=["Red", "Blue"])["id"]

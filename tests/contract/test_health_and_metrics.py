@@ -46,7 +46,7 @@ def test_readyz_returns_503_and_names_unavailable_dependencies(
     assert "secret-word" not in reply.text
 
 
-def test_page_shows_a_friendly_error_when_the_database_is_down(
+def test_reader_page_shows_a_friendly_error_when_the_database_is_down(
     stack: Stack, disconnected_api: httpx2.Client
 ) -> None:
     reply = disconnected_api.get("/unsubscribe", params={"trace_id": trace_for(stack, 1, 1)})
@@ -259,7 +259,7 @@ def test_lost_canary_message_is_sent_again_before_callers_are_rejected(stack: St
     assert canaries.read_delays()[queue] < MAX_QUEUE_SECONDS_WHILE_WAITING / 2
 
 
-def test_silence_is_reported_for_a_queue_that_nobody_sends_canary_messages_to(stack: Stack) -> None:
+def test_queue_without_recent_canary_messages_is_reported_as_silent(stack: Stack) -> None:
     """The queue's only worker hangs and sends no more canaries, so that no canary can be late."""
     redis, queue = stack.resources.redis, "silent"
     canaries = Canaries(redis)

@@ -271,7 +271,7 @@ def test_routes_without_idempotency_ignore_the_key(client: httpx2.Client) -> Non
     data(client.get("/users/me", headers={"Idempotency-Key": "bad"}))
 
 
-def test_replay_of_an_asynchronous_upload_returns_its_current_state(
+def test_idempotent_replay_of_an_asynchronous_upload_returns_the_current_state(
     client: httpx2.Client, idempotency_key: str
 ) -> None:
     first = data(
@@ -284,7 +284,7 @@ def test_replay_of_an_asynchronous_upload_returns_its_current_state(
     assert (data(again)["id"], data(again)["status"]) == (first["id"], 2)
 
 
-def test_replay_of_an_unfinished_upload_returns_202_again(
+def test_idempotent_replay_of_an_unfinished_upload_returns_202_again(
     client_without_workers: httpx2.Client, idempotency_key: str
 ) -> None:
     first = send(client_without_workers, key=idempotency_key, prefer="respond-async")
@@ -315,7 +315,7 @@ def test_cancelled_upload_releases_the_idempotency_key(
     assert data(again, 202)["id"] != first["id"]
 
 
-def test_replay_of_a_deleted_attachment_creates_no_new_attachment(
+def test_idempotent_replay_of_a_deleted_attachment_creates_no_new_attachment(
     client: httpx2.Client, idempotency_key: str
 ) -> None:
     record = data(send(client, key=idempotency_key))
@@ -324,7 +324,7 @@ def test_replay_of_a_deleted_attachment_creates_no_new_attachment(
     assert data(client.get("/attachments"))["items"] == []
 
 
-def test_replay_returns_the_first_charge_regardless_of_later_balance_changes(
+def test_idempotent_replay_returns_the_first_charge_despite_later_balance_changes(
     stack: Stack, client: httpx2.Client, owner: Owner, idempotency_key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
@@ -350,7 +350,7 @@ def test_same_idempotency_key_on_another_route_is_independent(
 
 
 @pytest.mark.tier("timing")
-def test_charge_blocked_by_another_returns_409_and_releases_its_idempotency_key(
+def test_credit_charge_blocked_by_another_returns_409_and_releases_its_idempotency_key(
     stack: Stack, client: httpx2.Client, owner: Owner, idempotency_key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
@@ -368,7 +368,7 @@ def test_charge_blocked_by_another_returns_409_and_releases_its_idempotency_key(
     assert credits.balance(client) == 9
 
 
-def test_replay_of_an_asynchronous_bulk_add_returns_the_current_job_state(
+def test_idempotent_replay_of_an_asynchronous_bulk_add_returns_the_current_job_state(
     client: httpx2.Client, list_id: int, idempotency_key: str
 ) -> None:
     emails = addresses(2)

@@ -275,7 +275,7 @@ def test_import_error_file_is_a_csv_download_that_must_not_be_cached(
     assert head.headers["content-type"] == reply.headers["content-type"]
 
 
-def test_error_file_link_is_renewed_by_each_request_of_the_job_or_import(
+def test_import_error_file_link_is_renewed_by_each_request_of_the_job_or_import(
     client: httpx2.Client, result_with_rejected_rows: dict[str, Any]
 ) -> None:
     job = data(client.get("/jobs"))["items"][0]

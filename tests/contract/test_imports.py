@@ -182,7 +182,7 @@ def test_import_adds_nobody_whom_a_later_row_of_the_file_opts_out(
     assert known_member(client, list_id, known)["status"] == "unsubscribed"
 
 
-def test_import_activates_a_pending_member_of_a_confirmed_list(
+def test_import_activates_a_pending_member_of_a_list_that_requires_confirmation(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     confirmed = new_list(client, confirm_required=True)["id"]
@@ -362,7 +362,7 @@ def test_bulk_add_can_be_undone_like_an_import(client: httpx2.Client, list_id: i
     assert members(client, list_id) == []
 
 
-def test_import_undo_restores_names_correctly_when_later_imports_changed_them(
+def test_import_undo_keeps_old_values_that_another_import_needs_for_its_undo(
     client: httpx2.Client, list_id: int
 ) -> None:
     def named(*people: tuple[str, str]) -> int:

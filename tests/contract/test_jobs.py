@@ -32,7 +32,7 @@ def queued_job(client_without_workers: httpx2.Client) -> dict[str, Any]:
     return job
 
 
-def test_upload_creates_a_job_that_reports_its_outcome(client: httpx2.Client) -> None:
+def test_image_upload_creates_a_job_that_reports_its_outcome(client: httpx2.Client) -> None:
     record = data(send(client))
     [job] = data(client.get("/jobs"))["items"]
     assert set(job["progress"]) == {"done", "total", "per_second", "eta_seconds"}
@@ -239,7 +239,7 @@ def test_user_can_open_at_most_ten_job_event_streams(
     "prefer",
     ["respond-async", "Respond-Async", "wait=0", "WAIT = 0", "return=minimal, respond-async"],
 )
-def test_respond_async_returns_202_immediately(
+def test_image_upload_with_respond_async_returns_202_immediately(
     client_without_workers: httpx2.Client, prefer: str
 ) -> None:
     reply = send(client_without_workers, prefer=prefer)
@@ -251,7 +251,7 @@ def test_respond_async_returns_202_immediately(
 
 
 @pytest.mark.parametrize("prefer", ["wait=1, wait=50", "respond-async, wait=1", 'wait="1"'])
-def test_upload_returns_202_when_the_requested_wait_expires(
+def test_image_upload_returns_202_when_the_requested_wait_expires(
     client_without_workers: httpx2.Client, prefer: str
 ) -> None:
     started = time.monotonic()
@@ -266,7 +266,7 @@ def test_malformed_or_too_long_prefer_header_is_ignored(client: httpx2.Client, p
     assert data(send(client, prefer=prefer))["status"] == 2
 
 
-def test_upload_job_continues_after_the_client_disconnects(client: httpx2.Client) -> None:
+def test_image_upload_job_continues_after_the_client_disconnects(client: httpx2.Client) -> None:
     with pytest.raises(httpx2.ReadTimeout):
         client.post(
             "/attachments",

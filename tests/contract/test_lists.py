@@ -298,7 +298,7 @@ def test_list_statistics_reject_invalid_date_ranges(client: httpx2.Client, list_
         assert client.get(f"/lists/{list_id}/stats", params=asked).status_code == 400
 
 
-def test_list_verification_compares_statistics_with_active_members(
+def test_list_verification_detects_statistics_that_differ_from_active_members(
     stack: Stack, list_id: int, reader: Reader
 ) -> None:
     def faults() -> list[dict[str, object]]:

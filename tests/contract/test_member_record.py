@@ -59,7 +59,7 @@ def test_logs_never_contain_the_address_of_a_member_path(
     assert email.partition("@")[0] not in logs
 
 
-def test_put_creates_a_member_and_a_second_put_changes_the_member(
+def test_member_put_creates_a_member_and_a_second_put_changes_the_member(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "city")
@@ -92,7 +92,7 @@ def test_put_creates_a_member_and_a_second_put_changes_the_member(
     assert stack.mails(to=email) == []
 
 
-def test_put_keeps_a_pending_member_pending(
+def test_member_put_keeps_a_pending_member_pending(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader
 ) -> None:
     list_id = new_list(client, confirm_required=True)["id"]
@@ -102,7 +102,7 @@ def test_put_keeps_a_pending_member_pending(
     assert reader.stands(list_id)[0] == "pending"
 
 
-def test_put_restores_a_removed_member_with_the_old_field_values(
+def test_member_put_restores_a_removed_member_with_the_old_field_values(
     client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "city")
@@ -120,7 +120,7 @@ def test_put_restores_a_removed_member_with_the_old_field_values(
 
 
 @pytest.mark.parametrize("then", ["left", "removed", "pending", "erased"])
-def test_put_of_an_opted_out_person_is_rejected_and_changes_nothing(
+def test_member_put_for_an_opted_out_person_is_rejected_and_changes_nothing(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, then: str
 ) -> None:
     list_id = new_list(client)["id"]
@@ -145,7 +145,7 @@ def test_put_of_an_opted_out_person_is_rejected_and_changes_nothing(
         assert stack.query("SELECT 1 FROM users WHERE email = %s", reader.email) == []
 
 
-def test_put_keeps_mail_off_that_the_person_switched_off(
+def test_member_put_keeps_mail_off_that_the_person_switched_off(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -171,7 +171,7 @@ def test_creating_a_member_requires_the_paid_plan_but_changing_a_member_does_not
     problem(client.put(path_of(list_id, reader.email), json={}), 403, "plan.required")
 
 
-def test_concurrent_puts_create_only_one_member(
+def test_concurrent_member_puts_create_only_one_member(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()

@@ -121,7 +121,9 @@ def test_members_response_matches_its_documented_model_exactly(
     assert len(shown["items"]) == len(expected_members) / len(STATUSES)
 
 
-def test_premium_filter_accepts_several_spellings(read_members_page: Callable[..., Item]) -> None:
+def test_member_premium_filter_accepts_several_spellings(
+    read_members_page: Callable[..., Item],
+) -> None:
     for spelling, *others in (("1", "true", "TRUE"), ("0", "False", "FREE"), ("gold", "Gold")):
         expected = read_members_page(premium=spelling)["items"]
         assert all(read_members_page(premium=each)["items"] == expected for each in others)

@@ -111,7 +111,7 @@ def test_authorization_without_scope_requests_all_scopes_of_the_client(
     assert "scope.composer" not in shown.text
 
 
-def test_refresh_returns_a_new_token_pair_with_the_same_scopes(
+def test_oauth_refresh_returns_a_new_token_pair_with_the_same_scopes(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     first = program.tokens(logged_in_owner, "attachment", "credit.read")
@@ -222,7 +222,7 @@ def test_revoking_an_unknown_oauth_token_succeeds(program: Program) -> None:
     assert is_error(program.post("/oauth/revoke", {}), 400, "invalid_request")
 
 
-def test_introspection_describes_both_tokens_to_their_client(
+def test_token_introspection_describes_access_and_refresh_tokens_to_their_client(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     given = program.tokens(logged_in_owner, "credit.read")
@@ -238,7 +238,7 @@ def test_introspection_describes_both_tokens_to_their_client(
         assert told.get("token_type") == ("Bearer" if kind == "access_token" else None)
 
 
-def test_introspection_reports_used_and_foreign_and_unknown_tokens_as_inactive(
+def test_token_introspection_reports_used_and_foreign_tokens_as_inactive(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     given = program.tokens(logged_in_owner)
@@ -249,7 +249,7 @@ def test_introspection_reports_used_and_foreign_and_unknown_tokens_as_inactive(
         assert (told.status_code, told.json()) == (200, {"active": False})
 
 
-def test_introspection_requires_a_confidential_client(
+def test_token_introspection_requires_a_confidential_client(
     stack: Stack, logged_in_owner: Person
 ) -> None:
     public = register(stack, public=True)

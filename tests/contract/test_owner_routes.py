@@ -48,7 +48,7 @@ def call(
     return CALLS[route].send(caller, route, path_values)
 
 
-def test_owner_routes_accept_list_ids_of_64_bits_and_slugs(
+def test_list_routes_accept_64_bit_list_ids_and_slugs(
     client: httpx2.Client, path_values: PathValues
 ) -> None:
     slug = data(client.get(f"/lists/{path_values['list_id']}"))["slug"]
@@ -62,7 +62,7 @@ def test_owner_routes_accept_list_ids_of_64_bits_and_slugs(
         data(call(client, route, path_values, list_id=slug), 200, 202)
 
 
-def test_owner_routes_accept_member_ids_of_64_bits_and_addresses_where_documented(
+def test_member_routes_accept_64_bit_member_ids_and_the_record_route_also_addresses(
     client: httpx2.Client, reader: Reader, path_values: PathValues
 ) -> None:
     for route in OF_MEMBERS:
@@ -80,7 +80,7 @@ def test_owner_routes_accept_member_ids_of_64_bits_and_addresses_where_documente
             data(call(client, route, path_values, user_id=path_values["user_id"]))
 
 
-def test_owner_routes_return_404_for_a_user_who_is_not_a_member(
+def test_member_routes_return_404_for_a_user_who_is_not_a_member(
     client: httpx2.Client, other_owner: httpx2.Client, path_values: PathValues
 ) -> None:
     user_id = data(other_owner.get("/users/me"))["id"]

@@ -143,7 +143,7 @@ def test_reader_forms_and_one_click_unsubscribe_work_on_the_pages_host(
         assert leaving.stands() == ("active", False)
 
 
-def test_report_form_on_the_pages_host_requires_its_browser_cookie(
+def test_abuse_report_form_on_the_pages_host_requires_its_browser_cookie(
     stack_without_workers: Stack,
     pages_host_client: httpx2.Client,
     subscriber_without_workers: Subscriber,

@@ -242,7 +242,7 @@ def large_list(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
 
 @pytest.mark.parametrize("query", [{}, {"filter": '{"field": "email", "exists": true}'}])
 @pytest.mark.parametrize("rest", ["subscriptions", "segments"])
-def test_page_ends_below_4_mb_and_its_cursor_continues_after_the_last_item(
+def test_paged_response_ends_below_4_mb_and_its_cursor_finds_the_remaining_items(
     large_list: tuple[httpx2.Client, int], rest: str, query: dict[str, str]
 ) -> None:
     client, list_id = large_list

@@ -403,7 +403,7 @@ def test_erasure_page_warns_readers_who_are_on_lists_of_other_owners(
     assert told in browser.get("/preferences/erase").text
 
 
-def test_unsubscribe_reason_is_stored_only_if_it_is_known(
+def test_unknown_unsubscribe_reason_is_not_stored(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id = new_list(client)

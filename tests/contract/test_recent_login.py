@@ -189,7 +189,7 @@ def depends_on_recent_login(dependant: Dependant) -> bool:
     return is_check or any(depends_on_recent_login(each) for each in dependant.dependencies)
 
 
-def test_table_of_recent_login_actions_lists_every_route_that_requires_one() -> None:
+def test_recent_login_tests_cover_every_route_that_requires_a_recent_login() -> None:
     routes = [*list_api_routes(create_app(Settings.model_construct()))]
     named = [
         (f"{method} {route.path_format}", route)
@@ -204,7 +204,7 @@ def test_table_of_recent_login_actions_lists_every_route_that_requires_one() -> 
     assert anonymous(checked | others) == anonymous(PAGES)
 
 
-def test_table_of_recent_login_actions_matches_the_documentation() -> None:
+def test_recent_login_tests_cover_exactly_the_documented_actions() -> None:
     accounts = (REPOSITORY / "docs/accounts.md").read_text()
     [acts] = re.findall(
         r"These actions require a login within the last 15 minutes:\n\n((?:- .*\n)+)", accounts
@@ -428,7 +428,7 @@ def test_session_with_old_login_cannot_open_rejected_import_rows(stack: Stack) -
         "/account/email/confirm?token=x",
     ],
 )
-def test_page_that_requires_a_recent_login_resumes_after_the_repeated_login(
+def test_person_returns_to_the_requested_page_after_a_repeated_login(
     stack: Stack, logged_in_visitor: Visitor, email: str, path: str
 ) -> None:
     fresh = logged_in_visitor.get(path).status_code

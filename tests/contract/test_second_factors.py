@@ -86,7 +86,7 @@ def test_authenticator_app_is_added_only_with_a_valid_code(logged_in_visitor: Vi
     assert "You have none" in logged_in_visitor.get(FACTORS).text
 
 
-def test_key_rotation_rewraps_authenticator_secrets(
+def test_encryption_key_rotation_rewraps_authenticator_secrets(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -272,7 +272,7 @@ def test_operator_must_set_up_a_second_factor_before_any_other_action(
     assert visitor.get("/account").status_code == 200
 
 
-def test_setting_requires_a_second_factor_of_every_session(
+def test_deployment_setting_requires_a_second_factor_of_everyone(
     stack: Stack, logged_in_visitor: Visitor
 ) -> None:
     resources = stack.resources
@@ -323,7 +323,7 @@ def test_password_reset_accepts_a_passkey_and_removes_the_ticked_passkeys(
     assert stack.query(own, user_id_of(stack, email)) == [("Mine",)]
 
 
-def test_password_reset_without_shown_passkeys_removes_all_passkeys(
+def test_password_reset_removes_every_passkey_that_its_page_did_not_show(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
     """Also those that an intruder makes while the person reads the page."""

@@ -96,7 +96,7 @@ def test_malformed_segment_filter_is_rejected_with_the_place_of_the_error(
         assert [each["field"] for each in body["errors"]] == [place]
 
 
-def test_stored_filter_is_rejected_above_its_maximum_size(
+def test_filter_of_a_segment_or_export_is_rejected_above_the_maximum_size(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     path, made = f"/lists/{list_id}/segments", new_segment(client, list_id)

@@ -17,7 +17,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", ""])
-def test_root_url_describes_the_service_and_its_links_to_programs(
+def test_root_url_returns_name_and_version_and_links_to_programs(
     stack: Stack, stranger: httpx2.Client, accept: str
 ) -> None:
     reply = stranger.get("/", headers={"Accept": accept})

@@ -82,7 +82,7 @@ def test_sign_up_form_returns_json_if_requested(
     assert len(members(client, form_list_id)) == 1
 
 
-def test_sign_up_form_of_a_confirmed_list_creates_a_pending_member(
+def test_sign_up_form_of_a_list_that_requires_confirmation_creates_a_pending_member(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     words = "Until tomorrow."

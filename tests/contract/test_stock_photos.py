@@ -204,7 +204,7 @@ def test_openverse_photos_can_be_searched_and_downloaded(client: httpx2.Client) 
 
 @pytest.mark.parametrize("prefix", ["", "/auxilia"])
 @pytest.mark.parametrize("name", ["stockphoto", "unsplash"])
-def test_photo_search_has_two_provider_names_and_two_paths(
+def test_photo_search_is_available_under_two_provider_names_and_two_paths(
     client: httpx2.Client, prefix: str, name: str
 ) -> None:
     reply = client.get(f"{prefix}/composer/{name}/photos/search", params={"query": "paths"})

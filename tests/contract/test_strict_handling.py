@@ -247,7 +247,7 @@ def test_import_with_an_option_in_the_body_is_rejected_and_imports_nothing(
 
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
 @pytest.mark.parametrize("name", ["encrypted", "renditions"])
-def test_upload_with_an_option_in_the_body_is_rejected_and_stores_nothing(
+def test_image_upload_with_an_option_in_the_body_is_rejected_and_stores_nothing(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     headers: dict[str, str],

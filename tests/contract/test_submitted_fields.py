@@ -68,7 +68,7 @@ def test_sign_up_by_a_stranger_changes_nothing_of_an_existing_member(
     assert known_member(client, list_id, email) == before
 
 
-def test_submitted_values_of_a_known_member_apply_after_mailed_confirmation(
+def test_sign_up_values_of_a_known_member_apply_only_after_mailed_confirmation(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -93,7 +93,7 @@ def test_submitted_values_of_a_known_member_apply_after_mailed_confirmation(
     ) == [(None,)]
 
 
-def test_confirmation_applies_the_values_submitted_before_its_mail(
+def test_confirmation_applies_the_sign_up_values_submitted_before_its_mail(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     """A stranger who writes the same address later sets nothing by the reader's own mail."""
@@ -105,7 +105,7 @@ def test_confirmation_applies_the_values_submitted_before_its_mail(
     assert known_member(client, list_id, email)["fields"] == {"city": "Paris"}
 
 
-def test_submitted_values_are_merged_across_several_confirmation_mails(
+def test_sign_up_values_are_merged_across_several_confirmation_mails(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id, email = new_list(client, confirm_required=True)["id"], new_address()
@@ -172,7 +172,7 @@ def test_logged_in_person_sets_and_changes_their_own_public_fields(
     problem(reader.client.post(path, json={"fields": {"note": "x"}}), 422, "field.value")
 
 
-def test_submitted_values_follow_a_pending_member_to_another_list(
+def test_sign_up_values_follow_a_pending_member_to_another_list(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email, target = new_address(), new_list(client)["id"]

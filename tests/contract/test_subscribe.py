@@ -22,7 +22,7 @@ from tests.support.lists.subscribers import (
 )
 
 
-def test_new_address_is_subscribed_immediately_without_confirmation(
+def test_new_address_is_subscribed_immediately_on_a_list_without_confirmation(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -225,7 +225,7 @@ def test_trace_id_shows_the_list_and_a_masked_subscription(
                 assert found["sub"] == {**reader.standing(list_id), "list": None, **hidden}
 
 
-def test_subscription_lookup_by_trace_id_or_login_reports_specific_errors(
+def test_subscription_lookup_rejects_missing_or_invalid_trace_ids_and_credentials(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     trace_id, other = trace_for(stack, list_id, reader.user_id), new_list(client)["id"]

@@ -204,7 +204,7 @@ def test_address_gets_at_most_one_reminder_per_day_across_lists(
     assert not [row for each in addresses for row in stack.query(_TIMES, each) if row[0]]
 
 
-def test_person_who_declined_or_confirmed_or_is_denied_gets_no_reminder(
+def test_person_who_confirmed_or_declined_or_is_on_the_deny_list_gets_no_reminder(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     final: dict[str, Callable[[Subscriber], object]] = {

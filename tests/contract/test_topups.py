@@ -17,7 +17,7 @@ from tests.support.credits.topups import ORDERS, SHOP, topup
 from tests.support.http.replies import TIMESTAMP, data, problem
 
 
-def test_new_order_contains_its_price_and_payment_url(
+def test_new_topup_order_contains_its_price_and_payment_url(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order = topups.ordered(client, '"amount": 5, "currency": "USD", "channel": "sandbox"')
@@ -49,7 +49,7 @@ def test_new_order_contains_its_price_and_payment_url(
     }
 
 
-def test_order_rounds_money_up_and_credits_down(
+def test_topup_order_rounds_money_up_and_credits_down(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     for numbers, amount, credit_amount, minor in (
@@ -63,7 +63,7 @@ def test_order_rounds_money_up_and_credits_down(
         assert sandbox_payments.session(order["order_id"])["amount"] == minor
 
 
-def test_order_rejects_invalid_values_and_names_the_field(
+def test_topup_order_rejects_invalid_values_and_names_the_field(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     for numbers, code, field in [
@@ -81,7 +81,7 @@ def test_order_rejects_invalid_values_and_names_the_field(
             assert [each["field"] for each in error["errors"]] == [field]
 
 
-def test_order_requires_a_redirect_url_of_an_allowed_origin(client: httpx2.Client) -> None:
+def test_topup_order_requires_a_redirect_url_of_an_allowed_origin(client: httpx2.Client) -> None:
     missing = problem(topups.send(client, '{"amount": 5}'), 422, "body.invalid")
     assert missing["message"] == "body.redirect_url: Field required"
     assert missing["errors"][0]["code"] == "missing"
@@ -92,13 +92,13 @@ def test_order_requires_a_redirect_url_of_an_allowed_origin(client: httpx2.Clien
     assert error["errors"][0]["field"] == "body.redirect_url"
 
 
-def test_order_for_an_unconfigured_payment_channel_returns_503(client: httpx2.Client) -> None:
+def test_topup_order_for_an_unconfigured_payment_channel_returns_503(client: httpx2.Client) -> None:
     reply = topup(client, '"amount": 5, "channel": "stripe"')
     problem(reply, 503, "topup.channel_unavailable")
     assert int(reply.headers["retry-after"]) > 0
 
 
-def test_any_credential_can_order_but_reading_orders_requires_credit_read(
+def test_any_credential_can_order_credits_but_reading_orders_requires_credit_read(
     stack: Stack, owner: Owner
 ) -> None:
     with stack.client(stack.create_key(owner.user_id, Scope.ATTACHMENT)) as other:
@@ -157,7 +157,7 @@ def test_idempotency_key_of_an_anonymous_order_is_ignored(stranger: httpx2.Clien
     assert len(orders) == 2
 
 
-def test_order_listing_matches_single_orders_newest_first(client: httpx2.Client) -> None:
+def test_topup_order_listing_matches_single_orders_newest_first(client: httpx2.Client) -> None:
     made = [topups.ordered(client)["order_id"] for _ in range(3)][::-1]
     reply = client.get(ORDERS)
     data(reply)
@@ -166,7 +166,7 @@ def test_order_listing_matches_single_orders_newest_first(client: httpx2.Client)
     assert items == [topups.read(client, each) for each in made]
 
 
-def test_order_listing_is_filtered_by_status(
+def test_topup_order_listing_is_filtered_by_status(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     paid, waiting = (topups.ordered(client)["order_id"] for _ in range(2))
@@ -179,7 +179,7 @@ def test_order_listing_is_filtered_by_status(
     problem(client.get(ORDERS, params={"status": "unknown"}), 400, "request.invalid")
 
 
-def test_prices_are_public_and_cacheable(stranger: httpx2.Client) -> None:
+def test_credit_prices_are_public_and_cacheable(stranger: httpx2.Client) -> None:
     reply = stranger.get("/auxilia/credits/prices")
     data(reply)
     assert reply.headers["cache-control"] == "public, max-age=300"
@@ -237,7 +237,7 @@ def test_payer_who_cancels_is_redirected_to_the_shop_with_status_pending(
     ]
 
 
-def test_return_page_reports_pending_while_the_payment_provider_is_unavailable(
+def test_payment_return_page_reports_pending_while_the_provider_is_unavailable(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
@@ -250,7 +250,7 @@ def test_return_page_reports_pending_while_the_payment_provider_is_unavailable(
     assert led_to(back).headers["location"].endswith("&status=paid")
 
 
-def test_head_request_of_the_return_page_does_not_update_the_order(
+def test_head_request_of_the_payment_return_page_does_not_update_the_order(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
@@ -260,7 +260,7 @@ def test_head_request_of_the_return_page_does_not_update_the_order(
     sandbox_payments.release()
 
 
-def test_return_url_with_a_forged_signature_redirects_nowhere(
+def test_payment_return_url_with_a_forged_signature_redirects_nowhere(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
@@ -288,7 +288,7 @@ def test_return_url_with_a_forged_signature_redirects_nowhere(
     assert location == f"{SHOP}&order_id={order_id}&status=pending"
 
 
-def test_return_url_signed_with_a_retired_key_still_redirects(
+def test_payment_return_url_signed_with_a_retired_key_still_redirects(
     stack: Stack, client: httpx2.Client
 ) -> None:
     order_id = topups.ordered(client)["order_id"]

@@ -130,7 +130,7 @@ def test_transfer_to_a_list_with_the_member_keeps_higher_tier_and_later_expiry(
     assert (reader.stands(list_id)[0], reader.stands(target_list_id)[0]) == ("removed", "active")
 
 
-def test_opt_out_from_a_transfer_can_be_undone_on_the_original_list(
+def test_opt_out_carried_back_by_a_transfer_can_be_undone_by_the_person(
     *,
     stack: Stack,
     client: httpx2.Client,
@@ -197,7 +197,7 @@ def test_transfer_keeps_mail_off_that_the_person_switched_off_on_either_list(
     assert reader.stands(target_list_id) == ("active", True)
 
 
-def test_opt_out_is_not_lifted_by_a_transfer_there_and_back(
+def test_opt_out_from_one_list_survives_a_transfer_and_a_rejoin_of_another_list(
     client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id)

@@ -178,7 +178,7 @@ def test_mail_opt_out_without_subscription_is_recorded(
     problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
 
 
-def test_mail_switch_requires_a_json_boolean(reader: Reader, list_id: int) -> None:
+def test_request_that_switches_mail_requires_a_json_boolean(reader: Reader, list_id: int) -> None:
     reader.joins(list_id)
     for body in ({}, {"enabled": None}, {"enabled": 1}, {"enabled": "true"}):
         reply = reader.client.put(f"/subscriptions/{list_id}/email", json=body)
@@ -187,7 +187,9 @@ def test_mail_switch_requires_a_json_boolean(reader: Reader, list_id: int) -> No
         assert reader.stands(list_id) == ("active", True)
 
 
-def test_mail_switch_accepts_only_true_or_false_in_a_form(reader: Reader, list_id: int) -> None:
+def test_request_that_switches_mail_accepts_only_true_or_false_in_a_form(
+    reader: Reader, list_id: int
+) -> None:
     path = f"/subscriptions/{list_id}/email"
     reader.joins(list_id)
     problem(reader.client.put(path, data={"enabled": "yes"}), 422, "body.invalid")

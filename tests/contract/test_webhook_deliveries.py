@@ -81,7 +81,7 @@ def test_webhook_events_arrive_signed_and_in_feed_order(
     assert newest["milliseconds"] >= 0
 
 
-def test_receiver_that_closes_idle_connections_loses_no_event_and_causes_no_retry(
+def test_webhook_receiver_that_closes_connections_loses_no_event(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.closes_silently = True
@@ -109,7 +109,7 @@ def test_webhook_receives_only_its_event_types_and_list(
 
 
 @pytest.mark.tier("processes")
-def test_failed_delivery_is_retried_with_the_same_id_before_the_next_event(
+def test_failed_webhook_delivery_is_retried_with_the_same_id_before_the_next_event(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (500, {}) if len(receiver.hooks) == 1 else OK
@@ -130,7 +130,7 @@ def test_failed_delivery_is_retried_with_the_same_id_before_the_next_event(
 
 
 @pytest.mark.tier("faults")
-def test_failed_delivery_among_many_keeps_the_order_and_counts_only_its_own_attempt(
+def test_failed_webhook_delivery_among_many_keeps_the_order_of_all_events(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
@@ -162,7 +162,7 @@ def test_failed_delivery_among_many_keeps_the_order_and_counts_only_its_own_atte
     assert attempts == [1] * 34 + [2] + [1] * 25
 
 
-def test_delivery_retry_respects_the_retry_after_header(
+def test_webhook_retry_respects_the_retry_after_header(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (503, {"Retry-After": "3600"})
@@ -214,7 +214,7 @@ def test_response_410_of_a_replaced_url_does_not_end_the_webhook_endpoint(
     assert shown(client, endpoint)["state"] == "active"
 
 
-def test_endpoint_that_fails_for_three_days_is_paused_and_gets_missed_events_on_resume(
+def test_webhook_endpoint_failing_for_three_days_is_paused_and_gets_missed_events_later(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (500, {})
@@ -244,7 +244,7 @@ def test_endpoint_that_fails_for_three_days_is_paused_and_gets_missed_events_on_
     assert receiver.ids == missed
 
 
-def test_event_rejected_for_three_days_is_dropped_and_later_events_are_delivered(
+def test_webhook_event_rejected_for_three_days_is_dropped_and_later_events_arrive(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda hook: (422, {}) if hook.id == receiver.ids[0] else OK
@@ -317,7 +317,7 @@ def test_webhook_endpoint_has_a_maximum_number_of_live_secrets(
     assert data(client.post(f"{path}/rotate"))["secret"]
 
 
-def test_resend_and_replay_deliver_events_again_with_their_original_ids(
+def test_webhook_resend_and_replay_deliver_events_again_with_their_original_ids(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     happen(stack, owner)
@@ -343,7 +343,7 @@ def test_resend_and_replay_deliver_events_again_with_their_original_ids(
     assert data(client.post(f"{path}/replay", json={"since": later})) == 0
 
 
-def test_requested_deliveries_are_limited_while_the_receiver_fails(
+def test_webhook_tests_and_resends_are_limited_while_the_receiver_fails(
     stack: Stack, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (503, {"Retry-After": "3600"})
@@ -372,7 +372,7 @@ def test_requested_deliveries_are_limited_while_the_receiver_fails(
     assert data(client.post(again))["status"] == "pending"
 
 
-def test_delivery_pages_return_each_delivery_exactly_once(
+def test_webhook_delivery_pages_return_each_delivery_exactly_once(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)

@@ -43,7 +43,7 @@ def subscription_webhook_client(stack: Stack, owner: Owner) -> Iterator[httpx2.C
         yield client
 
 
-def test_new_webhook_endpoint_is_reported_by_mail_and_its_secret_is_stored_encrypted(
+def test_new_webhook_is_reported_by_mail_and_its_secret_is_not_stored_in_plain_text(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     made = new_endpoint(client, URL, LEFT, CREATED, CREATED)
@@ -211,7 +211,7 @@ def test_unresponsive_name_servers_of_one_owner_do_not_block_other_owners(
         api.kill()
 
 
-def test_unknown_delivery_and_malformed_delivery_cursor_are_rejected(client: httpx2.Client) -> None:
+def test_unknown_webhook_delivery_and_malformed_cursor_are_rejected(client: httpx2.Client) -> None:
     path = f"{PATH}/{new_endpoint(client, URL)['id']}/deliveries"
     assert data(client.get(path))["items"] == []
     problem(client.get(path, params={"cursor": "x"}), 400, "cursor.invalid")
@@ -427,7 +427,7 @@ def test_event_type_added_to_a_webhook_endpoint_delivers_only_later_events(
     eventually(lambda: arrived(receiver, expected), what="what is new")
 
 
-def test_resumed_endpoint_gets_missed_events_only_of_types_configured_at_that_time(
+def test_resumed_webhook_gets_missed_events_only_of_types_configured_at_that_time(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT)
