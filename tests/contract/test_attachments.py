@@ -130,7 +130,7 @@ def test_deleting_an_attachment_removes_its_record_and_files(
     eventually(lambda: objects_of(stack, record) == [], what="the removal of all files")
 
 
-def test_deleting_an_attachment_during_conversion_cancels_its_job(
+def test_deleting_an_attachment_before_its_conversion_cancels_the_job(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     record = data(send(client_without_workers, prefer="respond-async"), 202)

@@ -126,7 +126,7 @@ def test_sign_up_names_each_missing_challenge_field(
     assert data(stranger.post(path, json=complete_answer)) == 1
 
 
-def test_sign_up_rejects_tokens_of_a_provider_that_the_list_does_not_use(
+def test_sign_up_rejects_challenge_tokens_of_another_provider(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id = new_guarded_list(client, "turnstile")
@@ -181,7 +181,9 @@ def test_logged_in_person_joins_without_challenge_and_confirmation(
 LACKING = "list.challenge_provider"
 
 
-def test_list_challenge_requires_a_provider(client: httpx2.Client, list_id: int) -> None:
+def test_list_with_challenge_requires_a_challenge_provider(
+    client: httpx2.Client, list_id: int
+) -> None:
     path = f"/lists/{list_id}"
     body = problem(client.patch(path, json={"challenge_enabled": True}), 422, LACKING)
     assert fields_at_fault(body) == ["body.challenge_provider"]
@@ -193,7 +195,7 @@ def test_list_challenge_requires_a_provider(client: httpx2.Client, list_id: int)
     assert (changed["challenge_provider"], changed["challenge_site_key"]) == (None, None)
 
 
-def test_list_challenge_requires_a_configured_provider(
+def test_list_with_challenge_requires_a_provider_that_is_configured(
     client_without_workers: httpx2.Client,
 ) -> None:
     """The test stack without workers has no challenge provider in its settings."""

@@ -57,7 +57,7 @@ def actions_of(operator: OwnerAtConsole) -> list[dict[str, Any]]:
     return [each["detail"] for each in events_of(operator, "operator.acted")]
 
 
-def test_operator_pages_return_404_to_everyone_except_operators_with_second_factor(
+def test_operator_pages_return_404_to_everyone_who_is_not_an_operator(
     stack: Stack,
 ) -> None:
     values = {"user_id": 1, "order_id": 1, "job_id": 1}

@@ -107,7 +107,7 @@ def test_console_navigation_links_lead_to_existing_pages(sample_console: OwnerAt
         shown(sample_console.visitor.client.get(url))
 
 
-def test_console_shows_the_same_404_page_for_unknown_and_foreign_things(
+def test_console_shows_the_same_404_page_for_every_unknown_page_or_item(
     sample_console: OwnerAtConsole,
 ) -> None:
     own = f"/console/lists/{new_list(sample_console.api)['id']}"

@@ -156,7 +156,7 @@ def test_metrics_count_calls_and_tokens_and_seconds_of_the_language_model(
 @pytest.mark.parametrize(
     ("limited", "column", "room"), [("DATABASE", "datname", 3), ("ROLE", "usename", 60)]
 )
-def test_metrics_show_the_lowest_limit_of_database_connections(
+def test_metrics_show_the_database_connection_limit_that_is_closest_to_exhaustion(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     limited: str,

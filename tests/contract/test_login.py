@@ -223,7 +223,7 @@ def test_failed_logins_of_strangers_do_not_block_a_known_browser_of_the_owner(
     stack.query("DELETE FROM login_attempts")
 
 
-def test_login_attempts_are_counted_before_their_password_is_checked(
+def test_unfinished_login_attempts_count_towards_the_login_pause(
     stack: Stack, email: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moment = clock.now()

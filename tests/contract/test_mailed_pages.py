@@ -342,7 +342,7 @@ def test_unsubscribe_page_of_an_erased_person_shows_no_address(
     assert "@" not in re.sub(r"<style>.*?</style>", "", page.text, flags=re.S)
 
 
-def test_mailed_confirmation_link_activates_the_subscription_and_can_be_reused(
+def test_mailed_confirmation_link_activates_the_subscription_and_is_idempotent(
     stranger: httpx2.Client, pending_subscriber: Subscriber
 ) -> None:
     url = pending_subscriber.confirm_url()

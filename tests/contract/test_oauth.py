@@ -162,7 +162,7 @@ def test_authorization_code_expires_after_one_minute(
     assert is_error(program.exchange(code), 400, "invalid_grant")
 
 
-def test_oauth_secrets_are_stored_only_as_hashes_and_never_logged(
+def test_oauth_secrets_are_never_stored_in_plain_text_or_logged(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     code = program.code(logged_in_owner)

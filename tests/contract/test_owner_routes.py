@@ -62,7 +62,7 @@ def test_list_routes_accept_64_bit_list_ids_and_slugs(
         data(call(client, route, path_values, list_id=slug), 200, 202)
 
 
-def test_member_routes_accept_64_bit_member_ids_and_the_record_route_also_addresses(
+def test_member_routes_accept_64_bit_ids_and_member_record_routes_also_addresses(
     client: httpx2.Client, reader: Reader, path_values: PathValues
 ) -> None:
     for route in OF_MEMBERS:
