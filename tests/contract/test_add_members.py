@@ -19,7 +19,7 @@ from tests.support.lists.subscribers import (
 )
 
 
-def test_new_members_are_active_and_counted(
+def test_bulk_added_members_are_active_and_counted(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     ada, ben = addresses(2)
@@ -35,9 +35,7 @@ def test_new_members_are_active_and_counted(
     assert people == [(None, None)] * 2
 
 
-def test_job_has_the_counts_and_the_rows_that_were_not_added(
-    client: httpx2.Client, list_id: int
-) -> None:
+def test_bulk_add_job_reports_counts_and_rejected_rows(client: httpx2.Client, list_id: int) -> None:
     [known, new] = addresses(2)
     data(add(client, list_id, known))
     formula = {"email": "@", "name": "=1+1"}
@@ -60,7 +58,7 @@ def test_job_has_the_counts_and_the_rows_that_were_not_added(
     assert (job["progress"]["done"], job["progress"]["total"]) == (5, 5)
 
 
-def test_all_invalid_is_422_and_nothing_is_left(
+def test_bulk_add_of_only_invalid_addresses_is_rejected_and_stores_nothing(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     before = objects(stack)
@@ -71,7 +69,7 @@ def test_all_invalid_is_422_and_nothing_is_left(
     eventually(lambda: objects(stack) <= before)
 
 
-def test_whoever_left_stays_out_and_mail_that_is_off_stays_off(
+def test_bulk_add_keeps_unsubscribed_people_out_and_disabled_mail_off(
     client: httpx2.Client, reader: Reader, make_reader: Any, list_id: int
 ) -> None:
     left, quiet = reader.joins(list_id).leaves(list_id), make_reader().joins(list_id)
@@ -85,7 +83,7 @@ def test_whoever_left_stays_out_and_mail_that_is_off_stays_off(
     assert left.stands(list_id) == ("active", True)
 
 
-def test_whom_the_owner_removed_can_be_added_again_unless_they_had_opted_out(
+def test_removed_member_can_be_added_again_unless_they_opted_out(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     stays, leaves = addresses(2)
@@ -100,7 +98,7 @@ def test_whom_the_owner_removed_can_be_added_again_unless_they_had_opted_out(
     assert known_member(client, list_id, leaves)["status"] == "removed"
 
 
-def test_a_body_of_another_shape_is_422(client: httpx2.Client, list_id: int) -> None:
+def test_bulk_add_rejects_malformed_bodies(client: httpx2.Client, list_id: int) -> None:
     for body, field in [
         ({}, "body.members"),
         ([], "body"),
@@ -117,14 +115,14 @@ def test_a_body_of_another_shape_is_422(client: httpx2.Client, list_id: int) -> 
         assert count(client, list_id) == 0
 
 
-def test_more_than_100_000_members_are_413(client: httpx2.Client, list_id: int) -> None:
+def test_bulk_add_rejects_more_than_100_000_members(client: httpx2.Client, list_id: int) -> None:
     body = b'{"members": [%b]}' % b",".join([b'{"email":""}'] * (MAX_MEMBERS_PER_REQUEST + 1))
     path = f"/auxilia/subscriptions/{list_id}/members/add"
     reply = client.post(path, content=body, headers={"Content-Type": "application/json"})
     problem(reply, 413, "members.too_many")
 
 
-def test_a_wait_that_runs_out_is_202_and_its_job_can_be_cancelled(
+def test_bulk_add_returns_202_after_its_wait_and_its_job_can_be_cancelled(
     client_without_workers: httpx2.Client,
 ) -> None:
     list_id = new_list(client_without_workers)["id"]

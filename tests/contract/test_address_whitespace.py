@@ -40,7 +40,7 @@ def _import(client: httpx2.Client, list_id: int, *addresses: str) -> None:
 
 
 @pytest.mark.parametrize("enter", [_sign_up, _submit, _add, _put, _import])
-def test_unseen_characters_around_an_address_are_removed_at_each_entry(
+def test_every_way_to_add_a_member_strips_invisible_characters_around_the_address(
     client: httpx2.Client,
     stranger: httpx2.Client,
     list_id: int,
@@ -56,7 +56,7 @@ def test_unseen_characters_around_an_address_are_removed_at_each_entry(
     assert [each["email"] for each in members(client, list_id, email=written[0])] == plain[:1]
 
 
-def test_deny_list_removes_unseen_characters_around_an_entry(client: httpx2.Client) -> None:
+def test_deny_list_strips_invisible_characters_around_entries(client: httpx2.Client) -> None:
     body = {
         "addresses": [form.format(f"a{number}@example.org") for number, form in enumerate(AROUND)],
         "domains": [form.format(f"d{number}.example.org") for number, form in enumerate(AROUND)],
@@ -70,7 +70,9 @@ def test_deny_list_removes_unseen_characters_around_an_entry(client: httpx2.Clie
     }
 
 
-def test_unseen_character_inside_an_address_is_refused(client: httpx2.Client, list_id: int) -> None:
+def test_address_with_an_inner_invisible_character_is_rejected(
+    client: httpx2.Client, list_id: int
+) -> None:
     for inside in ("a b@example.com", "a\u200bb@example.com", "a@exam\ufe0fple.com"):
         problem(subscribe(client, list_id, inside), 422, "body.invalid")
         path = f"/lists/{list_id}/members/{quote(inside)}"

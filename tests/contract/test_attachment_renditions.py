@@ -30,7 +30,7 @@ def encrypted_attachment_with_renditions(client: httpx2.Client) -> dict[str, Any
     return dict(data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1")))
 
 
-def test_record_names_each_rendition(
+def test_attachment_record_lists_each_rendition_with_size_type_and_url(
     stack: Stack, attachment_with_renditions: dict[str, Any]
 ) -> None:
     assert (attachment_with_renditions["width"], attachment_with_renditions["height"]) == WIDE
@@ -49,7 +49,7 @@ def test_record_names_each_rendition(
         assert each["view_url"] == f"{stack.api_url}/{each['pathname']}"
 
 
-def test_each_rendition_is_what_the_record_says_and_is_kept_for_good(
+def test_rendition_file_matches_its_record_and_is_cached_as_immutable(
     stranger: httpx2.Client, attachment_with_renditions: dict[str, Any]
 ) -> None:
     for each in attachment_with_renditions["renditions"]:
@@ -70,7 +70,7 @@ def test_each_rendition_is_what_the_record_says_and_is_kept_for_good(
         )
 
 
-def test_a_range_of_a_rendition_is_of_its_own_bytes(
+def test_rendition_supports_range_and_conditional_requests(
     stranger: httpx2.Client, attachment_with_renditions: dict[str, Any]
 ) -> None:
     each = attachment_with_renditions["renditions"][0]
@@ -84,7 +84,7 @@ def test_a_range_of_a_rendition_is_of_its_own_bytes(
     assert known.status_code == 304
 
 
-def test_none_are_made_unless_they_are_asked_for(
+def test_image_upload_creates_no_renditions_unless_requested(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     for params in ({}, {"renditions": "0"}):
@@ -95,7 +95,7 @@ def test_none_are_made_unless_they_are_asked_for(
         problem(stranger.get(url), 404, "media.not_found")
 
 
-def test_an_icon_and_a_small_picture_have_one_for_mails(client: httpx2.Client) -> None:
+def test_icon_and_small_image_only_get_the_mail_rendition(client: httpx2.Client) -> None:
     icon = data(send(client, encoded("ICO"), "i.ico", renditions="1"))
     small = data(send(client, encoded("PNG", "RGBA"), "s.png", renditions="1"))
     for found in (icon, small):
@@ -104,14 +104,14 @@ def test_an_icon_and_a_small_picture_have_one_for_mails(client: httpx2.Client) -
 
 
 @pytest.mark.parametrize("name", ["{0}-321.webp", "{0}-320.jpg", "{0}-mail.webp", "{0}-.webp"])
-def test_other_names_are_not_there(
+def test_unknown_rendition_name_returns_404(
     stranger: httpx2.Client, attachment_with_renditions: dict[str, Any], name: str
 ) -> None:
     url = f"/media/{name.format(attachment_with_renditions['hash_id'])}"
     problem(stranger.get(url), 404, "media.not_found")
 
 
-def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
+def test_view_url_of_unencrypted_rendition_uses_the_configured_cdn(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     made = (
@@ -132,7 +132,7 @@ def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
         assert each["view_url"] == f"{base}/media/{waiting['hash_id']}-320.webp"
 
 
-def test_encrypted_renditions_rest_encrypted(
+def test_renditions_of_encrypted_attachment_are_stored_encrypted(
     stack: Stack, client: httpx2.Client, encrypted_attachment_with_renditions: dict[str, Any]
 ) -> None:
     stored = [
@@ -145,7 +145,7 @@ def test_encrypted_renditions_rest_encrypted(
         assert not any(plain[100:132] in sealed for sealed in stored)
 
 
-def test_two_renditions_that_change_places_in_storage_are_an_error(
+def test_encrypted_renditions_swapped_in_storage_are_reported_as_damaged(
     stack: Stack, client: httpx2.Client, encrypted_attachment_with_renditions: dict[str, Any]
 ) -> None:
     narrow, wide, _ = encrypted_attachment_with_renditions["renditions"]
@@ -156,7 +156,7 @@ def test_two_renditions_that_change_places_in_storage_are_an_error(
     problem(client.get(narrow["view_url"]), 500, "media.damaged")
 
 
-def test_a_signed_link_opens_one_rendition_and_nothing_else(
+def test_signed_link_to_a_rendition_opens_no_other_file(
     client: httpx2.Client,
     stranger: httpx2.Client,
     encrypted_attachment_with_renditions: dict[str, Any],
@@ -171,7 +171,7 @@ def test_a_signed_link_opens_one_rendition_and_nothing_else(
     assert stranger.get(f"{narrow['view_url']}?{query.decode()}").status_code == 404
 
 
-def test_no_link_for_a_file_that_the_attachment_does_not_have(
+def test_signed_link_request_for_a_file_of_another_attachment_returns_404(
     client: httpx2.Client, encrypted_attachment_with_renditions: dict[str, Any]
 ) -> None:
     other = data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1"))

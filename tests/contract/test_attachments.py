@@ -27,7 +27,7 @@ from tests.support.stack.frozen_processes import frozen
 MIME_TYPES = {"PNG": "png", "JPEG": "jpeg", "GIF": "gif", "WEBP": "webp", "ICO": "x-icon"}
 
 
-def test_record_has_exactly_the_fields_of_the_contract(
+def test_attachment_record_describes_original_and_stored_image(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     original = photo(320, 200)
@@ -71,7 +71,7 @@ def test_record_has_exactly_the_fields_of_the_contract(
         ("JPEG", "shot.2026.11.20.ico", "webp"),
     ],
 )
-def test_six_extensions_in_any_case_and_the_bytes_decide(
+def test_image_upload_accepts_six_extensions_in_any_case_and_detects_type_from_bytes(
     client: httpx2.Client, file_format: str, name: str, stored: str
 ) -> None:
     record = data(send(client, encoded(file_format), name))
@@ -92,7 +92,7 @@ def test_six_extensions_in_any_case_and_the_bytes_decide(
     ],
     ids=["windows", "parents", "unicode", "long"],
 )
-def test_original_filename_is_the_last_part_of_what_was_sent(
+def test_original_filename_of_upload_keeps_only_the_last_path_segment(
     client: httpx2.Client, sent: str, kept: str
 ) -> None:
     assert data(send(client, name=sent))["original_filename"] == kept
@@ -107,13 +107,17 @@ def test_original_filename_is_the_last_part_of_what_was_sent(
     ],
     ids=["dotnet", "star-only", "latin-1"],
 )
-def test_encoded_original_filename_is_decoded(client: httpx2.Client, disposition: bytes) -> None:
+def test_encoded_original_filename_of_upload_is_decoded(
+    client: httpx2.Client, disposition: bytes
+) -> None:
     body = make_multipart(disposition, encoded("JPEG"))
     record = data(client.post("/attachments", content=body, headers=MULTIPART_HEADER))
     assert record["original_filename"] == "été.jpg"
 
 
-def test_delete_removes_record_and_file(stack: Stack, client: httpx2.Client) -> None:
+def test_deleting_an_attachment_removes_its_record_and_files(
+    stack: Stack, client: httpx2.Client
+) -> None:
     record = data(send(client, photo(700, 350), "p.jpg", renditions="1"))
     path = f"/attachments/{record['hash_id']}"
     assert data(client.delete(path)) == 1
@@ -126,7 +130,7 @@ def test_delete_removes_record_and_file(stack: Stack, client: httpx2.Client) -> 
     eventually(lambda: objects_of(stack, record) == [], what="the removal of all files")
 
 
-def test_delete_before_the_conversion_ends_its_job_too(
+def test_deleting_an_attachment_before_its_conversion_cancels_the_job(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     record = data(send(client_without_workers, prefer="respond-async"), 202)
@@ -146,7 +150,7 @@ def test_delete_before_the_conversion_ends_its_job_too(
         (JOB_GIVEN_UP(reason="It rains.", hours=24), 503, "5"),
     ],
 )
-def test_uploader_whose_job_fails_is_told_whose_fault_it_is(
+def test_waiting_upload_returns_the_error_status_of_its_failed_job(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     error: DomainError,
@@ -166,7 +170,7 @@ def test_uploader_whose_job_fails_is_told_whose_fault_it_is(
 WORDS = {"alt_text": "Boats at dusk", "title": "The harbour", "tags": ["harbour", "Lisbon"]}
 
 
-def test_words_are_set_come_with_the_record_and_stay_unless_they_are_named(
+def test_attachment_patch_changes_only_the_given_texts(
     client: httpx2.Client,
 ) -> None:
     record = data(send(client))
@@ -190,14 +194,14 @@ def test_words_are_set_come_with_the_record_and_stay_unless_they_are_named(
         assert changed["status"] == 2
 
 
-def test_of_tags_that_differ_in_case_alone_the_first_stays(client: httpx2.Client) -> None:
+def test_attachment_tags_are_deduplicated_ignoring_case(client: httpx2.Client) -> None:
     path = f"/attachments/{data(send(client))['hash_id']}"
     tags = ["Lisbon", " sea ", "LISBON", "lisbon", "Straße", "STRASSE", "海"]
     kept = data(client.patch(path, json={"tags": tags}))["tags"]
     assert kept == ["Lisbon", "sea", "Straße", "海"]
 
 
-def test_words_have_bounds(client: httpx2.Client) -> None:
+def test_attachment_texts_and_tags_over_their_limits_are_rejected(client: httpx2.Client) -> None:
     path = f"/attachments/{data(send(client))['hash_id']}"
     longest = {"alt_text": "é" * 2000, "title": "é" * 255, "tags": [f"{n:064}" for n in range(50)]}
     data(client.patch(path, json=longest))
@@ -221,7 +225,9 @@ def test_words_have_bounds(client: httpx2.Client) -> None:
     assert {name: after[name] for name in WORDS} == longest
 
 
-def test_words_of_a_picture_that_is_not_ready_stay_when_it_is(client: httpx2.Client) -> None:
+def test_attachment_texts_set_before_conversion_are_kept_after_conversion(
+    client: httpx2.Client,
+) -> None:
     record = data(send(client, prefer="respond-async", renditions="1"), 200, 202)
     path = f"/attachments/{record['hash_id']}"
     data(client.patch(path, json=WORDS))
@@ -269,7 +275,9 @@ NO_UPLOADS: dict[str, list[tuple[str, bytes]]] = {
 
 
 @pytest.mark.parametrize("code", NO_UPLOADS)
-def test_a_body_is_a_form_with_one_file(stack: Stack, client: httpx2.Client, code: str) -> None:
+def test_image_upload_rejects_bodies_that_are_not_a_form_with_exactly_one_file(
+    stack: Stack, client: httpx2.Client, code: str
+) -> None:
     with leaves_nothing(stack, client):
         for kind, body in NO_UPLOADS[code]:
             reply = client.post("/attachments", content=body, headers={"Content-Type": kind})
@@ -277,7 +285,7 @@ def test_a_body_is_a_form_with_one_file(stack: Stack, client: httpx2.Client, cod
         problem(client.post("/attachments"), 400, "body.not_multipart")
 
 
-def test_broken_multipart_is_400(stack: Stack, client: httpx2.Client) -> None:
+def test_image_upload_rejects_broken_multipart_bodies(stack: Stack, client: httpx2.Client) -> None:
     complete_body = make_multipart(b'name="file"; filename="a.png"', encoded("PNG"))
     with leaves_nothing(stack, client):
         for body in (
@@ -292,7 +300,9 @@ def test_broken_multipart_is_400(stack: Stack, client: httpx2.Client) -> None:
             assert reply.json()["code"] in ("body.malformed", "attachment.file_missing")
 
 
-def test_other_extensions_and_other_bytes_are_415(stack: Stack, client: httpx2.Client) -> None:
+def test_image_upload_rejects_unsupported_extensions_and_contents(
+    stack: Stack, client: httpx2.Client
+) -> None:
     with leaves_nothing(stack, client):
         for name in ["a.svg", "a.png.exe", "a", ".png", "png", "a.png."]:
             problem(send(client, name=name), 415, "attachment.unsupported_type")
@@ -301,7 +311,7 @@ def test_other_extensions_and_other_bytes_are_415(stack: Stack, client: httpx2.C
         problem(send(client, b""), 422, "attachment.empty")
 
 
-def test_five_megabytes_pass_and_one_byte_more_does_not(
+def test_image_upload_accepts_five_megabytes_and_rejects_larger_images(
     stack: Stack, client: httpx2.Client
 ) -> None:
     assert MAX_IMAGE_BYTES == 5 * 1024 * 1024
@@ -312,7 +322,7 @@ def test_five_megabytes_pass_and_one_byte_more_does_not(
     assert data(send(client, padded(MAX_IMAGE_BYTES), "a.jpg"))["original_size"] == MAX_IMAGE_BYTES
 
 
-def test_an_unreadable_picture_is_422_and_leaves_nothing(
+def test_image_upload_of_an_unreadable_image_is_rejected_and_stores_nothing(
     stack: Stack, client: httpx2.Client
 ) -> None:
     with leaves_nothing(stack, client):
@@ -322,7 +332,7 @@ def test_an_unreadable_picture_is_422_and_leaves_nothing(
         assert (job["status"], job["error"]["code"]) == ("failed", body["code"])
 
 
-def test_failure_after_a_202_ends_as_status_3_without_the_original(
+def test_image_that_fails_conversion_is_marked_failed_and_its_original_deleted(
     stack: Stack, client: httpx2.Client
 ) -> None:
     # Such a picture is refused in a moment: the worker must not look before the answer is out.
@@ -346,7 +356,9 @@ def test_failure_after_a_202_ends_as_status_3_without_the_original(
 
 
 @pytest.mark.parametrize("name", ["encrypted", "renditions"])
-def test_what_is_neither_yes_nor_no_is_400(stack: Stack, client: httpx2.Client, name: str) -> None:
+def test_image_upload_rejects_malformed_boolean_parameters(
+    stack: Stack, client: httpx2.Client, name: str
+) -> None:
     with leaves_nothing(stack, client):
         for flag in ["", "yes", "2", " true", "true,"]:
             asked: dict[str, Any] = {name: flag}
@@ -354,7 +366,9 @@ def test_what_is_neither_yes_nor_no_is_400(stack: Stack, client: httpx2.Client, 
             assert [each["field"] for each in body["errors"]] == [f"query.{name}"]
 
 
-def test_encrypted_is_a_flag_in_any_case(client_without_workers: httpx2.Client) -> None:
+def test_image_upload_accepts_the_encrypted_flag_in_any_case(
+    client_without_workers: httpx2.Client,
+) -> None:
     for flag, expected in (("TRUE", True), ("1", True), ("False", False), ("0", False)):
         record = data(send(client_without_workers, prefer="respond-async", encrypted=flag), 202)
         assert record["encrypted"] is expected

@@ -334,7 +334,9 @@ WAYS = {
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_nobody_denied_or_opted_out_becomes_active(blocked_list: BlockedList, name: str) -> None:
+def test_person_on_a_deny_list_never_joins_and_opted_out_person_only_by_own_action(
+    blocked_list: BlockedList, name: str
+) -> None:
     way = WAYS[name]
     meet_people(blocked_list)
     way.before(blocked_list)
@@ -345,5 +347,5 @@ def test_nobody_denied_or_opted_out_becomes_active(blocked_list: BlockedList, na
     assert blocked_list.active() - of_no_interest == expected
 
 
-def test_the_table_has_each_button_that_brings_a_person_back() -> None:
+def test_opt_out_tests_cover_every_button_that_lifts_an_opt_out() -> None:
     assert set(RETURNING) == set(LIFT_OPT_OUT)

@@ -29,7 +29,7 @@ def upload_head(owner: Owner, *more: str, path: str = "/attachments") -> tuple[s
     )
 
 
-def test_json_body_of_two_megabytes_is_the_most(client: httpx2.Client) -> None:
+def test_json_body_of_two_megabytes_is_accepted(client: httpx2.Client) -> None:
     def body(length: int) -> bytes:
         return b'{"name": "n", "x": "%b"}' % (b"x" * (length - 22))
 
@@ -39,13 +39,13 @@ def test_json_body_of_two_megabytes_is_the_most(client: httpx2.Client) -> None:
     data(client.post("/apikeys", content=largest, headers=headers))
 
 
-def test_chunked_json_body_is_counted_too(client: httpx2.Client) -> None:
+def test_chunked_json_body_over_the_limit_is_rejected(client: httpx2.Client) -> None:
     chunks = (b" " * MEGABYTE for _ in range(3))
     headers = {"Content-Type": "application/json"}
     problem(client.post("/apikeys", content=chunks, headers=headers), 413, "body.too_large")
 
 
-def test_endless_chunked_upload_is_answered_before_it_is_all_sent(
+def test_endless_chunked_upload_is_rejected_before_the_body_ends(
     stack: Stack, owner: Owner
 ) -> None:
     planned = 256 * MEGABYTE
@@ -72,7 +72,7 @@ def test_endless_chunked_upload_is_answered_before_it_is_all_sent(
         ("/lists/{}/imports", MAX_IMPORT_FILE_BYTES + OVERHEAD_BYTES, "import.too_large"),
     ],
 )
-def test_declared_length_beyond_the_limit_is_refused_before_any_byte(
+def test_declared_content_length_over_the_limit_is_rejected_before_the_body_is_sent(
     *, stack: Stack, owner: Owner, list_id: int, path: str, most: int, code: str
 ) -> None:
     path = path.format(list_id)
@@ -86,14 +86,16 @@ def test_declared_length_beyond_the_limit_is_refused_before_any_byte(
         assert b" 413 " not in request.socket.recv(4096).partition(b"\r\n")[0]
 
 
-def test_length_that_is_no_number_is_400(stack: Stack, owner: Owner) -> None:
+def test_malformed_content_length_is_rejected(stack: Stack, owner: Owner) -> None:
     for length in ("abc", "-1", "1_0", "\u00b2"):
         with RawRequest(stack, *upload_head(owner, f"Content-Length: {length}")) as request:
             received = request.socket.recv(4096)
         assert received.startswith(b"HTTP/1.1 400 ")
 
 
-def test_caller_who_leaves_in_the_middle_is_no_error(stack: Stack, owner: Owner) -> None:
+def test_client_disconnect_during_upload_is_logged_as_499_and_not_as_error(
+    stack: Stack, owner: Owner
+) -> None:
     token = "left-in-the-middle"
     head = upload_head(owner, f"Content-Length: {MEGABYTE}", f"X-Request-ID: {token}")
     with RawRequest(stack, *head) as request:

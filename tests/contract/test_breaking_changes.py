@@ -207,13 +207,13 @@ def released() -> Document:
     return document
 
 
-def test_nothing_of_the_released_contract_is_broken_undeclared() -> None:
+def test_api_has_no_undeclared_breaking_changes_since_the_released_version() -> None:
     changes = breaking_changes(released(), openapi_document())
     assert {each for each in changes if not each.endswith(DECLARED_BOUND)} == DECLARED.keys()
     assert all(DECLARED.values())
 
 
-def test_each_version_has_its_released_document() -> None:
+def test_every_api_version_has_a_released_openapi_document() -> None:
     assert {each.stem for each in RELEASES_FOLDER.glob("*.json")} == set(VERSIONS)
     for version in VERSIONS:
         text = (RELEASES_FOLDER / f"{version}.json").read_text()
@@ -259,13 +259,15 @@ def _close_to_strangers(document: Document) -> None:
         (_close_to_strangers, "POST /auxilia/credits/topup: takes fewer credentials"),
     ],
 )
-def test_a_breaking_change_is_found(change: Callable[[Document], None], said: str) -> None:
+def test_contract_comparison_detects_breaking_changes(
+    change: Callable[[Document], None], said: str
+) -> None:
     document = released()
     change(document)
     assert said in breaking_changes(released(), document)
 
 
-def test_what_only_adds_breaks_nothing() -> None:
+def test_contract_comparison_accepts_a_new_optional_field() -> None:
     document = released()
     _schema(document, "NewList")["properties"]["language"] = {"type": "string"}
     assert breaking_changes(released(), document) == []

@@ -27,7 +27,9 @@ from tests.support.people.erasure import erase
 ALL = {"field": "email", "exists": True}
 
 
-def test_a_bulk_action_is_a_job_that_tells_what_it_did(client: httpx2.Client, list_id: int) -> None:
+def test_bulk_action_runs_as_job_that_reports_matched_and_changed_members(
+    client: httpx2.Client, list_id: int
+) -> None:
     [ada, ben, _] = some_members(client, list_id, 3, vips=2)
     set_member(client, list_id, ada, add_tags=["spring"])
     begun = bulk_action(client, list_id, "tag", filter=VIP, value="spring")
@@ -40,7 +42,7 @@ def test_a_bulk_action_is_a_job_that_tells_what_it_did(client: httpx2.Client, li
     assert known_member(client, list_id, ben)["tags"] == ["spring", "vip"]
 
 
-def test_a_dry_run_answers_the_number_and_changes_nothing(
+def test_bulk_action_dry_run_returns_the_count_and_changes_nothing(
     client: httpx2.Client, list_id: int
 ) -> None:
     members = some_members(client, list_id, 3, vips=2)
@@ -63,7 +65,7 @@ ACTIONS: list[tuple[str, str | None, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("action", "value", "expected"), ACTIONS)
-def test_each_bulk_action_changes_those_who_fit_and_its_undo_brings_all_back(
+def test_bulk_action_changes_only_matching_members_and_its_undo_restores_them(
     client: httpx2.Client, list_id: int, action: str, value: str | None, expected: dict[str, Any]
 ) -> None:
     members = some_members(client, list_id, 3, vips=2)
@@ -85,7 +87,9 @@ def test_each_bulk_action_changes_those_who_fit_and_its_undo_brings_all_back(
     assert data(undo(client, result["bulk_id"])) == 0
 
 
-def test_the_history_of_a_member_tells_of_bulk_actions(client: httpx2.Client, list_id: int) -> None:
+def test_member_history_records_bulk_actions_and_their_undo(
+    client: httpx2.Client, list_id: int
+) -> None:
     [ada] = some_members(client, list_id, 1, vips=1)
     bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
     data(undo(client, bulk_id))
@@ -100,7 +104,9 @@ def test_the_history_of_a_member_tells_of_bulk_actions(client: httpx2.Client, li
     assert (removed["action"], removed["actor"], removed["via"]) == ("removed", "owner", "bulk")
 
 
-def test_a_tier_that_is_given_holds(client: httpx2.Client, list_id: int) -> None:
+def test_bulk_tier_change_drops_past_expiry_and_its_undo_restores_the_expiry(
+    client: httpx2.Client, list_id: int
+) -> None:
     members = some_members(client, list_id, 3)
     ends = {"past": "2020-01-01T00:00:00.000000Z", "future": "2031-01-01T00:00:00.000000Z"}
     for email, end in zip(members, (ends["past"], ends["future"], None), strict=True):
@@ -116,7 +122,7 @@ def test_a_tier_that_is_given_holds(client: httpx2.Client, list_id: int) -> None
     assert {each["paid_expiry"] for each in standing(client, list_id, members)} == {None}
 
 
-def test_what_was_changed_since_is_left_alone_by_the_undo(
+def test_bulk_undo_keeps_values_that_were_changed_after_the_bulk_action(
     client: httpx2.Client, list_id: int
 ) -> None:
     members = some_members(client, list_id, 4, vips=4)
@@ -132,7 +138,9 @@ def test_what_was_changed_since_is_left_alone_by_the_undo(
     assert all(each["tags"] == ["later", "vip"] for each in after)
 
 
-def test_mail_that_was_switched_since_stays_as_it_is(client: httpx2.Client, list_id: int) -> None:
+def test_bulk_undo_keeps_mail_settings_that_were_changed_after_the_bulk_action(
+    client: httpx2.Client, list_id: int
+) -> None:
     on_and_off, untouched = some_members(client, list_id, 2, vips=2)
     bulk_id = acted(client, list_id, "email_off", filter=VIP)["bulk_id"]
     user_id = known_member(client, list_id, on_and_off)["user_id"]
@@ -146,7 +154,7 @@ def test_mail_that_was_switched_since_stays_as_it_is(client: httpx2.Client, list
     assert [each["email_enabled"] for each in shown] == [False, True]
 
 
-def test_no_undo_brings_back_or_mails_a_person_who_said_no(
+def test_bulk_undo_neither_restores_nor_mails_people_who_opted_out(
     client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     leaves, quiet, stays = (make_reader().joins(list_id) for _ in range(3))
@@ -164,7 +172,7 @@ def test_no_undo_brings_back_or_mails_a_person_who_said_no(
     assert (found[stays.email]["status"], found[stays.email]["email_enabled"]) == ("active", True)
 
 
-def test_a_person_whose_mail_the_bulk_action_found_off_keeps_it_off(
+def test_bulk_undo_keeps_mail_off_that_was_off_before_the_bulk_action(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).wants_mail(list_id, False)
@@ -174,7 +182,7 @@ def test_a_person_whose_mail_the_bulk_action_found_off_keeps_it_off(
     assert reader.stands(list_id) == ("active", False)
 
 
-def test_an_erased_person_is_nobodys_member_and_leaves_nothing_to_undo(
+def test_erased_member_is_excluded_from_bulk_actions_and_from_their_undo(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     erased, stays = some_members(client, list_id, 2, vips=2)
@@ -190,7 +198,7 @@ def test_an_erased_person_is_nobodys_member_and_leaves_nothing_to_undo(
     assert acted(client, list_id, "tag", filter=written, value="x")["matched"] == 1
 
 
-def test_a_value_that_does_not_go_with_the_action_is_422(
+def test_bulk_action_rejects_a_value_that_does_not_fit_the_action(
     client: httpx2.Client, list_id: int
 ) -> None:
     for body in [
@@ -205,7 +213,9 @@ def test_a_value_that_does_not_go_with_the_action_is_422(
         assert [each["field"] for each in error["errors"]] == ["body.value"]
 
 
-def test_a_segment_or_a_filter_and_not_both(client: httpx2.Client, list_id: int) -> None:
+def test_bulk_action_requires_either_a_segment_or_a_filter(
+    client: httpx2.Client, list_id: int
+) -> None:
     made = new_segment(client, list_id)
     problem(bulk_action(client, list_id, "remove"), 400, "selection.unclear")
     both = bulk_action(client, list_id, "remove", filter=VIP, segment_id=made["id"])
@@ -213,7 +223,7 @@ def test_a_segment_or_a_filter_and_not_both(client: httpx2.Client, list_id: int)
     problem(bulk_action(client, list_id, "burn", filter=VIP), 422, "body.invalid")
 
 
-def test_a_bulk_action_that_still_runs_is_not_undone(
+def test_running_bulk_action_cannot_be_undone(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
@@ -231,7 +241,7 @@ def test_a_bulk_action_that_still_runs_is_not_undone(
     problem(client_without_workers.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
 
 
-def test_an_undo_is_offered_for_ninety_days_and_what_it_needs_is_kept_so_long(
+def test_bulk_undo_expires_after_ninety_days_and_its_data_is_kept_that_long(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     some_members(client, list_id, 1, vips=1)

@@ -43,7 +43,7 @@ def answer_challenge(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_good_token_subscribes_once_and_leaves_one_entry_of_consent(
+def test_valid_challenge_token_subscribes_one_address_and_records_one_consent(
     client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
     list_id = new_guarded_list(client, provider)
@@ -61,7 +61,7 @@ def test_a_good_token_subscribes_once_and_leaves_one_entry_of_consent(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_bad_tokens_are_403_and_write_nothing(
+def test_invalid_challenge_token_is_rejected_and_adds_no_member(
     client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
     list_id = new_guarded_list(client, provider)
@@ -76,7 +76,7 @@ def test_bad_tokens_are_403_and_write_nothing(
 
 
 @pytest.mark.parametrize("provider", ["turnstile", "recaptcha"])
-def test_a_token_for_another_action_is_no_token_for_this(
+def test_challenge_token_for_another_action_is_rejected(
     client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
     path = f"/subscriptions/{new_guarded_list(client, provider)}"
@@ -93,7 +93,7 @@ def test_a_token_for_another_action_is_no_token_for_this(
 @pytest.mark.parametrize(
     "kind", ["error-", "garbage-", pytest.param("slow-", marks=pytest.mark.tier("timing"))]
 )
-def test_a_provider_that_fails_is_503_and_never_a_pass(
+def test_sign_up_returns_503_when_the_challenge_provider_fails(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, kind: str
 ) -> None:
     for provider in PROVIDERS:
@@ -107,7 +107,7 @@ def test_a_provider_that_fails_is_503_and_never_a_pass(
         assert stack.query("SELECT 1 FROM users WHERE email = %s", sent["email"]) == []
 
 
-def test_missing_fields_are_422_and_each_is_named(
+def test_sign_up_names_each_missing_challenge_field(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     path = f"/subscriptions/{new_guarded_list(client, 'turnstile')}"
@@ -126,7 +126,9 @@ def test_missing_fields_are_422_and_each_is_named(
     assert data(stranger.post(path, json=complete_answer)) == 1
 
 
-def test_only_the_lists_own_provider_counts(client: httpx2.Client, stranger: httpx2.Client) -> None:
+def test_sign_up_rejects_challenge_tokens_of_another_provider(
+    client: httpx2.Client, stranger: httpx2.Client
+) -> None:
     list_id = new_guarded_list(client, "turnstile")
     for other in ("hcaptcha", "recaptcha", "Turnstile", "unheard-of"):
         sent = answer_challenge(other, new_token("pass-"))
@@ -137,14 +139,16 @@ def test_only_the_lists_own_provider_counts(client: httpx2.Client, stranger: htt
     assert count(client, list_id) == 0
 
 
-def test_a_bad_address_costs_no_token(client: httpx2.Client, stranger: httpx2.Client) -> None:
+def test_sign_up_with_an_invalid_address_does_not_use_up_the_challenge_token(
+    client: httpx2.Client, stranger: httpx2.Client
+) -> None:
     path, good = f"/subscriptions/{new_guarded_list(client, 'turnstile')}", new_token("pass-")
     bad = {**answer_challenge("turnstile", good), "email": "nobody"}
     problem(stranger.post(path, json=bad), 422, "body.invalid")
     assert data(stranger.post(path, json=answer_challenge("turnstile", good))) == 1
 
 
-def test_known_addresses_need_the_challenge_too(
+def test_sign_up_of_a_known_address_requires_the_challenge_too(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader
 ) -> None:
     list_id = new_guarded_list(client, "turnstile")
@@ -157,7 +161,7 @@ def test_known_addresses_need_the_challenge_too(
     assert data(stranger.post(path, json=sent)) == 1
 
 
-def test_challenge_and_confirmation_go_together(
+def test_sign_up_with_a_challenge_stays_pending_if_the_list_requires_confirmation(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id = new_guarded_list(client, "hcaptcha", confirm_required=True)
@@ -166,7 +170,9 @@ def test_challenge_and_confirmation_go_together(
     assert known_member(client, list_id, sent["email"])["status"] == "pending"
 
 
-def test_a_login_needs_no_challenge(client: httpx2.Client, reader: Reader) -> None:
+def test_logged_in_person_joins_without_challenge_and_confirmation(
+    client: httpx2.Client, reader: Reader
+) -> None:
     list_id = new_guarded_list(client, "recaptcha", confirm_required=True)
     reader.joins(list_id)
     assert reader.stands(list_id) == ("active", True)
@@ -175,7 +181,9 @@ def test_a_login_needs_no_challenge(client: httpx2.Client, reader: Reader) -> No
 LACKING = "list.challenge_provider"
 
 
-def test_challenge_needs_a_provider(client: httpx2.Client, list_id: int) -> None:
+def test_list_with_challenge_requires_a_challenge_provider(
+    client: httpx2.Client, list_id: int
+) -> None:
     path = f"/lists/{list_id}"
     body = problem(client.patch(path, json={"challenge_enabled": True}), 422, LACKING)
     assert fields_at_fault(body) == ["body.challenge_provider"]
@@ -187,7 +195,9 @@ def test_challenge_needs_a_provider(client: httpx2.Client, list_id: int) -> None
     assert (changed["challenge_provider"], changed["challenge_site_key"]) == (None, None)
 
 
-def test_challenge_provider_must_be_set_up(client_without_workers: httpx2.Client) -> None:
+def test_list_with_challenge_requires_a_provider_that_is_configured(
+    client_without_workers: httpx2.Client,
+) -> None:
     """The test stack without workers has no challenge provider in its settings."""
     change = {"challenge_enabled": True, "challenge_provider": "recaptcha"}
     body = {"title": "T", "slug": new_slug(), **change}
@@ -197,7 +207,7 @@ def test_challenge_provider_must_be_set_up(client_without_workers: httpx2.Client
     problem(client_without_workers.patch(f"/lists/{mailing_list['id']}", json=change), 422, LACKING)
 
 
-def test_a_list_whose_provider_is_gone_can_be_changed_otherwise(
+def test_list_with_an_unconfigured_challenge_provider_can_still_be_changed(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
@@ -242,7 +252,7 @@ def account_mails(stack: Stack, email: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_page_shows_the_widget_for_its_own_action(
+def test_account_page_shows_the_challenge_widget_for_its_own_action(
     challenged_visitor: Visitor, path: str
 ) -> None:
     page_reply = challenged_visitor.get(path)
@@ -257,7 +267,7 @@ def test_the_page_shows_the_widget_for_its_own_action(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_token_for_this_action_has_the_mail_sent_once(
+def test_challenge_token_on_an_account_page_sends_one_mail_and_cannot_be_reused(
     stack: Stack, challenged_visitor: Visitor, path: str
 ) -> None:
     email, good = new_account(stack), new_token(f"pass.{PATHS[path]}.")
@@ -270,7 +280,7 @@ def test_a_token_for_this_action_has_the_mail_sent_once(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_without_a_good_token_nothing_is_mailed_and_the_page_comes_again(
+def test_account_page_with_an_invalid_challenge_token_sends_no_mail_and_is_shown_again(
     stack: Stack, challenged_visitor: Visitor, path: str
 ) -> None:
     other = next(action for action in PATHS.values() if action != PATHS[path])
@@ -292,14 +302,14 @@ def test_without_a_good_token_nothing_is_mailed_and_the_page_comes_again(
         assert account_mails(stack, email) == []
 
 
-def test_a_page_without_a_challenge_has_no_script(stranger: httpx2.Client) -> None:
+def test_account_page_without_a_challenge_has_no_script(stranger: httpx2.Client) -> None:
     shown = stranger.get("/register")
     assert "<script" not in shown.text
     assert "script-src" not in shown.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize("provider", WIDGETS)
-def test_each_widget_is_allowed_and_nothing_else(provider: str) -> None:
+def test_content_security_policy_allows_only_the_challenge_widget_in_use(provider: str) -> None:
     widget = next(each for name, each in WIDGETS.items() if name == provider)
     policy = _directives(render_page("problem.html", other_sources=widget.policy, **_PROBLEM))
     own = _directives(render_page("problem.html", **_PROBLEM))

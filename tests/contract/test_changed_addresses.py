@@ -53,7 +53,7 @@ def opts_out(client: httpx2.Client, stack: Stack, list_id: int, user_id: int) ->
     assert data(client.request("DELETE", f"/subscriptions/{list_id}", params=trace)) == 1
 
 
-def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
+def test_address_change_erases_the_record_of_the_new_address_and_keeps_its_opt_outs(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     new = new_address()
@@ -89,7 +89,7 @@ def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
     assert roster(delivery_client, common_list_id) == [new]
 
 
-def test_no_record_is_erased_that_the_page_did_not_tell_of(
+def test_address_change_erases_no_record_that_its_page_did_not_mention(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int
 ) -> None:
     new = new_address()
@@ -105,7 +105,7 @@ def test_no_record_is_erased_that_the_page_did_not_tell_of(
     assert address_of(logged_in_visitor) == new
 
 
-def test_asking_tells_nothing_of_an_address(
+def test_address_change_request_does_not_reveal_whether_an_address_is_known(
     logged_in_visitor: Visitor, recorded_address: str
 ) -> None:
     told, mailed = set(), set()
@@ -125,7 +125,7 @@ def test_asking_tells_nothing_of_an_address(
         assert stranger.client.post(link, headers=origin).status_code == 403
 
 
-def test_an_address_with_an_account_is_refused_to_who_proved_it(
+def test_address_change_to_an_address_with_an_account_is_rejected(
     logged_in_visitor: Visitor, email: str, recorded_address: str
 ) -> None:
     # Someone who can't log in is still an account holder if they own credits.
@@ -137,7 +137,7 @@ def test_an_address_with_an_account_is_refused_to_who_proved_it(
     assert address_of(logged_in_visitor) == email
 
 
-def test_a_record_that_gets_a_password_before_the_button_is_kept(
+def test_address_change_keeps_a_record_that_became_an_account_before_confirmation(
     logged_in_visitor: Visitor,
     email: str,
     recorded_address: str,
@@ -155,7 +155,7 @@ def test_a_record_that_gets_a_password_before_the_button_is_kept(
     assert known_member(client, list_id, recorded_address)
 
 
-def test_of_two_presses_of_the_button_one_counts(
+def test_only_one_of_two_concurrent_address_change_confirmations_succeeds(
     logged_in_visitor: Visitor, recorded_address: str
 ) -> None:
     record_id = user_id_of(logged_in_visitor.stack, recorded_address)
@@ -172,7 +172,7 @@ def test_of_two_presses_of_the_button_one_counts(
     assert logged_in_visitor.stack.query(erasures, record_id) == [(1,)]
 
 
-def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
+def test_undone_address_change_restores_no_erased_record_and_lifts_no_opt_out(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     new, list_id = new_address(), new_list(client)["id"]
@@ -218,7 +218,7 @@ def make_due(stack: Stack, user_id: int) -> None:
     )
 
 
-def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
+def test_owners_see_a_changed_address_after_three_days_if_the_person_allows_that(
     logged_in_visitor: Visitor,
     email: str,
     changed_address: str,
@@ -253,7 +253,7 @@ def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
 
 @pytest.mark.usefixtures("changed_address")
 @pytest.mark.parametrize("then", ["is undone", "moves on without the box"])
-def test_owners_see_no_new_address_that_does_not_stay(
+def test_owners_never_see_a_changed_address_that_was_undone_or_replaced(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, then: str
 ) -> None:
     last = email if then == "is undone" else new_address()

@@ -28,7 +28,7 @@ from tests.support.lists.subscribers import count, known_member, new_address
 from tests.support.people.visiting import PASSWORD
 
 
-def test_users_are_created_put_on_a_plan_and_listed(stack: Stack) -> None:
+def test_cli_creates_users_and_changes_their_plan_and_lists_them(stack: Stack) -> None:
     email = "Ada.Writer+news@Example.com"
     made = printed(stack, "users", "create", email, "--name", "Ada", "--password", PASSWORD)
     assert made["email"] == email.lower()
@@ -57,11 +57,13 @@ def test_users_are_created_put_on_a_plan_and_listed(stack: Stack) -> None:
         ("job.not_found", ["jobs", "show", "999999999"]),
     ],
 )
-def test_errors_end_with_1_and_say_why(stack: Stack, code: str, words: list[str]) -> None:
+def test_cli_command_exits_with_1_and_names_the_error(
+    stack: Stack, code: str, words: list[str]
+) -> None:
     fails_with(stack, code, *words)
 
 
-def test_a_process_says_what_a_command_says_in_the_process_of_the_tests(
+def test_cli_process_prints_the_same_output_as_an_in_process_call(
     stack: Stack, owner: Owner
 ) -> None:
     for code, words in (
@@ -74,7 +76,7 @@ def test_a_process_says_what_a_command_says_in_the_process_of_the_tests(
         assert (done.stdout, done.stderr) == (process.stdout, process.stderr)
 
 
-def test_keys_are_created_listed_and_revoked(
+def test_cli_creates_and_lists_and_revokes_api_keys(
     stack: Stack, owner: Owner, stranger: httpx2.Client
 ) -> None:
     made = printed(stack, "keys", "create", owner.email, "--name", "all")
@@ -89,7 +91,9 @@ def test_keys_are_created_listed_and_revoked(
     assert printed(stack, "keys", "revoke", str(made["id"])) == {"id": made["id"], "revoked": 0}
 
 
-def test_a_key_may_end_at_a_time(stack: Stack, owner: Owner) -> None:
+def test_cli_creates_api_keys_with_an_expiry_and_rejects_a_past_expiry(
+    stack: Stack, owner: Owner
+) -> None:
     words = ("keys", "create", owner.email, "--name", "n", "--expires-at")
     assert printed(stack, *words, "2131-02-03")["expires_at"] == "2131-02-03T00:00:00.000000Z"
     made = printed(stack, *words, "2131-02-03T04:05:06")
@@ -97,7 +101,9 @@ def test_a_key_may_end_at_a_time(stack: Stack, owner: Owner) -> None:
     fails_with(stack, "api_key.expiry", *words, "2001-02-03")
 
 
-def test_operator_restricts_keys_and_gives_delivery(stack: Stack, owner: Owner) -> None:
+def test_cli_creates_api_keys_with_restricted_scopes_including_delivery(
+    stack: Stack, owner: Owner
+) -> None:
     scopes = ["--scope", "delivery", "--scope", "attachment"]
     made = printed(stack, "keys", "create", owner.email, "--name", "sender", *scopes)
     assert made["scopes"] == ["attachment", "delivery"]
@@ -106,7 +112,9 @@ def test_operator_restricts_keys_and_gives_delivery(stack: Stack, owner: Owner) 
         problem(client.get("/apikeys"), 403, "auth.restricted_credential")
 
 
-def test_lists_are_created(stack: Stack, owner: Owner) -> None:
+def test_cli_creates_mailing_lists_with_and_without_confirmation(
+    stack: Stack, owner: Owner
+) -> None:
     slug = f"letter-{owner.user_id}"
     create = ("lists", "create", owner.email, "--title", "A letter", "--slug")
     made = printed(stack, *create, slug)
@@ -119,7 +127,7 @@ def test_lists_are_created(stack: Stack, owner: Owner) -> None:
     fails_with(stack, "list.slug", *create, "12345")
 
 
-def test_jobs_are_listed_shown_and_not_retried_without_cause(
+def test_cli_lists_and_shows_jobs_and_refuses_to_retry_succeeded_jobs(
     stack: Stack, client: httpx2.Client
 ) -> None:
     token = "asked-by-a-script"
@@ -136,12 +144,12 @@ def test_jobs_are_listed_shown_and_not_retried_without_cause(
     fails_with(stack, "job.not_retryable", "jobs", "retry", str(job["id"]))
 
 
-def test_migrate_says_the_revision_and_may_run_again(stack: Stack) -> None:
+def test_cli_migrate_prints_the_revision_and_is_idempotent(stack: Stack) -> None:
     [(revision,)] = stack.query("SELECT version_num FROM alembic_version")
     assert printed(stack, "migrate") == {"revision": revision}
 
 
-def test_wrong_settings_are_all_named_and_end_with_2(stack: Stack) -> None:
+def test_cli_names_every_invalid_setting_and_exits_with_2(stack: Stack) -> None:
     wrong = {
         "PRESSROOM_DATABASE_URL": "mysql://root:hunter2@db/x",
         "PRESSROOM_REDIS_URL": "",
@@ -163,7 +171,9 @@ def test_wrong_settings_are_all_named_and_end_with_2(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("words", [["serve"], ["worker", "--queue", "media"], ["users", "list"]])
-def test_missing_setting_is_named_by_every_process(stack: Stack, words: list[str]) -> None:
+def test_every_process_names_a_missing_setting_and_exits_with_2(
+    stack: Stack, words: list[str]
+) -> None:
     given = stack.environment.items()
     done = ended({name: value for name, value in given if name != "PRESSROOM_REDIS_URL"}, *words)
     assert done.returncode == 2
@@ -171,7 +181,7 @@ def test_missing_setting_is_named_by_every_process(stack: Stack, words: list[str
     assert "Traceback" not in done.stderr
 
 
-def test_unreachable_database_is_said_in_a_sentence(stack: Stack) -> None:
+def test_cli_reports_an_unreachable_database_without_traceback_and_password(stack: Stack) -> None:
     url = "postgresql://nobody:hunter2@127.0.0.1:9/none"
     for words in (["users", "list"], ["migrate"]):
         done = pressroom(stack, *words, PRESSROOM_DATABASE_URL=url)
@@ -187,7 +197,7 @@ def import_file(tmp_path: Path) -> Path:
     return tmp_path / "members.csv"
 
 
-def test_a_file_is_imported_in_the_owners_name(
+def test_cli_imports_a_file_as_the_owner_of_the_list(
     stack: Stack, client: httpx2.Client, mailing_list: dict[str, Any], import_file: Path
 ) -> None:
     emails = addresses(3)
@@ -200,7 +210,7 @@ def test_a_file_is_imported_in_the_owners_name(
     assert data(client.get(f"/jobs/{result['job_id']}"))["status"] == "succeeded"
 
 
-def test_invalid_rows_end_with_3_and_are_written_where_asked(
+def test_cli_import_exits_with_3_and_writes_invalid_rows_to_the_error_file(
     stack: Stack, client: httpx2.Client, list_id: int, import_file: Path, tmp_path: Path
 ) -> None:
     import_file.write_bytes(of_addresses("nobody", new_address()))
@@ -213,7 +223,7 @@ def test_invalid_rows_end_with_3_and_are_written_where_asked(
     assert count(client, list_id) == 1
 
 
-def test_options_are_those_of_the_api(
+def test_cli_import_supports_mapping_and_update_and_dry_run(
     stack: Stack, client: httpx2.Client, list_id: int, import_file: Path
 ) -> None:
     email = new_address()
@@ -228,7 +238,9 @@ def test_options_are_those_of_the_api(
     assert known_member(client, list_id, email)["name"] == "Ada"
 
 
-def test_a_file_may_come_by_a_pipe(stack: Stack, client: httpx2.Client, list_id: int) -> None:
+def test_cli_import_reads_a_file_from_a_pipe(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cli.main", "import", str(list_id), "-"],
         env=stack.environment,
@@ -241,7 +253,7 @@ def test_a_file_may_come_by_a_pipe(stack: Stack, client: httpx2.Client, list_id:
     assert count(client, list_id) == 1
 
 
-def test_what_cannot_be_imported_is_told_in_one_line(
+def test_cli_import_reports_an_unusable_file_and_stores_nothing(
     stack: Stack, list_id: int, import_file: Path, tmp_path: Path
 ) -> None:
     before = objects(stack)
@@ -256,7 +268,7 @@ def test_what_cannot_be_imported_is_told_in_one_line(
     assert objects(stack) <= before
 
 
-def test_a_list_is_exported_to_a_file(
+def test_cli_exports_a_list_to_a_compressed_file(
     stack: Stack, client: httpx2.Client, mailing_list: dict[str, Any], tmp_path: Path
 ) -> None:
     emails = addresses(2)
@@ -268,7 +280,7 @@ def test_a_list_is_exported_to_a_file(
     assert [row["email"] for row in rows] == emails
 
 
-def test_the_operator_makes_a_roster_that_the_owner_does_not_see(
+def test_cli_delivery_export_is_hidden_from_the_list_owner(
     stack: Stack, client: httpx2.Client, list_id: int, tmp_path: Path
 ) -> None:
     imported(client, list_id, of_addresses(new_address()))
@@ -281,6 +293,6 @@ def test_the_operator_makes_a_roster_that_the_owner_does_not_see(
     problem(client.get(f"/jobs/{shown['job_id']}"), 403, "auth.insufficient_scope")
 
 
-def test_a_result_that_cannot_be_written_is_told_in_one_line(stack: Stack, list_id: int) -> None:
+def test_cli_export_reports_an_unwritable_output_file(stack: Stack, list_id: int) -> None:
     words = ("export", str(list_id), "--output", "/nowhere/out.csv.gz")
     fails_with(stack, "file.not_written", *words)

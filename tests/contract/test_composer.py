@@ -27,14 +27,16 @@ PATHS = (METADATA, TWEETS)
 @pytest.mark.parametrize(
     ("path", "faults"), [(METADATA, find_metadata_faults), (TWEETS, find_tweets_faults)]
 )
-def test_what_is_written_keeps_every_rule(client: httpx2.Client, path: str, faults: Any) -> None:
+def test_composer_texts_satisfy_every_rule_for_metadata_and_tweets(
+    client: httpx2.Client, path: str, faults: Any
+) -> None:
     for post in POSTS.values():
         reply = ask(client, path, post)
         assert faults(post, data(reply)) == []
         assert reply.headers["pressroom-source"] in {"offline", "offline; cached"}
 
 
-def test_only_what_is_asked_for_is_answered(client: httpx2.Client) -> None:
+def test_composer_returns_only_the_requested_parts(client: httpx2.Client) -> None:
     for includes, wanted in (
         ([","], {"slug", "summary", "tags"}),
         ([" summary , tags "], {"summary", "tags"}),
@@ -46,7 +48,9 @@ def test_only_what_is_asked_for_is_answered(client: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize("includes", ["title", "slug,title", "Slug", "slug;tags", "slug,summary2"])
-def test_an_unknown_part_is_400_and_names_the_allowed(client: httpx2.Client, includes: str) -> None:
+def test_composer_rejects_an_unknown_part_and_names_the_allowed_parts(
+    client: httpx2.Client, includes: str
+) -> None:
     reply = ask(client, METADATA, POSTS["english"], params={"includes": includes})
     said = problem(reply, 400, "composer.unknown_part")["detail"]
     assert all(part in said for part in MetadataField)
@@ -70,13 +74,13 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_body_that_is_no_post_is_422(client: httpx2.Client, path: str) -> None:
+def test_composer_rejects_a_malformed_post(client: httpx2.Client, path: str) -> None:
     for wrong, body in WRONG.items():
         assert problem(client.post(path, json=body), 422, "body.invalid")["errors"], wrong
 
 
 @pytest.mark.tier("properties")
-def test_the_longest_post_is_taken(client: httpx2.Client) -> None:
+def test_composer_accepts_a_post_of_maximum_length(client: httpx2.Client) -> None:
     sentence = "Ein Satz über das Backen von Brot, wie er oft vorkommt. "
     content = (sentence * (1_000_000 // len(sentence) + 1))[:1_000_000]
     post = Post("T" * 500, content)
@@ -87,7 +91,7 @@ def test_the_longest_post_is_taken(client: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_same_post_is_written_about_once_by_either_path(
+def test_composer_caches_texts_of_a_post_across_paths_and_owners(
     client: httpx2.Client, stack: Stack, path: str
 ) -> None:
     post = fresh()
@@ -105,7 +109,7 @@ def test_the_same_post_is_written_about_once_by_either_path(
     assert ask(client, path, swapped).headers["pressroom-source"] == "offline"
 
 
-def test_parts_are_kept_apart(client: httpx2.Client) -> None:
+def test_composer_caches_each_set_of_parts_separately(client: httpx2.Client) -> None:
     post = fresh()
     for includes, source in (
         ("slug", "offline"),
@@ -118,7 +122,7 @@ def test_parts_are_kept_apart(client: httpx2.Client) -> None:
         assert reply.headers["pressroom-source"] == source, includes
 
 
-def test_nothing_of_a_post_stays_but_what_was_written_about_it(
+def test_composer_stores_only_its_texts_and_never_the_post(
     client: httpx2.Client, stack: Stack
 ) -> None:
     redis = stack.resources.redis
@@ -137,14 +141,16 @@ def test_nothing_of_a_post_stays_but_what_was_written_about_it(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_wait_of_nothing_is_504_unless_it_is_kept(client: httpx2.Client, path: str) -> None:
+def test_composer_with_zero_wait_returns_504_unless_the_texts_are_cached(
+    client: httpx2.Client, path: str
+) -> None:
     post = fresh()
     problem(ask(client, path, post, headers={"Prefer": "wait=0"}), 504, "request.too_slow")
     assert data(ask(client, path, post))
     assert data(ask(client, path, post, headers={"Prefer": "wait=0"}))
 
 
-def test_a_post_of_hostile_marks_holds_up_no_mail(
+def test_composer_call_with_hostile_markup_does_not_delay_mail(
     client: httpx2.Client, stack: Stack, visitor: Visitor
 ) -> None:
     marks = "<&![*_`~{<&"
@@ -158,5 +164,5 @@ def test_a_post_of_hostile_marks_holds_up_no_mail(
 
 
 @pytest.mark.parametrize("prefer", ["respond-async", "respond-async, wait=30", "wait=60"])
-def test_an_answer_never_comes_later(client: httpx2.Client, prefer: str) -> None:
+def test_composer_ignores_respond_async(client: httpx2.Client, prefer: str) -> None:
     assert data(ask(client, METADATA, fresh(), headers={"Prefer": prefer}))

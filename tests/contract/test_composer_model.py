@@ -70,7 +70,7 @@ def _ask(author: httpx2.Client, path: str, body: dict[str, str], wait: int = 20)
         (METADATA, "trickle", STOOD_IN),
     ],
 )
-def test_the_offline_writer_stands_in_for_a_model_without_an_answer_of_use_in_time(
+def test_composer_falls_back_to_the_offline_writer_when_the_model_fails(
     composer_with_fallback: Modelled,
     author_client: httpx2.Client,
     path: str,
@@ -87,7 +87,7 @@ def test_the_offline_writer_stands_in_for_a_model_without_an_answer_of_use_in_ti
 
 @pytest.mark.tier("processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="a worker's memory is hidden from its user")
-def test_a_worker_that_may_stand_in_has_loaded_all_before_its_first_post(
+def test_composer_worker_preloads_the_offline_writer_when_configured_as_fallback(
     composer_with_model: Modelled,
 ) -> None:
     """A worker loads the offline writer at its start, because some callers wait only briefly."""
@@ -106,7 +106,7 @@ def _has_loaded_models(worker: int) -> bool:
     return any("/numpy/" in Path(f"/proc/{child.pid}/maps").read_text() for child in children)
 
 
-def test_what_stood_in_is_not_kept_and_what_the_model_wrote_is(
+def test_composer_caches_model_texts_but_no_fallback_texts(
     composer_with_fallback: Modelled, author_client: httpx2.Client
 ) -> None:
     body = post()
@@ -122,7 +122,7 @@ def test_what_stood_in_is_not_kept_and_what_the_model_wrote_is(
     assert composer_with_fallback.calls() == calls
 
 
-def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
+def test_concurrent_composer_calls_for_equal_posts_cause_only_one_model_call(
     composer_with_fallback: Modelled, author_client: httpx2.Client
 ) -> None:
     stack = composer_with_fallback.stack
@@ -148,7 +148,7 @@ def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
         ("slow", (504, "llm.too_slow")),
     ],
 )
-def test_the_caller_is_told_where_the_settings_say_so(
+def test_composer_returns_the_model_error_when_no_fallback_is_configured(
     composer_with_model: Modelled, author_client: httpx2.Client, model: str, error: tuple[int, str]
 ) -> None:
     _restore_model(composer_with_model, author_client, "error").steer(model)

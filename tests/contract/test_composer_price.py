@@ -96,7 +96,7 @@ def forget(model: Modelled) -> None:
 
 
 @pytest.mark.parametrize(("path", "wrote"), [(METADATA, "metadata"), (TWEETS, "tweets")])
-def test_an_answer_of_the_model_is_charged_by_an_entry_that_names_the_call(
+def test_model_text_is_charged_with_a_ledger_entry_that_names_the_call(
     author: Author, path: str, wrote: str
 ) -> None:
     name = token_hex(8)
@@ -110,7 +110,7 @@ def test_an_answer_of_the_model_is_charged_by_an_entry_that_names_the_call(
     assert credits.balance(author.client) == Decimal(PLENTY) - PRICE
 
 
-def test_a_cached_answer_costs_nothing_whoever_paid_for_it(
+def test_cached_composer_text_costs_nothing_for_any_caller(
     author: Author, make_author: Callable[[str], Author]
 ) -> None:
     body, poor = post(), make_author("0")
@@ -123,7 +123,7 @@ def test_a_cached_answer_costs_nothing_whoever_paid_for_it(
 
 
 @pytest.mark.tier("processes")
-def test_a_caller_who_is_told_of_the_models_failure_pays_nothing(
+def test_composer_caller_who_gets_a_model_error_is_not_charged(
     model: Modelled, author: Author
 ) -> None:
     model.work("error")
@@ -136,7 +136,7 @@ def test_a_caller_who_is_told_of_the_models_failure_pays_nothing(
 
 
 @pytest.mark.parametrize("credit", ["0", "2.4999"])
-def test_a_balance_below_the_price_is_402_before_the_model_is_asked(
+def test_composer_call_with_insufficient_credits_is_rejected_before_the_model_is_called(
     model: Modelled, make_author: Callable[[str], Author], credit: str
 ) -> None:
     poor, calls = make_author(credit), model.calls()
@@ -146,7 +146,7 @@ def test_a_balance_below_the_price_is_402_before_the_model_is_asked(
     assert poor.charges == []
 
 
-def test_a_key_that_may_not_spend_is_403_and_one_that_may_is_charged(
+def test_composer_call_requires_an_api_key_that_may_spend_credits(
     model: Modelled, author: Author
 ) -> None:
     keys = [(Scope.COMPOSER,), (Scope.COMPOSER, Scope.CREDIT_READ)]
@@ -162,7 +162,7 @@ def test_a_key_that_may_not_spend_is_403_and_one_that_may_is_charged(
 
 
 @pytest.mark.parametrize("header", ["Idempotency-Key", "X-Request-ID"])
-def test_a_call_that_is_sent_again_is_charged_once(
+def test_repeated_composer_call_with_the_same_key_is_charged_once(
     model: Modelled, make_author: Callable[[str], Author], header: str
 ) -> None:
     author, body, name = make_author(str(PRICE)), post(), {header: token_hex(16)}
@@ -175,7 +175,9 @@ def test_a_call_that_is_sent_again_is_charged_once(
 
 
 @pytest.mark.parametrize("header", ["Idempotency-Key", "X-Request-ID"])
-def test_one_name_does_not_stand_for_two_posts(author: Author, header: str) -> None:
+def test_composer_calls_with_the_same_key_but_different_posts_are_each_charged(
+    author: Author, header: str
+) -> None:
     name = {header: token_hex(16)}
     for _ in range(2):
         data(author.ask(named=name))
@@ -184,11 +186,11 @@ def test_one_name_does_not_stand_for_two_posts(author: Author, header: str) -> N
     assert len({str(each["source_id"]) for each in author.charges}) == 1
 
 
-def test_a_key_that_is_too_short_is_refused(author: Author) -> None:
+def test_composer_rejects_a_too_short_idempotency_key(author: Author) -> None:
     problem(author.ask(named={"Idempotency-Key": "short"}), 400, "idempotency.key_invalid")
 
 
-def test_one_of_the_callers_of_one_run_pays_and_the_others_get_theirs_back(
+def test_only_one_of_several_concurrent_composer_callers_pays_for_a_shared_text(
     model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
     model.steer("moment")
@@ -205,7 +207,7 @@ def test_one_of_the_callers_of_one_run_pays_and_the_others_get_theirs_back(
     assert sorted(paid) == [0, 0, PRICE]
 
 
-def test_who_leaves_while_the_model_writes_has_paid_for_its_answer(
+def test_composer_caller_who_disconnects_while_the_model_writes_is_charged(
     model: Modelled, author: Author
 ) -> None:
     model.steer("moment")
@@ -219,7 +221,7 @@ def test_who_leaves_while_the_model_writes_has_paid_for_its_answer(
     assert credits.balance(author.client) == Decimal(PLENTY) - PRICE
 
 
-def test_who_leaves_before_a_worker_begins_gets_the_credits_back_at_once(
+def test_composer_caller_who_disconnects_before_a_worker_starts_is_refunded(
     model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
     author, calls = make_author(str(PRICE)), model.calls()
@@ -236,7 +238,7 @@ def test_who_leaves_before_a_worker_begins_gets_the_credits_back_at_once(
     assert (model.calls(), open_charges(model)) == (calls, [])
 
 
-def test_the_model_is_asked_as_often_as_the_balance_pays_for(
+def test_concurrent_composer_calls_never_exceed_the_balance(
     model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
     author, calls = make_author(str(PRICE)), model.calls()
@@ -249,7 +251,7 @@ def test_the_model_is_asked_as_often_as_the_balance_pays_for(
     assert len(author.charges) == 1
 
 
-def test_a_second_call_of_one_name_waits_for_what_the_first_one_holds(
+def test_concurrent_composer_call_with_the_same_key_is_rejected_as_in_progress(
     model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
     author, body, name = make_author(str(PRICE)), post(), {"Idempotency-Key": token_hex(16)}
@@ -266,7 +268,7 @@ def test_a_second_call_of_one_name_waits_for_what_the_first_one_holds(
 
 
 @pytest.mark.parametrize("taken_by", [None, "a lost worker"])
-def test_a_charge_whose_process_was_killed_is_reversed_after_its_deadline(
+def test_open_charge_of_a_killed_process_is_reversed_after_its_deadline(
     model: Modelled, make_author: Callable[[str], Author], taken_by: str | None
 ) -> None:
     author, stack = make_author(str(PRICE)), model.stack
@@ -287,7 +289,7 @@ def test_a_charge_whose_process_was_killed_is_reversed_after_its_deadline(
     assert ledger_verify.verify_ledger(stack.resources, full=True).faults == []
 
 
-def test_what_the_offline_writer_writes_costs_nothing_and_tells_of_no_low_balance(
+def test_offline_fallback_text_costs_nothing_and_emits_no_low_balance_event(
     model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
     author = make_author("101")
@@ -301,7 +303,7 @@ def test_what_the_offline_writer_writes_costs_nothing_and_tells_of_no_low_balanc
     assert model.stack.query(query, author.owner.user_id) == [(1,)]
 
 
-def test_the_price_is_among_the_prices(author: Author) -> None:
+def test_price_list_contains_the_composer_price(author: Author) -> None:
     reply = author.client.get("/auxilia/credits/prices")
     data(reply)
     assert credits.exactly(reply.text)["data"]["composer_call"] == PRICE

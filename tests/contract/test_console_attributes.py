@@ -25,7 +25,7 @@ def console_list_id(console: OwnerAtConsole) -> int:
     return int(new_list(console.api)["id"])
 
 
-def test_a_field_is_made_changed_and_retired(console: OwnerAtConsole) -> None:
+def test_console_creates_and_changes_and_retires_a_custom_field(console: OwnerAtConsole) -> None:
     assert "You have no field yet" in console.see(FIELDS)
     typed = {"label": "Size", "key": "size", "type": "choice", "choices": "S\r\nM\r\n"}
     text = console.do(f"{FIELDS}/new", **typed, public="on")
@@ -44,7 +44,7 @@ def test_a_field_is_made_changed_and_retired(console: OwnerAtConsole) -> None:
     console.see(path, 404)
 
 
-def test_a_field_that_breaks_a_rule_is_not_made(console: OwnerAtConsole) -> None:
+def test_console_rejects_a_custom_field_that_breaks_a_rule(console: OwnerAtConsole) -> None:
     new_field(console.api, "city")
     for name, typed, status in (
         ("key", "No Key", 422),
@@ -59,7 +59,7 @@ def test_a_field_that_breaks_a_rule_is_not_made(console: OwnerAtConsole) -> None
     assert [each["key"] for each in data(console.api.get("/fields"))] == ["city"]
 
 
-def test_a_tag_is_renamed_and_taken_off_all_members(
+def test_console_renames_a_tag_and_removes_a_tag_from_all_members(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
     [email, _] = some_members(console.api, console_list_id, 2, vips=1)
@@ -89,7 +89,7 @@ def with_whole_count(console: OwnerAtConsole, path: str) -> str:
     return eventually(looked, what="a count of all members")
 
 
-def test_a_segment_is_made_counted_changed_and_deleted(
+def test_console_creates_and_counts_and_changes_and_deletes_a_segment(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
     some_members(console.api, console_list_id, 3, vips=2)
@@ -107,7 +107,7 @@ def test_a_segment_is_made_counted_changed_and_deleted(
     assert data(console.api.get(f"/lists/{console_list_id}/segments"))["items"] == []
 
 
-def test_a_segment_that_breaks_a_rule_is_not_made(
+def test_console_rejects_a_segment_that_breaks_a_rule(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
     new_segment(console.api, console_list_id)
@@ -124,7 +124,7 @@ def test_a_segment_that_breaks_a_rule_is_not_made(
     assert len(data(console.api.get(f"/lists/{console_list_id}/segments"))["items"]) == 1
 
 
-def test_a_segment_whose_field_was_retired_says_so(
+def test_console_segment_page_names_a_retired_field_in_its_filter(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
     field = new_field(console.api, "city")
@@ -158,7 +158,7 @@ def until(console: OwnerAtConsole, path: str, words: str) -> str:
     return eventually(says, what=words)
 
 
-def test_members_who_were_chosen_are_tagged_and_it_is_undone(
+def test_console_tags_selected_members_in_bulk_and_undoes_that(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
     emails = some_members(console.api, console_list_id, 3, vips=2)
@@ -183,7 +183,9 @@ def test_members_who_were_chosen_are_tagged_and_it_is_undone(
     assert "undone" in row[1].lower()
 
 
-def test_a_tier_is_given_to_a_segment(console: OwnerAtConsole, console_list_id: int) -> None:
+def test_console_changes_the_tier_of_a_segment_in_bulk(
+    console: OwnerAtConsole, console_list_id: int
+) -> None:
     emails = some_members(console.api, console_list_id, 2, vips=1)
     segment = new_segment(console.api, console_list_id)
     path = bulk_actions_of(console_list_id, f"/new?segment={segment['id']}")
@@ -193,7 +195,7 @@ def test_a_tier_is_given_to_a_segment(console: OwnerAtConsole, console_list_id: 
     assert tiers == ["gold", "free"]
 
 
-def test_a_bulk_action_without_its_value_is_not_begun(
+def test_console_rejects_a_bulk_action_without_a_valid_value(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
     for typed, place in (
@@ -207,7 +209,7 @@ def test_a_bulk_action_without_its_value_is_not_begun(
     assert "No bulk action yet" in console.see(bulk_actions_of(console_list_id))
 
 
-def test_a_bulk_action_that_waits_is_ended(stack_without_workers: Stack) -> None:
+def test_console_cancels_a_queued_bulk_action(stack_without_workers: Stack) -> None:
     # The bulk action stays queued because the test stack runs no workers.
     with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]

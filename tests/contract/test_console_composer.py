@@ -64,7 +64,7 @@ def fields_of(new_post: Post) -> dict[str, str]:
     return {"title": new_post.title, "content": new_post.content}
 
 
-def test_all_of_it_is_written_and_says_by_whom_and_equals_what_a_program_gets(
+def test_console_composer_writes_the_same_texts_as_the_api_and_names_the_writer(
     shared_console: OwnerAtConsole,
 ) -> None:
     text = shared_console.see(PAGE)
@@ -84,7 +84,7 @@ def test_all_of_it_is_written_and_says_by_whom_and_equals_what_a_program_gets(
     assert call.body["title"] == new_post.title
 
 
-def test_one_part_is_written_alone_and_keeps_what_was_typed_and_written_before(
+def test_console_composer_writes_a_single_part_and_keeps_all_other_input(
     shared_console: OwnerAtConsole,
 ) -> None:
     new_post = fresh()
@@ -99,7 +99,7 @@ def test_one_part_is_written_alone_and_keeps_what_was_typed_and_written_before(
     assert "<b>Another" not in text
 
 
-def test_what_can_t_be_written_says_why_beside_its_field_and_loses_nothing(
+def test_console_composer_shows_errors_next_to_their_fields_and_keeps_the_input(
     shared_console: OwnerAtConsole,
 ) -> None:
     text, fields = compose(
@@ -118,7 +118,7 @@ def test_what_can_t_be_written_says_why_beside_its_field_and_loses_nothing(
     assert "Written by" not in text
 
 
-def test_photos_are_found_by_words_credited_and_used(
+def test_console_composer_finds_and_credits_and_uses_stock_photos(
     shared_console: OwnerAtConsole, stack: Stack
 ) -> None:
     words = fresh().content[-30:]
@@ -156,7 +156,7 @@ def test_photos_are_found_by_words_credited_and_used(
     assert fields["title"] == "Kept"
 
 
-def test_each_provider_is_shown_from_its_own_origin_and_a_failing_one_loses_nothing(
+def test_console_composer_allows_images_only_from_the_chosen_photo_provider(
     shared_console: OwnerAtConsole, stack: Stack
 ) -> None:
     opened = shared_console.visitor.get(PAGE)
@@ -179,7 +179,7 @@ def test_each_provider_is_shown_from_its_own_origin_and_a_failing_one_loses_noth
     assert (fields["title"], fields["words"]) == ("Kept", "error-500")
 
 
-def test_a_model_s_answers_have_their_price_and_too_few_credits_are_told(
+def test_console_composer_shows_the_price_and_reports_insufficient_credits(
     priced_composer: Modelled,
 ) -> None:
     priced_composer.steer(None)

@@ -33,7 +33,9 @@ def payment_url(text: str) -> str:
     return str(found)
 
 
-def test_an_owner_of_nothing_is_told_how_to_begin(console: OwnerAtConsole) -> None:
+def test_console_credits_pages_explain_the_empty_state_and_show_exchange_rates(
+    console: OwnerAtConsole,
+) -> None:
     text = console.see(CREDITS)
     assert "<b>0</b> credits" in text
     assert "Nothing has happened yet" in text
@@ -43,7 +45,7 @@ def test_an_owner_of_nothing_is_told_how_to_begin(console: OwnerAtConsole) -> No
     assert ["JPY", "0.6666", "100 JPY", "99,999,999 JPY"] in rows_of(console.see(BUY))
 
 
-def test_credits_are_bought_and_their_receipt_tells_of_a_refund(
+def test_console_sells_credits_and_the_receipt_shows_a_refund(
     console: OwnerAtConsole, sandbox_payments: SandboxPayments, stack: Stack
 ) -> None:
     text = console.do(BUY, credit_amount="1,234.5", currency="EUR")
@@ -81,7 +83,7 @@ def test_credits_are_bought_and_their_receipt_tells_of_a_refund(
     assert "Taken back with a refund" in console.see(CREDITS)
 
 
-def test_an_order_that_did_not_go_well_says_so(
+def test_console_order_page_reports_an_expired_or_reviewed_order(
     console: OwnerAtConsole, sandbox_payments: SandboxPayments, stack: Stack
 ) -> None:
     console.do(BUY, amount="5.00")
@@ -103,7 +105,7 @@ def test_an_order_that_did_not_go_well_says_so(
     assert "<b>0</b> credits" in console.see(CREDITS)
 
 
-def test_what_is_wrong_with_an_order_stands_beside_its_field(
+def test_console_shows_order_errors_next_to_their_fields(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     for name, typed in (("credit_amount", "1,2"), ("credit_amount", "1"), ("amount", "0.10")):
@@ -120,7 +122,7 @@ def test_what_is_wrong_with_an_order_stands_beside_its_field(
     assert stack.query(count, console.owner.user_id) == [(0,)]
 
 
-def test_an_owner_says_when_credits_run_low(console: OwnerAtConsole) -> None:
+def test_console_changes_the_low_balance_threshold(console: OwnerAtConsole) -> None:
     text = console.do(CREDITS, below_credit="1,234.5")
     assert "That is kept." in text
     assert 'name="below_credit" type="text" value="1,234.5"' in text
@@ -131,7 +133,7 @@ def test_an_owner_says_when_credits_run_low(console: OwnerAtConsole) -> None:
     assert data(console.api.get("/auxilia/credits/low-balance")) == low
 
 
-def test_the_ledger_is_looked_through_by_kind_and_day(
+def test_console_filters_the_credit_ledger_by_kind_and_day(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     grant(stack, console.owner.user_id, "100")

@@ -45,7 +45,7 @@ def made_key(console: OwnerAtConsole, *ticked: Scope, **typed: str) -> str:
     return str(key)
 
 
-def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
+def test_console_creates_an_api_key_and_shows_it_only_once_and_revokes_it(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     both = {"name": "x", "reach": "all", "lifetime": "90", f"scope.{Scope.ATTACHMENT}": "on"}
@@ -91,7 +91,7 @@ def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
     assert "You have 2 keys" in console.see(PROGRAMS)
 
 
-def test_what_no_key_can_be_is_told_beside_its_field(console: OwnerAtConsole) -> None:
+def test_console_shows_api_key_errors_next_to_their_fields(console: OwnerAtConsole) -> None:
     scope = {f"scope.{Scope.ATTACHMENT}": "on"}
     for field, typed in (
         ("name", {"name": " ", **scope}),
@@ -110,7 +110,7 @@ def test_what_no_key_can_be_is_told_beside_its_field(console: OwnerAtConsole) ->
     assert len(data(console.api.get("/apikeys"))) == 1
 
 
-def test_a_key_beyond_the_plan_is_refused_with_the_reason(stack: Stack) -> None:
+def test_console_rejects_an_api_key_beyond_the_plan_and_gives_the_reason(stack: Stack) -> None:
     with at_console(stack, stack.create_owner(plan=Plan.FREE)) as console:
         for _ in range(9):
             stack.create_key(console.owner.user_id)
@@ -120,7 +120,7 @@ def test_a_key_beyond_the_plan_is_refused_with_the_reason(stack: Stack) -> None:
         assert "quota.refused" in {each["type"] for each in noted}
 
 
-def test_access_is_shown_and_taken_back_after_a_question(
+def test_console_shows_oauth_grants_and_revokes_them_after_confirmation(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     assert "No other app may use your account" in console.see(ACCESS)
@@ -156,7 +156,7 @@ def sent_to(console: OwnerAtConsole, path: str) -> list[list[str]]:
     return [row[:4] for row in rows_of(console.see(path)) if row[0] != "Event"]
 
 
-def test_a_webhook_is_made_tested_resent_paused_and_ended(
+def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     console: OwnerAtConsole, stack: Stack, receiver: HookReceiver
 ) -> None:
     assert "You have no webhook yet" in console.see(HOOKS)
@@ -206,7 +206,7 @@ def test_a_webhook_is_made_tested_resent_paused_and_ended(
         console.see(path + page, 404)
 
 
-def test_what_no_webhook_can_be_is_told_beside_its_field(
+def test_console_shows_webhook_errors_next_to_their_fields(
     console: OwnerAtConsole, receiver: HookReceiver
 ) -> None:
     list_id = new_list(console.api, title="The <i>Daily</i>")["id"]
@@ -238,7 +238,9 @@ def event_rows(console: OwnerAtConsole, **query: str) -> list[list[str]]:
     return [row for row in rows_of(console.see(EVENTS, **query))[1:] if len(row) > 1]
 
 
-def test_the_newest_events_are_shown_in_words(console: OwnerAtConsole, stack: Stack) -> None:
+def test_console_shows_the_newest_events_in_words_and_filters_them_by_type(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
     made_key(console, Scope.COMPOSER)
     list_id = new_list(console.api)["id"]
     happen(stack, console.owner, LEFT, list_id=list_id)
@@ -264,7 +266,7 @@ def an_hour_ago() -> dict[str, str]:
     return since(datetime.now(UTC) - timedelta(hours=1))
 
 
-def test_events_since_a_moment_are_counted_and_sent_again_under_their_ids(
+def test_console_replays_webhook_events_since_a_chosen_time_with_their_original_ids(
     console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
 ) -> None:
     endpoint = new_endpoint(console.api, receiver.url)
@@ -295,7 +297,7 @@ def test_events_since_a_moment_are_counted_and_sent_again_under_their_ids(
     assert receiver.ids == everything
 
 
-def test_only_events_that_the_webhook_gets_are_counted(
+def test_console_replay_counts_only_events_that_the_webhook_receives(
     console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
 ) -> None:
     list_id, other_id = new_list(console.api)["id"], new_list(console.api)["id"]
@@ -310,7 +312,7 @@ def test_only_events_that_the_webhook_gets_are_counted(
     assert "Nothing of what it gets has happened since then." in console.see(path, **later)
 
 
-def test_a_number_that_takes_long_to_tell_is_told_as_more_than_the_bound(
+def test_console_replay_shows_more_than_1000_events_without_an_exact_number(
     console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
 ) -> None:
     endpoint = new_endpoint(console.api, receiver.url, LEFT)
@@ -331,7 +333,7 @@ def test_a_number_that_takes_long_to_tell_is_told_as_more_than_the_bound(
     assert len(forms_of(console.visitor.get(path, **an_hour_ago()))) == 1
 
 
-def test_what_is_no_moment_is_told_beside_its_field(
+def test_console_replay_rejects_an_invalid_time(
     console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
 ) -> None:
     endpoint = new_endpoint(console.api, receiver.url)
@@ -350,7 +352,7 @@ def test_what_is_no_moment_is_told_beside_its_field(
     assert len(receiver.hooks) == 1
 
 
-def test_events_that_are_alike_are_one_row_below_their_day(console: OwnerAtConsole) -> None:
+def test_console_groups_similar_events_in_one_row_per_day(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     for values in ({}, {"name": "A"}, {"name": "B"}, {"name": "C"}):
         put(console.api, list_id, "ada@example.com", **values)

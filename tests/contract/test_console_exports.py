@@ -48,7 +48,7 @@ def downloaded(console: OwnerAtConsole, path: str) -> list[dict[str, str]]:
     return unpacked(reply.headers["location"])
 
 
-def test_an_owner_of_nothing_is_told_what_an_export_is(console: OwnerAtConsole) -> None:
+def test_console_exports_page_explains_the_empty_state(console: OwnerAtConsole) -> None:
     assert "Create your first list" in console.see("/console/exports")
     list_id = new_list(console.api, title="The Daily Demo")["id"]
     text = console.see("/console/exports")
@@ -57,7 +57,7 @@ def test_an_owner_of_nothing_is_told_what_an_export_is(console: OwnerAtConsole) 
     assert heading(console.see(path_of(list_id))) == "Export The Daily Demo"
 
 
-def test_a_list_is_exported_and_its_file_downloaded(console: OwnerAtConsole) -> None:
+def test_console_exports_a_list_and_offers_the_file_for_download(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api, title="The Daily Demo")["id"]
     imported(console.api, list_id, of_addresses("ada@example.com", "bea@example.com"))
     path = ordered(console, list_id)
@@ -74,7 +74,9 @@ def test_a_list_is_exported_and_its_file_downloaded(console: OwnerAtConsole) -> 
     assert row[4].startswith("lapses in ")
 
 
-def test_a_segment_and_a_status_choose_the_members(console: OwnerAtConsole) -> None:
+def test_console_exports_only_members_of_the_chosen_segment_and_status(
+    console: OwnerAtConsole,
+) -> None:
     list_id = new_list(console.api)["id"]
     content = sheet(["Email", "Name"], ["ada@x.example", "Ada"], ["b@x.example", "B"])
     imported(console.api, list_id, content)
@@ -87,7 +89,9 @@ def test_a_segment_and_a_status_choose_the_members(console: OwnerAtConsole) -> N
     assert "<b>0</b> rows" in ended(console, path)
 
 
-def test_what_is_wrong_stands_beside_its_field(console: OwnerAtConsole) -> None:
+def test_console_rejects_an_unknown_export_format_and_keeps_the_input(
+    console: OwnerAtConsole,
+) -> None:
     list_id = new_list(console.api)["id"]
     reply = console.send(path_of(list_id), format="pdf", status_active="on")
     text = shown(reply, 422)
@@ -95,7 +99,7 @@ def test_what_is_wrong_stands_beside_its_field(console: OwnerAtConsole) -> None:
     assert 'name="status_active" value="on" checked' in text
 
 
-def test_an_old_login_leads_to_the_login_and_back(console: OwnerAtConsole, stack: Stack) -> None:
+def test_console_export_requires_a_recent_login(console: OwnerAtConsole, stack: Stack) -> None:
     list_id = new_list(console.api)["id"]
     path = ordered(console, list_id)
     ended(console, path)
@@ -108,7 +112,7 @@ def test_an_old_login_leads_to_the_login_and_back(console: OwnerAtConsole, stack
     assert "The file is ready" in console.see(path)
 
 
-def test_an_export_whose_file_lapsed_says_so(console: OwnerAtConsole, stack: Stack) -> None:
+def test_console_export_page_reports_an_expired_file(console: OwnerAtConsole, stack: Stack) -> None:
     list_id = new_list(console.api)["id"]
     path = ordered(console, list_id)
     ended(console, path)
@@ -121,7 +125,7 @@ def test_an_export_whose_file_lapsed_says_so(console: OwnerAtConsole, stack: Sta
     assert "lapsed" in console.see("/console/exports")
 
 
-def test_an_export_under_way_is_cancelled_and_one_that_failed_says_why(
+def test_console_export_page_cancels_a_running_export_and_explains_a_failed_export(
     stack_without_workers: Stack,
 ) -> None:
     with at_console(stack_without_workers) as console:

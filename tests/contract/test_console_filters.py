@@ -39,7 +39,7 @@ def find_emails(console: OwnerAtConsole, list_id: int, form: dict[str, str]) -> 
     return {row[0] for row in rows_of(shown(reply))[1:]}
 
 
-def test_rows_are_added_filled_in_and_removed_without_a_script(
+def test_console_filter_form_adds_and_removes_conditions_without_a_script(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
     path = f"/console/lists/{id_of_list_with_fields}/members"
@@ -66,7 +66,7 @@ def test_rows_are_added_filled_in_and_removed_without_a_script(
     assert "field.0.1" not in form
 
 
-def test_groups_stand_in_groups_as_far_as_the_grammar_goes(
+def test_console_filter_form_nests_groups_up_to_the_maximum_depth(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
     path = f"/console/lists/{id_of_list_with_fields}/members"
@@ -99,7 +99,7 @@ FILTERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("written", FILTERS, ids=json.dumps)
-def test_a_segment_of_any_filter_is_shown_as_rows_and_saved_as_it_was(
+def test_console_shows_any_segment_filter_as_rows_and_saves_the_filter_unchanged(
     console: OwnerAtConsole, id_of_list_with_fields: int, written: dict[str, Any]
 ) -> None:
     segment = new_segment(console.api, id_of_list_with_fields, written)
@@ -112,7 +112,7 @@ def test_a_segment_of_any_filter_is_shown_as_rows_and_saved_as_it_was(
     assert (stored_segment["name"], stored_segment["filter"]) == ("The same", written)
 
 
-def test_a_filter_that_rows_can_not_show_is_text_with_the_reason(
+def test_console_shows_a_multiline_filter_as_json_with_the_reason(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
     written = {"field": "name", "is": "two\nlines"}
@@ -128,7 +128,7 @@ def test_a_filter_that_rows_can_not_show_is_text_with_the_reason(
     assert (stored_segment["name"], stored_segment["filter"]) == ("Still so", written)
 
 
-def test_what_is_wrong_stands_beside_its_row(
+def test_console_shows_filter_errors_next_to_their_rows(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
     new = f"/console/lists/{id_of_list_with_fields}/segments/new"
@@ -140,7 +140,7 @@ def test_what_is_wrong_stands_beside_its_row(
     assert data(console.api.get(f"/lists/{id_of_list_with_fields}/segments"))["items"] == []
 
 
-def test_a_segment_is_counted_while_it_is_edited_and_duplicated(
+def test_console_counts_a_segment_during_editing_and_duplicates_a_segment(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
     new = f"/console/lists/{id_of_list_with_fields}/segments/new"
@@ -156,7 +156,7 @@ def test_a_segment_is_counted_while_it_is_edited_and_duplicated(
     assert (copied["name"], copied["value.0.0"]) == ("", "berlin")
 
 
-def test_chips_say_what_was_chosen_and_leave_one_out(
+def test_console_filter_chip_names_its_condition_and_links_to_its_removal(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
     written = {"all": [{"field": "fields.city", "is": "Berlin"}, {"field": "tag", "is": "press"}]}

@@ -38,7 +38,7 @@ def from_our_pages(console: OwnerAtConsole) -> httpx2.Client:
 
 
 @pytest.mark.parametrize(("path", "field", "others"), FIELDS)
-def test_number_that_is_no_id_is_refused(
+def test_console_form_rejects_malformed_ids(
     *,
     console: OwnerAtConsole,
     form_client: httpx2.Client,
@@ -53,7 +53,7 @@ def test_number_that_is_no_id_is_refused(
         assert reply.status_code in {404, 422}, (number[:30], reply.text)
 
 
-def test_number_that_is_no_id_ends_no_key_and_finds_no_segment(
+def test_malformed_id_in_console_form_revokes_no_key_and_selects_no_segment(
     console: OwnerAtConsole, form_client: httpx2.Client
 ) -> None:
     for number in NUMBERS:
@@ -67,7 +67,7 @@ def test_number_that_is_no_id_ends_no_key_and_finds_no_segment(
         assert reply.status_code in {404, 422}, (number[:30], reply.text)
 
 
-def test_number_that_is_no_id_names_no_text_and_no_user_of_an_operator(stack: Stack) -> None:
+def test_malformed_id_in_operator_console_selects_no_text_and_no_user(stack: Stack) -> None:
     with at_operators_console(stack) as operator:
         for number in NUMBERS:
             form = {"kind": "list", "id": number, "version": "1"}

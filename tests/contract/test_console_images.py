@@ -46,7 +46,7 @@ def to_copy(text: str) -> dict[str, str]:
     return kept
 
 
-def test_an_image_is_added_and_shown_small(console: OwnerAtConsole) -> None:
+def test_console_uploads_an_image_and_shows_a_small_rendition(console: OwnerAtConsole) -> None:
     assert "You have no images yet" in console.see(IMAGES)
     path = added(console, photo(900, 600), name="harbour.jpg")
     text = console.see(path)
@@ -59,7 +59,7 @@ def test_an_image_is_added_and_shown_small(console: OwnerAtConsole) -> None:
     assert len(data(console.api.get("/attachments"))["items"]) == 1
 
 
-def test_a_large_image_without_renditions_is_shown_by_its_colours_alone(
+def test_console_shows_only_colours_of_a_large_image_without_renditions(
     console: OwnerAtConsole,
 ) -> None:
     send(console.api, noise((1_500, 1_000), quality=90))
@@ -70,7 +70,9 @@ def test_a_large_image_without_renditions_is_shown_by_its_colours_alone(
     assert re.search(r'<rect [^>]*fill="#[0-9a-f]{6}"', text)
 
 
-def test_what_shows_the_image_elsewhere_is_there_to_copy(console: OwnerAtConsole) -> None:
+def test_console_offers_link_and_html_and_markdown_of_an_image_to_copy(
+    console: OwnerAtConsole,
+) -> None:
     path = added(console)
     console.do(path, alt_text='A "boat" [at] sea & <more>', title="", tags="")
     copied = to_copy(console.see(path))
@@ -81,7 +83,9 @@ def test_what_shows_the_image_elsewhere_is_there_to_copy(console: OwnerAtConsole
     assert copied["Markdown"] == f'![A "boat" \\[at\\] sea & <more>]({link})'
 
 
-def test_an_encrypted_image_is_seen_by_its_owner_and_by_a_link(console: OwnerAtConsole) -> None:
+def test_encrypted_image_is_visible_only_to_its_owner_and_with_a_signed_link(
+    console: OwnerAtConsole,
+) -> None:
     path = added(console, photo(400, 300), name="secret.jpg", encrypted="on")
     [small] = pictures(console.see(IMAGES))
     assert console.visitor.client.get(small).status_code == 200
@@ -102,7 +106,7 @@ def test_an_encrypted_image_is_seen_by_its_owner_and_by_a_link(console: OwnerAtC
     console.see(f"{added(console)}/link", 409)
 
 
-def test_what_is_said_of_an_image_is_changed_and_kept_where_it_is_wrong(
+def test_console_changes_image_texts_and_keeps_the_input_of_a_rejected_change(
     console: OwnerAtConsole,
 ) -> None:
     path = added(console)
@@ -118,7 +122,7 @@ def test_what_is_said_of_an_image_is_changed_and_kept_where_it_is_wrong(
     assert after == record
 
 
-def test_what_is_wrong_with_a_file_stands_beside_it(console: OwnerAtConsole) -> None:
+def test_console_shows_image_upload_errors_next_to_the_file_field(console: OwnerAtConsole) -> None:
     for name, content, status in (
         ("", b"", 400),
         ("words.png", b"no picture", 415),
@@ -131,12 +135,12 @@ def test_what_is_wrong_with_a_file_stands_beside_it(console: OwnerAtConsole) -> 
         assert "You have no images yet" in text
 
 
-def test_a_file_that_is_too_large_is_told_on_a_page(console: OwnerAtConsole) -> None:
+def test_console_rejects_a_too_large_image_with_an_error_page(console: OwnerAtConsole) -> None:
     shown(add(console, encoded("PNG") + b"\0" * 6_000_000), 413)
     assert data(console.api.get("/attachments"))["items"] == []
 
 
-def test_an_image_is_deleted_after_a_question(console: OwnerAtConsole) -> None:
+def test_console_deletes_an_image_after_confirmation(console: OwnerAtConsole) -> None:
     path = added(console)
     assert heading(console.see(f"{path}/delete")) == "Delete harbour.png?"
     assert len(data(console.api.get("/attachments"))["items"]) == 1
@@ -146,7 +150,7 @@ def test_an_image_is_deleted_after_a_question(console: OwnerAtConsole) -> None:
     console.see("/console/images/never-was", 404)
 
 
-def test_images_of_other_origins_may_be_shown_and_nothing_else_of_theirs(
+def test_console_allows_images_but_no_scripts_from_other_origins(
     console: OwnerAtConsole,
 ) -> None:
     policy = console.visitor.get(IMAGES).headers["content-security-policy"]

@@ -59,14 +59,14 @@ def events(console: OwnerAtConsole, path: str) -> list[tuple[str, str]]:
     return found
 
 
-def test_an_owner_without_imports_is_led_to_the_first(console: OwnerAtConsole) -> None:
+def test_console_imports_page_explains_the_empty_state(console: OwnerAtConsole) -> None:
     assert "You have imported nothing yet" in console.see("/console/imports")
     assert "Create your first list" in console.see(NEW_IMPORT)
     title = new_list(console.api, title="The Daily Demo")["title"]
     assert title in console.see(NEW_IMPORT)
 
 
-def test_a_file_in_which_no_column_has_addresses_is_read_once_its_owner_says_which(
+def test_console_import_asks_for_the_address_column_if_no_column_is_recognised(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
@@ -86,7 +86,9 @@ def test_a_file_in_which_no_column_has_addresses_is_read_once_its_owner_says_whi
     assert everybody(console.api, list_id)[who[0]]["name"] == "Ada"
 
 
-def test_a_choice_that_nobody_looked_at_is_not_imported(console: OwnerAtConsole) -> None:
+def test_console_import_starts_only_after_a_preview_of_the_latest_choices(
+    console: OwnerAtConsole,
+) -> None:
     list_id = new_list(console.api)["id"]
     content = sheet(["Email", "Notes"], [addresses(1)[0], "A word"])
     path = preview_import(console, list_id, content)
@@ -101,7 +103,7 @@ def test_a_choice_that_nobody_looked_at_is_not_imported(console: OwnerAtConsole)
     assert member["tags"] == ["A word"]
 
 
-def test_two_columns_that_are_the_same_are_told_beside_the_second(console: OwnerAtConsole) -> None:
+def test_console_import_rejects_two_columns_with_the_same_meaning(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     content = sheet(["Email", "A", "B"], [addresses(1)[0], "x", "y"])
     path = preview_import(console, list_id, content)
@@ -111,7 +113,7 @@ def test_two_columns_that_are_the_same_are_told_beside_the_second(console: Owner
     assert import_of(console, path)["status"] == "succeeded"
 
 
-def test_columns_of_a_wide_file_are_chosen_page_by_page_with_their_types(
+def test_console_import_pages_through_the_columns_of_a_wide_file(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
@@ -131,7 +133,7 @@ def test_columns_of_a_wide_file_are_chosen_page_by_page_with_their_types(
     assert member["fields"] == {"column_1": "1", "column_25": 25}
 
 
-def test_the_boxes_of_the_form_are_options_of_the_import(console: OwnerAtConsole) -> None:
+def test_console_import_form_sets_the_options_of_the_import(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     content = sheet(["Email", "Town"], [addresses(1)[0], "Rome"])
     path = preview_import(console, list_id, content, update="on", create_fields="on")
@@ -152,7 +154,7 @@ def test_the_boxes_of_the_form_are_options_of_the_import(console: OwnerAtConsole
         ({}, "members.csv", b"", "file"),
     ],
 )
-def test_what_is_wrong_with_an_upload_stands_beside_its_field(
+def test_console_shows_import_upload_errors_next_to_their_fields(
     console: OwnerAtConsole, typed: dict[str, str], name: str, content: bytes, field: str
 ) -> None:
     list_id = new_list(console.api)["id"]
@@ -165,7 +167,9 @@ def test_what_is_wrong_with_an_upload_stands_beside_its_field(
     assert data(console.api.get("/imports"))["items"] == []
 
 
-def test_a_fourth_look_lets_the_file_of_the_first_go(console: OwnerAtConsole, stack: Stack) -> None:
+def test_fourth_import_preview_deletes_the_file_of_the_first_preview(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
     list_id = new_list(console.api)["id"]
     paths = [preview_import(console, list_id, of_addresses(*addresses(1))) for _ in range(4)]
     # Which does what a worker does within seconds.
@@ -176,7 +180,7 @@ def test_a_fourth_look_lets_the_file_of_the_first_go(console: OwnerAtConsole, st
     assert numbers(ended(console, paths[1]))["would be added"] == "1"
 
 
-def test_the_rows_that_were_not_added_are_there_as_soon_as_the_page_says_so(
+def test_console_import_page_offers_rejected_rows_as_soon_as_invalid_rows_are_shown(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
@@ -203,7 +207,9 @@ def test_the_rows_that_were_not_added_are_there_as_soon_as_the_page_says_so(
     assert len(lines) == 3
 
 
-def test_no_page_leads_to_a_file_that_was_removed(console: OwnerAtConsole, stack: Stack) -> None:
+def test_console_import_page_hides_links_to_removed_files(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
     list_id = new_list(console.api)["id"]
     result = imported(console.api, list_id, of_addresses(addresses(1)[0], "nothing"))
     path = f"/console/imports/{result['import_id']}"
@@ -219,7 +225,7 @@ def test_no_page_leads_to_a_file_that_was_removed(console: OwnerAtConsole, stack
     console.see(f"{path}/not-added", 404)
 
 
-def test_the_stream_tells_all_to_the_end_and_once_more_to_who_comes_back(
+def test_import_progress_stream_ends_with_the_final_counts_and_can_be_read_again(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
@@ -236,7 +242,7 @@ def test_the_stream_tells_all_to_the_end_and_once_more_to_who_comes_back(
     assert [name for name, _ in events(console, path)] == ["part", "ended"]
 
 
-def test_an_import_at_work_is_cancelled(stack_without_workers: Stack) -> None:
+def test_console_cancels_a_queued_import(stack_without_workers: Stack) -> None:
     with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
         reply = upload(console.api, list_id, of_addresses(*addresses(1)), prefer="respond-async")
@@ -254,7 +260,7 @@ def test_an_import_at_work_is_cancelled(stack_without_workers: Stack) -> None:
         assert LOOK_AGAIN not in text
 
 
-def test_an_import_that_broke_goes_on_when_its_owner_asks(stack_without_workers: Stack) -> None:
+def test_console_retries_a_failed_import(stack_without_workers: Stack) -> None:
     with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
         reply = upload(console.api, list_id, of_addresses(*addresses(1)), prefer="respond-async")
@@ -269,7 +275,7 @@ def test_an_import_that_broke_goes_on_when_its_owner_asks(stack_without_workers:
         assert numbers(ended(console, path))["were added"] == "1"
 
 
-def test_the_owner_is_asked_what_comes_first_in_dates_and_sees_how_they_are_read(
+def test_console_import_asks_for_the_order_of_ambiguous_dates(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
@@ -290,7 +296,9 @@ def test_the_owner_is_asked_what_comes_first_in_dates_and_sees_how_they_are_read
     assert [found[each]["joined_at"][:10] for each in who] == ["2025-04-03", "2025-06-05"]
 
 
-def test_an_import_leads_to_its_members_and_to_a_tag_for_them(console: OwnerAtConsole) -> None:
+def test_console_import_page_links_to_its_members_and_to_a_bulk_action_on_them(
+    console: OwnerAtConsole,
+) -> None:
     list_id = new_list(console.api)["id"]
     imported(console.api, list_id, of_addresses(*addresses(1)))
     result = imported(console.api, list_id, of_addresses(*addresses(2)))
@@ -301,7 +309,9 @@ def test_an_import_leads_to_its_members_and_to_a_tag_for_them(console: OwnerAtCo
     assert "2 members" in action
 
 
-def test_the_question_before_an_undo_names_what_holds_members(console: OwnerAtConsole) -> None:
+def test_console_import_undo_names_bulk_actions_that_keep_members_on_the_list(
+    console: OwnerAtConsole,
+) -> None:
     list_id = new_list(console.api)["id"]
     who = addresses(3)
     result = imported(console.api, list_id, of_addresses(*who))
@@ -323,7 +333,9 @@ def test_the_question_before_an_undo_names_what_holds_members(console: OwnerAtCo
     assert everybody(console.api, list_id) == {}
 
 
-def test_owner_assigns_statuses_to_unknown_values_in_the_preview(console: OwnerAtConsole) -> None:
+def test_console_import_lets_the_owner_assign_statuses_to_unknown_values(
+    console: OwnerAtConsole,
+) -> None:
     list_id = new_list(console.api)["id"]
     wanted, gone, other = addresses(3)
     content = sheet(["E-mail", "Status"], [wanted, "1"], [gone, "2"], [other, "unsubscribed"])
@@ -355,7 +367,9 @@ def test_owner_assigns_statuses_to_unknown_values_in_the_preview(console: OwnerA
     ]
 
 
-def test_owner_says_what_a_yes_means_in_an_ambiguous_column(console: OwnerAtConsole) -> None:
+def test_console_import_lets_the_owner_decide_what_yes_means_in_an_ambiguous_column(
+    console: OwnerAtConsole,
+) -> None:
     list_id = new_list(console.api)["id"]
     wanted, gone = addresses(2)
     content = sheet(["E-mail", "Name", "Mailing"], [wanted, "Ada", "no"], [gone, "Ben", "yes"])

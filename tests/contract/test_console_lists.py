@@ -31,7 +31,7 @@ def lists_of(console: OwnerAtConsole) -> list[str]:
     return [each["title"] for each in data(console.api.get("/lists"))["items"]]
 
 
-def test_the_overview_leads_on_from_nothing_to_a_list_and_its_members(
+def test_console_overview_suggests_the_next_step_until_a_list_has_members(
     console: OwnerAtConsole,
 ) -> None:
     text = console.see("/console")
@@ -53,7 +53,7 @@ def test_the_overview_leads_on_from_nothing_to_a_list_and_its_members(
     assert "An import or a dry run ended: " in text.split("Who came and went")[1]
 
 
-def test_a_person_makes_a_list(console: OwnerAtConsole) -> None:
+def test_console_creates_a_list_with_or_without_confirmation(console: OwnerAtConsole) -> None:
     name = slug()
     text = console.do(NEW, title="The Daily Demo", slug=name, tagline="")
     assert heading(text) == "The Daily Demo"
@@ -68,7 +68,7 @@ def test_a_person_makes_a_list(console: OwnerAtConsole) -> None:
     ]
 
 
-def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(
+def test_console_shows_new_list_errors_next_to_their_fields_and_keeps_the_input(
     console: OwnerAtConsole,
 ) -> None:
     taken = new_list(console.api, title="Another")["slug"]
@@ -83,7 +83,7 @@ def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(
     assert lists_of(console) == ["Another"]
 
 
-def test_a_person_changes_what_they_typed_and_nothing_else(console: OwnerAtConsole) -> None:
+def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConsole) -> None:
     before = new_list(console.api, consent_wording="I want it.", confirm_required=True)
     path = f"/console/lists/{before['id']}/settings"
     text = console.do(
@@ -106,7 +106,7 @@ def test_a_person_changes_what_they_typed_and_nothing_else(console: OwnerAtConso
     assert "Nothing was to be changed." in console.do(path)
 
 
-def test_settings_that_break_a_rule_change_nothing(console: OwnerAtConsole) -> None:
+def test_console_rejects_list_settings_that_break_a_rule(console: OwnerAtConsole) -> None:
     before = new_list(console.api)
     for field, typed in (
         ("title", ""),
@@ -121,7 +121,7 @@ def test_settings_that_break_a_rule_change_nothing(console: OwnerAtConsole) -> N
     assert data(console.api.get(f"/lists/{before['id']}")) == before
 
 
-def test_a_list_is_archived_after_a_question(console: OwnerAtConsole) -> None:
+def test_console_archives_a_list_after_confirmation(console: OwnerAtConsole) -> None:
     made = new_list(console.api, title="To be ended")
     path = f"/console/lists/{made['id']}/archive"
     assert heading(console.see(path)) == "Archive To be ended?"
@@ -133,7 +133,9 @@ def test_a_list_is_archived_after_a_question(console: OwnerAtConsole) -> None:
         console.see(f"/console/lists/{made['id']}{page}", 404)
 
 
-def test_a_list_shows_who_came_who_left_and_who_they_are(console: OwnerAtConsole) -> None:
+def test_console_list_page_shows_growth_and_members_by_tier_and_source(
+    console: OwnerAtConsole,
+) -> None:
     made = new_list(console.api)
     path = f"/console/lists/{made['id']}"
     assert "Nobody is on this list yet" in console.see(path)
@@ -154,7 +156,9 @@ def test_a_list_shows_who_came_who_left_and_who_they_are(console: OwnerAtConsole
         assert text.count('<rect class="joined"') == text.count('<rect class="left"') == 1
 
 
-def test_the_call_that_a_page_shows_does_what_its_form_does(console: OwnerAtConsole) -> None:
+def test_api_call_shown_on_a_list_page_has_the_same_effect_as_its_form(
+    console: OwnerAtConsole,
+) -> None:
     [call] = calls_of(console.see(NEW))
     body = call.body | {"slug": slug()}
     made = data(console.api.request(call.method, call.path, json=body))
@@ -172,7 +176,7 @@ def found(console: OwnerAtConsole, words: str) -> list[str]:
     return [re.sub(r"<[^>]+>", "", each) for each in re.findall(r"<a [^>]*>(.*?)</a>", part)]
 
 
-def test_a_list_is_found_by_any_part_of_its_title_or_slug(console: OwnerAtConsole) -> None:
+def test_console_search_finds_a_list_by_any_part_of_title_or_slug(console: OwnerAtConsole) -> None:
     made = new_list(console.api, title="The Daily Demo")
     new_list(console.api, title="Another thing")
     assert found(console, "DAILY") == ["The Daily Demo"]
@@ -181,7 +185,7 @@ def test_a_list_is_found_by_any_part_of_its_title_or_slug(console: OwnerAtConsol
         assert found(console, words) == []
 
 
-def test_a_member_is_found_on_each_list_by_the_beginning_of_the_address(
+def test_console_search_finds_members_on_each_list_by_the_start_of_their_address(
     console: OwnerAtConsole,
 ) -> None:
     first, second = new_list(console.api, title="First"), new_list(console.api, title="Second")
@@ -195,7 +199,7 @@ def test_a_member_is_found_on_each_list_by_the_beginning_of_the_address(
     assert found(console, "ada@") == ["ada@example.com"]
 
 
-def test_nothing_of_other_owners_and_of_archived_lists_is_found(
+def test_console_search_finds_nothing_of_other_owners_or_archived_lists(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     ended = new_list(console.api, title="Ended tale")
@@ -217,7 +221,7 @@ def page_of(console: OwnerAtConsole, **fields: object) -> tuple[int, str]:
     return list_id, f"/console/lists/{list_id}/public"
 
 
-def test_an_owner_sets_how_a_list_looks_and_readers_see_it(console: OwnerAtConsole) -> None:
+def test_console_changes_list_branding_that_readers_see(console: OwnerAtConsole) -> None:
     list_id, path = page_of(console)
     logo = data(send(console.api))["hash_id"]
     hidden = data(send(console.api, encrypted="1"))["hash_id"]
@@ -252,7 +256,7 @@ def test_an_owner_sets_how_a_list_looks_and_readers_see_it(console: OwnerAtConso
     assert (plain["colour"], plain["logo_hash_id"]) == (None, None)
 
 
-def test_what_readers_could_not_read_or_trust_is_refused_beside_its_field(
+def test_console_rejects_unreadable_or_misleading_list_branding(
     console: OwnerAtConsole,
 ) -> None:
     list_id, path = page_of(console)
@@ -270,7 +274,7 @@ def test_what_readers_could_not_read_or_trust_is_refused_beside_its_field(
     assert data(console.api.get(f"/lists/{list_id}"))["colour"] is None
 
 
-def test_the_form_for_other_sites_and_the_mail_are_there_in_each_language(
+def test_console_shows_embed_form_and_confirmation_mail_in_each_language(
     console: OwnerAtConsole,
 ) -> None:
     list_id, path = page_of(console, confirm_required=True)
@@ -288,7 +292,9 @@ def test_the_form_for_other_sites_and_the_mail_are_there_in_each_language(
     assert (call.method, call.path) == ("PATCH", f"/lists/{list_id}")
 
 
-def test_the_settings_choose_what_the_sign_up_form_asks(console: OwnerAtConsole) -> None:
+def test_console_list_settings_choose_the_fields_of_the_sign_up_form(
+    console: OwnerAtConsole,
+) -> None:
     for key in ("city", "company"):
         new_field(console.api, key, public=True)
     made = new_list(console.api)

@@ -65,7 +65,7 @@ FOUND: list[tuple[dict[str, str], list[str]]] = [
 ]
 
 
-def test_members_are_found_by_what_is_known_of_them(
+def test_console_finds_members_by_search_and_filters(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     for query, expected in FOUND:
@@ -77,7 +77,7 @@ def test_members_are_found_by_what_is_known_of_them(
         assert query.items() <= form.items()
 
 
-def test_members_of_a_segment_are_found_and_what_was_found_becomes_one(
+def test_console_finds_members_of_a_segment_and_saves_a_search_as_segment(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     segment = new_segment(console.api, id_of_list_with_members)
@@ -92,14 +92,14 @@ def test_members_of_a_segment_are_found_and_what_was_found_becomes_one(
     console.see(path_of(id_of_list_with_members), 404, segment="x")
 
 
-def test_a_list_without_members_says_how_people_come(console: OwnerAtConsole) -> None:
+def test_console_members_page_explains_the_empty_state(console: OwnerAtConsole) -> None:
     path = path_of(new_list(console.api)["id"])
     for query in ({}, {"columns": "city"}):
         assert "Nobody is on this list yet" in console.see(path, **query)
     assert "Nobody fits" in console.see(path, status="pending")
 
 
-def test_a_filter_that_is_none_is_told_beside_it(
+def test_console_shows_an_error_next_to_a_malformed_member_filter(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     for text in ("{", '{"field": "nothing", "is": 1}'):
@@ -108,7 +108,7 @@ def test_a_filter_that_is_none_is_told_beside_it(
         assert "ada@example.com" not in page
 
 
-def test_a_person_chooses_up_to_three_fields_as_columns(
+def test_console_shows_up_to_three_custom_fields_as_member_columns(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     for key in ("a", "b", "c", "d"):
@@ -127,7 +127,7 @@ def test_a_person_chooses_up_to_three_fields_as_columns(
     )
 
 
-def test_pages_lead_on_with_what_was_asked(
+def test_console_member_pages_keep_the_search_and_show_every_member_exactly_once(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     people = [f"reader{number}@example.net" for number in range(60)]
@@ -145,7 +145,9 @@ def test_pages_lead_on_with_what_was_asked(
         assert len(seen) == len(set(seen)) == (63 if not query else 60)
 
 
-def test_a_person_is_added_and_shown(console: OwnerAtConsole, id_of_list_with_members: int) -> None:
+def test_console_adds_a_member_and_shows_the_member_page(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
     text = console.do(
         path_of(id_of_list_with_members, "/new"),
         email=" New@Example.com ",
@@ -163,7 +165,7 @@ def test_a_person_is_added_and_shown(console: OwnerAtConsole, id_of_list_with_me
     )
 
 
-def test_who_may_not_be_added_is_told_beside_the_address(
+def test_console_rejects_a_new_member_with_invalid_or_opted_out_address(
     console: OwnerAtConsole, id_of_list_with_members: int, make_reader: Callable[[], Reader]
 ) -> None:
     path = path_of(id_of_list_with_members, "/new")
@@ -174,7 +176,7 @@ def test_who_may_not_be_added_is_told_beside_the_address(
     assert "opted out" in wrong_beside(text, "email")
 
 
-def test_name_tier_tags_and_fields_are_changed(
+def test_console_changes_name_and_tier_and_tags_and_fields_of_a_member(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     for key, kind, more in (
@@ -218,7 +220,7 @@ def test_name_tier_tags_and_fields_are_changed(
     assert "Changed: name, tier, end of the tier, tags, city" in text
 
 
-def test_what_breaks_a_rule_stands_beside_its_field(
+def test_console_shows_member_errors_next_to_their_fields(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     new_field(console.api, "visits", "number")
@@ -235,7 +237,7 @@ def test_what_breaks_a_rule_stands_beside_its_field(
     assert member(console, id_of_list_with_members, "ada@example.com") == before
 
 
-def test_mail_is_switched_off_and_on_but_not_over_an_opt_out(
+def test_console_switches_mail_of_a_member_but_never_overrides_an_opt_out(
     console: OwnerAtConsole, id_of_list_with_members: int, make_reader: Callable[[], Reader]
 ) -> None:
     path = page_of(console, id_of_list_with_members, "ada@example.com")
@@ -250,7 +252,7 @@ def test_mail_is_switched_off_and_on_but_not_over_an_opt_out(
     assert member(console, id_of_list_with_members, reader.email)["email_enabled"] is False
 
 
-def test_a_member_is_moved_to_another_list(
+def test_console_moves_a_member_to_another_list(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     target = new_list(console.api, title="The target")
@@ -261,7 +263,7 @@ def test_a_member_is_moved_to_another_list(
     assert "Moved to another list" in console.see(path)
 
 
-def test_a_member_is_removed_after_a_question(
+def test_console_removes_a_member_after_confirmation(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     path = page_of(console, id_of_list_with_members, "ada@example.com")
@@ -272,7 +274,7 @@ def test_a_member_is_removed_after_a_question(
     assert find_emails(console, id_of_list_with_members, status="removed") == ["ada@example.com"]
 
 
-def test_history_and_consent_are_told_in_words(
+def test_console_shows_history_and_consent_of_a_member_in_words(
     console: OwnerAtConsole, make_reader: Callable[[], Reader]
 ) -> None:
     made = new_list(console.api, consent_wording="I want <it>.")
@@ -286,7 +288,7 @@ def test_history_and_consent_are_told_in_words(
     assert "Left the list" in console.see(path_of(made["id"], f"/{reader.user_id}"))
 
 
-def test_what_people_typed_is_text_and_nothing_else(console: OwnerAtConsole) -> None:
+def test_console_escapes_html_in_member_names(console: OwnerAtConsole) -> None:
     made = new_list(console.api)
     name = '"><script>alert(1)</script>'
     text = console.do(path_of(made["id"], "/new"), email="x@example.com", name=name)
@@ -295,7 +297,7 @@ def test_what_people_typed_is_text_and_nothing_else(console: OwnerAtConsole) -> 
     assert name in html.unescape(console.see(path_of(made["id"])))
 
 
-def test_ticked_members_are_changed_together(console: OwnerAtConsole) -> None:
+def test_console_applies_a_bulk_action_to_the_ticked_members(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     emails = [f"{name}@example.com" for name in ("ada", "ben", "eve")]
     for email in emails:
@@ -315,7 +317,9 @@ def test_ticked_members_are_changed_together(console: OwnerAtConsole) -> None:
     eventually(tagged, what="the tag on two members")
 
 
-def test_a_page_and_a_search_of_each_list_are_found_by_their_names(console: OwnerAtConsole) -> None:
+def test_console_search_finds_pages_by_name_and_offers_a_member_search_per_list(
+    console: OwnerAtConsole,
+) -> None:
     list_id = new_list(console.api)["id"]
     page = console.see("/console/find?q=webhook")
     assert "/console/developers/webhooks" in page

@@ -57,7 +57,9 @@ def actions_of(operator: OwnerAtConsole) -> list[dict[str, Any]]:
     return [each["detail"] for each in events_of(operator, "operator.acted")]
 
 
-def test_to_all_but_operators_their_pages_are_none(stack: Stack) -> None:
+def test_operator_pages_return_404_to_everyone_who_is_not_an_operator(
+    stack: Stack,
+) -> None:
     values = {"user_id": 1, "order_id": 1, "job_id": 1}
     with at_console(stack) as owner:
         assert HOME not in owner.see("/console")
@@ -74,7 +76,9 @@ def test_to_all_but_operators_their_pages_are_none(stack: Stack) -> None:
         assert owner.see(HOME, 404) == nowhere
 
 
-def test_every_page_says_what_it_is_and_names_a_command(operator_console: OwnerAtConsole) -> None:
+def test_every_operator_page_has_a_heading_and_names_a_cli_command(
+    operator_console: OwnerAtConsole,
+) -> None:
     navigation = operator_console.see("/console").split("</nav>")[0]
     assert navigation.count(HOME) == 1
     pages = re.findall(
@@ -88,7 +92,7 @@ def test_every_page_says_what_it_is_and_names_a_command(operator_console: OwnerA
         assert len(text.encode()) < MAX_TEXT_BYTES
 
 
-def test_a_user_is_found_and_their_plan_changed_and_both_accounts_know(
+def test_operator_changes_the_plan_of_a_user_and_both_accounts_record_the_change(
     operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
     with at_console(stack, stack.create_owner(plan=Plan.FREE)) as owner:
@@ -132,7 +136,7 @@ def test_a_user_is_found_and_their_plan_changed_and_both_accounts_know(
     assert action["credential"]["kind"] == "session"
 
 
-def test_a_change_needs_a_recent_login_and_a_form_of_ours(
+def test_operator_change_requires_a_recent_login_and_a_valid_form_token(
     operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
     owner = stack.create_owner()
@@ -156,7 +160,7 @@ def test_a_change_needs_a_recent_login_and_a_form_of_ours(
         assert accounts.get_user(uow, owner.user_id).plan == Plan.PAID
 
 
-def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(
+def test_operator_settles_an_order_in_review_only_once_and_the_action_is_recorded(
     operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
     buyer: Owner = stack.create_owner()
@@ -193,7 +197,7 @@ def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(
     operator_console.see(f"{HOME}/orders/12345", 404)
 
 
-def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(
+def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
     stack_without_workers: Stack,
 ) -> None:
     with (
@@ -229,7 +233,9 @@ def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(
         operator.see(f"{HOME}/jobs/999999999", 404)
 
 
-def test_maintenance_is_shown_and_run_now(operator_console: OwnerAtConsole, stack: Stack) -> None:
+def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
+    operator_console: OwnerAtConsole, stack: Stack
+) -> None:
     path, name = f"{HOME}/maintenance", "maintenance.sweep_uploads"
     with resting_maintenance(stack):
         fault = (
@@ -258,7 +264,9 @@ def test_maintenance_is_shown_and_run_now(operator_console: OwnerAtConsole, stac
         stack.query(lease.format("NULL"))
 
 
-def test_what_is_overdue_is_told_of(operator_console: OwnerAtConsole, stack: Stack) -> None:
+def test_operator_overview_counts_overdue_deletions(
+    operator_console: OwnerAtConsole, stack: Stack
+) -> None:
     lapse = "UPDATE user_sessions SET expires_at = now() {} WHERE user_id = %s"
 
     def overdue_sessions() -> int:

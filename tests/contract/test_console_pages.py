@@ -68,7 +68,7 @@ def asset_bytes(sample_console: OwnerAtConsole) -> Callable[[str], int]:
     return weight
 
 
-def test_a_page_says_what_it_is_and_loads_little(
+def test_every_console_page_has_a_heading_and_stays_below_its_size_limit(
     page_text: str, asset_bytes: Callable[[str], int]
 ) -> None:
     assert heading(page_text)
@@ -89,7 +89,7 @@ def documented_calls() -> set[tuple[str, re.Pattern[str]]]:
     }
 
 
-def test_a_page_shows_calls_that_the_document_has(
+def test_every_api_call_shown_in_the_console_is_documented(
     page_text: str, documented_calls: set[tuple[str, re.Pattern[str]]]
 ) -> None:
     for call in calls_of(page_text):
@@ -98,7 +98,7 @@ def test_a_page_shows_calls_that_the_document_has(
         ), call
 
 
-def test_links_of_the_frame_lead_somewhere(sample_console: OwnerAtConsole) -> None:
+def test_console_navigation_links_lead_to_existing_pages(sample_console: OwnerAtConsole) -> None:
     text = sample_console.see("/console")
     [navigation] = re.findall(r'<nav aria-label="Console">(.*?)</nav>', text, re.S)
     links = re.findall(r'href="([^"]+)"', navigation)
@@ -107,7 +107,7 @@ def test_links_of_the_frame_lead_somewhere(sample_console: OwnerAtConsole) -> No
         shown(sample_console.visitor.client.get(url))
 
 
-def test_a_page_of_nothing_and_of_a_list_that_is_none_are_told_alike(
+def test_console_shows_the_same_404_page_for_every_unknown_page_or_item(
     sample_console: OwnerAtConsole,
 ) -> None:
     own = f"/console/lists/{new_list(sample_console.api)['id']}"
@@ -120,7 +120,7 @@ def test_a_page_of_nothing_and_of_a_list_that_is_none_are_told_alike(
     assert heading(pages.pop()) == "There is nothing here"
 
 
-def test_an_asset_of_another_release_is_answered_by_ours_and_not_kept(
+def test_console_asset_of_another_release_returns_the_current_file_uncached(
     stranger: httpx2.Client,
 ) -> None:
     reply = stranger.get("/console/assets/console.0123456789abcdef.css")
@@ -130,7 +130,7 @@ def test_an_asset_of_another_release_is_answered_by_ours_and_not_kept(
     assert stranger.get("/console/assets/other.0123456789abcdef.css").status_code == 404
 
 
-def test_a_script_whose_session_has_ended_leads_the_whole_page_to_the_login(
+def test_console_script_request_without_session_redirects_to_the_login(
     stack: Stack, stranger: httpx2.Client
 ) -> None:
     current = f"{stack.api_url}/console/lists?cursor=1-2"
@@ -144,7 +144,7 @@ def test_a_script_whose_session_has_ended_leads_the_whole_page_to_the_login(
     assert reply.headers["hx-redirect"].endswith("/login?next=%2Fconsole%2Flists%2F7")
 
 
-def test_a_notice_is_told_once(sample_console: OwnerAtConsole) -> None:
+def test_console_notice_is_shown_only_once(sample_console: OwnerAtConsole) -> None:
     reply = sample_console.send(
         "/console/lists/new", title="Zürich & more", slug="a-notice-is-told"
     )
@@ -153,5 +153,5 @@ def test_a_notice_is_told_once(sample_console: OwnerAtConsole) -> None:
     assert "is created." not in shown(sample_console.visitor.client.get(path))
 
 
-def test_the_account_leads_to_the_console(sample_console: OwnerAtConsole, stack: Stack) -> None:
+def test_account_page_links_to_the_console(sample_console: OwnerAtConsole, stack: Stack) -> None:
     assert f'href="{stack.api_url}/console"' in sample_console.visitor.get("/account").text

@@ -17,7 +17,9 @@ def as_bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def test_key_is_accepted_as_bearer_and_in_its_header(stranger: httpx2.Client, owner: Owner) -> None:
+def test_api_key_is_accepted_as_bearer_token_and_in_its_header(
+    stranger: httpx2.Client, owner: Owner
+) -> None:
     for headers in (
         as_bearer(owner.key),
         {"authorization": f"bearer {owner.key}"},
@@ -28,7 +30,7 @@ def test_key_is_accepted_as_bearer_and_in_its_header(stranger: httpx2.Client, ow
         assert data(stranger.get(ME, headers=headers))["id"] == owner.user_id
 
 
-def test_setting_names_the_header_of_the_key(
+def test_setting_changes_the_name_of_the_api_key_header(
     stack_without_workers: Stack, owner_without_workers: Owner
 ) -> None:
     with stack_without_workers.client() as client:
@@ -40,7 +42,7 @@ def test_setting_names_the_header_of_the_key(
         assert schemes["apiKey"]["name"] == KEY_HEADER
 
 
-def test_credentials_that_disagree_are_refused_even_when_one_is_good(
+def test_request_with_two_different_credentials_is_rejected(
     stack: Stack, stranger: httpx2.Client, owner: Owner
 ) -> None:
     other = stack.create_key(owner.user_id)
@@ -52,25 +54,25 @@ def test_credentials_that_disagree_are_refused_even_when_one_is_good(
 
 
 @pytest.mark.parametrize("sent", ["Basic dTpw", "Bearer", "prk_x", "Token prk_x", ""])
-def test_other_schemes_are_401(stranger: httpx2.Client, sent: str) -> None:
+def test_unsupported_authorization_scheme_is_rejected(stranger: httpx2.Client, sent: str) -> None:
     reply = stranger.get(ME, headers={"Authorization": sent})
     assert reply.status_code == 401
     assert reply.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_what_is_no_key_is_401(stranger: httpx2.Client) -> None:
+def test_malformed_or_unknown_api_key_is_rejected(stranger: httpx2.Client) -> None:
     for key in ("x", "prk_", "prk_" + "0" * 49, "pra_" + "0" * 49, "caf\xe9", API_KEY.generate()):
         headers = httpx2.Headers({"X-API-Key": key}, encoding="latin-1")
         problem(stranger.get(ME, headers=headers), 401, "auth.invalid_credentials")
 
 
-def test_key_form_is_prefix_secret_and_checksum(owner: Owner) -> None:
+def test_api_key_consists_of_prefix_and_secret_and_checksum(owner: Owner) -> None:
     assert owner.key.startswith("prk_")
     assert len(owner.key) == 4 + 43 + 6
     assert owner.key[4:].isalnum()
 
 
-def test_mistyped_key_is_refused_without_a_query(
+def test_mistyped_api_key_is_rejected_without_a_database_query(
     disconnected_api: httpx2.Client, owner_without_workers: Owner
 ) -> None:
     key = owner_without_workers.key
@@ -82,7 +84,9 @@ def test_mistyped_key_is_refused_without_a_query(
     problem(disconnected_api.get(ME, headers=as_bearer(key)), 503, "service.unavailable")
 
 
-def test_revoked_key_is_refused_on_the_next_request(client: httpx2.Client, stack: Stack) -> None:
+def test_revoked_api_key_is_rejected_on_the_next_request(
+    client: httpx2.Client, stack: Stack
+) -> None:
     made = data(client.post("/apikeys", json={"name": "lost laptop"}))
     with stack.client(made["key"]) as other:
         data(other.get(ME))
@@ -93,7 +97,9 @@ def test_revoked_key_is_refused_on_the_next_request(client: httpx2.Client, stack
     assert listed[made["id"]]["revoked_at"] is not None
 
 
-def test_key_is_shown_once_and_only_its_hmac_is_stored(client: httpx2.Client, stack: Stack) -> None:
+def test_api_key_is_shown_only_at_creation_and_stored_only_as_hmac(
+    client: httpx2.Client, stack: Stack
+) -> None:
     made = data(client.post("/apikeys", json={"name": "  import script "}))
     assert made["name"] == "import script"
     assert made["key"].endswith(made["last_four"])
@@ -108,7 +114,7 @@ def test_key_is_shown_once_and_only_its_hmac_is_stored(client: httpx2.Client, st
     assert stored == expected.hex()
 
 
-def test_key_without_scopes_has_all_of_its_users(client: httpx2.Client, stack: Stack) -> None:
+def test_api_key_without_scopes_has_full_access(client: httpx2.Client, stack: Stack) -> None:
     for body in ({"name": "all"}, {"name": "all", "scopes": None}):
         made = data(client.post("/apikeys", json=body))
         assert (made["scopes"], made["expires_at"]) == (None, None)
@@ -117,7 +123,7 @@ def test_key_without_scopes_has_all_of_its_users(client: httpx2.Client, stack: S
             data(other.get("/apikeys"))
 
 
-def test_restricted_key_works_within_its_scopes_and_makes_no_keys(
+def test_restricted_api_key_works_only_within_its_scopes_and_creates_no_keys(
     stack: Stack, client: httpx2.Client
 ) -> None:
     made = data(client.post("/apikeys", json={"name": "uploads", "scopes": ["attachment"]}))
@@ -130,33 +136,31 @@ def test_restricted_key_works_within_its_scopes_and_makes_no_keys(
         problem(reply, 403, "auth.restricted_credential")
 
 
-def test_key_with_an_empty_list_of_scopes_may_do_nothing(
-    client: httpx2.Client, stack: Stack
-) -> None:
+def test_api_key_with_empty_scopes_has_no_access(client: httpx2.Client, stack: Stack) -> None:
     made = data(client.post("/apikeys", json={"name": "nothing", "scopes": []}))
     with stack.client(made["key"]) as other:
         problem(other.get("/attachments"), 403, "auth.insufficient_scope")
         problem(other.get("/apikeys"), 403, "auth.restricted_credential")
 
 
-def test_delivery_is_not_grantable(client: httpx2.Client) -> None:
+def test_delivery_scope_cannot_be_granted_through_the_api(client: httpx2.Client) -> None:
     reply = client.post("/apikeys", json={"name": "sender", "scopes": ["attachment", "delivery"]})
     problem(reply, 403, "auth.scope_not_grantable")
     assert all(each["name"] != "sender" for each in data(client.get("/apikeys")))
 
 
-def test_keys_have_a_name(client: httpx2.Client) -> None:
+def test_api_key_requires_a_name_of_at_most_200_characters(client: httpx2.Client) -> None:
     problem(client.post("/apikeys", json={"name": ""}), 422, "body.invalid")
     problem(client.post("/apikeys", json={"name": "n" * 201}), 422, "body.invalid")
     problem(client.post("/apikeys", json={"name": "   "}), 422, "api_key.name")
 
 
-def test_credentials_in_the_address_do_not_count(stranger: httpx2.Client, owner: Owner) -> None:
+def test_credentials_in_query_parameters_are_ignored(stranger: httpx2.Client, owner: Owner) -> None:
     for name in ("api_key", "access_token", "X-API-Key"):
         problem(stranger.get(ME, params={name: owner.key}), 401, "auth.credentials_missing")
 
 
-def test_last_use_of_a_key_is_noted(stack: Stack, owner: Owner) -> None:
+def test_last_use_of_an_api_key_is_recorded(stack: Stack, owner: Owner) -> None:
     query = "SELECT last_used_at FROM api_keys WHERE user_id = %s"
 
     def last_use() -> Any:
@@ -176,7 +180,7 @@ def in_days(days: float) -> str:
     return (datetime.now(UTC) + timedelta(days=days)).isoformat()
 
 
-def test_a_key_works_until_it_expires(stack: Stack, client: httpx2.Client) -> None:
+def test_api_key_is_rejected_after_its_expiry(stack: Stack, client: httpx2.Client) -> None:
     made = data(client.post("/apikeys", json={"name": "short", "expires_at": in_days(1)}))
     assert stack.is_accepted(made["key"])
     age = "UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = %s"
@@ -188,7 +192,7 @@ def test_a_key_works_until_it_expires(stack: Stack, client: httpx2.Client) -> No
     assert listed["expires_at"] < in_days(0)
 
 
-def test_an_expiry_is_a_moment_to_come(client: httpx2.Client) -> None:
+def test_api_key_expiry_requires_a_future_time_with_time_zone(client: httpx2.Client) -> None:
     reply = client.post("/apikeys", json={"name": "past", "expires_at": in_days(-1)})
     assert problem(reply, 422, "api_key.expiry")["errors"][0]["field"] == "expires_at"
     for wrong in ("tomorrow", 1_900_000_000, "2030-01-01T00:00:00"):
@@ -196,7 +200,7 @@ def test_an_expiry_is_a_moment_to_come(client: httpx2.Client) -> None:
         problem(reply, 422, "body.invalid")
 
 
-def test_a_key_that_a_key_made_expires_and_ends_with_it(
+def test_api_key_created_by_another_key_expires_and_is_revoked_with_that_key(
     stack: Stack, client: httpx2.Client
 ) -> None:
     first = data(client.post("/apikeys", json={"name": "first", "expires_at": in_days(1)}))

@@ -21,7 +21,7 @@ from tests.support.http.replies import TIMESTAMP, data, problem
 from tests.support.people.erasure import erase
 
 
-def test_first_look_at_the_balance_opens_an_empty_account(
+def test_first_balance_request_opens_an_empty_credit_account(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     count = "SELECT count(*) FROM credit_accounts WHERE user_id = %s"
@@ -41,7 +41,7 @@ def test_first_look_at_the_balance_opens_an_empty_account(
     assert stack.query(count, owner.user_id) == [(1,)]
 
 
-def test_charge_is_answered_with_its_entry(
+def test_credit_charge_returns_its_ledger_entry_and_reduces_the_balance(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     granted = grant(stack, owner.user_id, "100")
@@ -71,7 +71,7 @@ def test_charge_is_answered_with_its_entry(
 
 
 @pytest.mark.parametrize("ends", ["revoked_at = now()", "expires_at = now()"])
-def test_a_key_that_has_just_ended_charges_nothing(
+def test_revoked_or_expired_api_key_charges_no_credits(
     stack: Stack, client: httpx2.Client, owner: Owner, ends: str
 ) -> None:
     grant(stack, owner.user_id, "10")
@@ -84,7 +84,7 @@ def test_a_key_that_has_just_ended_charges_nothing(
     assert balance(client) == 9
 
 
-def test_too_little_is_402_and_changes_nothing(
+def test_credit_charge_above_the_balance_is_rejected_and_changes_nothing(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     problem(consume(client, "0.0001"), 402, "credits.insufficient")
@@ -101,7 +101,7 @@ def test_too_little_is_402_and_changes_nothing(
     assert data(consume(client, "5"))["balance_after"] == 0
 
 
-def test_amount_is_above_0_with_four_decimals_and_no_more_than_is_kept(
+def test_credit_charge_rejects_amounts_that_are_not_positive_or_not_storable(
     client: httpx2.Client,
 ) -> None:
     for amount in [
@@ -112,7 +112,7 @@ def test_amount_is_above_0_with_four_decimals_and_no_more_than_is_kept(
         problem(consume(client, amount), 422, "credits.amount")
 
 
-def test_what_is_missing_or_mistyped_is_422_and_names_its_field(client: httpx2.Client) -> None:
+def test_credit_charge_names_each_missing_or_malformed_field(client: httpx2.Client) -> None:
     for amount in ['"1"', "true", "null", "[1]", '{"n": 1}', '"NaN"']:
         found = problem(consume(client, amount), 422, "body.invalid")
         assert [each["field"] for each in found["errors"]] == ["body.amount_credit"]
@@ -130,7 +130,7 @@ def test_what_is_missing_or_mistyped_is_422_and_names_its_field(client: httpx2.C
         assert [each["field"] for each in found["errors"]] == [field]
 
 
-def test_what_is_no_json_is_400(client: httpx2.Client) -> None:
+def test_credit_charge_rejects_a_body_that_is_not_json(client: httpx2.Client) -> None:
     cases: list[str | bytes] = ["", "{", "{]", "{'a': 1}", "[" * 100_000, b"\xff{}"]
     for body in cases:
         problem(credits.send(client, body), 400, "body.not_json")
@@ -138,7 +138,7 @@ def test_what_is_no_json_is_400(client: httpx2.Client) -> None:
         problem(consume(client, amount), 400, "body.not_json")
 
 
-def test_longest_source_and_unknown_fields_are_accepted(
+def test_credit_charge_accepts_the_longest_source_id_and_ignores_unknown_fields(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     grant(stack, owner.user_id, "1")
@@ -151,7 +151,7 @@ def with_meta(client: httpx2.Client, meta: str) -> httpx2.Response:
     return credits.send(client, f'{{"amount_credit": 1, "source_id": "m", "meta": {meta}}}')
 
 
-def test_meta_that_cannot_be_kept_is_422(client: httpx2.Client) -> None:
+def test_credit_charge_rejects_meta_that_cannot_be_stored(client: httpx2.Client) -> None:
     for meta in [
         json.dumps({"a": "x" * 8185}),
         r'{"a": "\u0000"}',
@@ -177,7 +177,7 @@ def test_meta_that_cannot_be_kept_is_422(client: httpx2.Client) -> None:
         '{"": [[], {}, null, false, "\U0001f600"]}',
     ],
 )
-def test_meta_comes_back_as_it_was_sent(
+def test_credit_charge_returns_meta_exactly_as_sent(
     stack: Stack, client: httpx2.Client, owner: Owner, meta: str
 ) -> None:
     grant(stack, owner.user_id, "1")
@@ -185,7 +185,7 @@ def test_meta_comes_back_as_it_was_sent(
     assert credits.entries(client)[0]["meta"] == json.loads(meta)
 
 
-def test_erased_users_ledger_stays_without_name(stack: Stack) -> None:
+def test_erasure_keeps_the_ledger_of_a_user_without_name_and_address(stack: Stack) -> None:
     person = stack.create_owner()
     grant(stack, person.user_id, "7")
     erase(stack.resources, person.email)
@@ -208,7 +208,7 @@ def _spelt(units: int, form: int) -> str:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(units=st.integers(1, 10**15 - 1), form=st.integers(0, 2))
-def test_any_amount_comes_back_exactly(
+def test_credit_charge_returns_any_amount_exactly(
     stack: Stack, client: httpx2.Client, owner: Owner, units: int, form: int
 ) -> None:
     amount, text = Decimal(units).scaleb(-4), _spelt(units, form)
@@ -244,7 +244,7 @@ def places(found: dict[str, Any]) -> list[int]:
     return [each["seq"] for each in found["items"]]
 
 
-def test_sixteen_are_answered_newest_first(
+def test_credit_ledger_returns_sixteen_entries_newest_first_by_default(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     fill(stack, owner, 20)
@@ -288,7 +288,7 @@ def walked(client: httpx2.Client, **query: Any) -> tuple[list[int], int]:
     raise AssertionError("no end")
 
 
-def test_entries_of_some_actions_are_found_however_many_lie_between(
+def test_credit_ledger_filter_by_action_finds_entries_across_large_gaps(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     grant(stack, owner.user_id, "10")
@@ -305,7 +305,7 @@ def test_entries_of_some_actions_are_found_however_many_lie_between(
     assert len(walked(client, action="grant", limit=1000)[0]) == newest - 2
 
 
-def test_entries_of_some_days_are_found_with_both_days(
+def test_credit_ledger_filter_by_day_includes_the_first_and_last_day(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     today = datetime.now(UTC).date()
@@ -328,7 +328,7 @@ def test_entries_of_some_days_are_found_with_both_days(
 @pytest.mark.parametrize(
     "query", [{"action": "theft"}, {"from": "soon"}, {"action": "grant", "offset": 1}]
 )
-def test_what_no_ledger_is_searched_for_is_400(
+def test_credit_ledger_rejects_unknown_actions_and_malformed_filters(
     client: httpx2.Client, query: dict[str, Any]
 ) -> None:
     problem(client.get(LEDGER, params=query), 400, "request.invalid")
@@ -343,7 +343,7 @@ def test_what_no_ledger_is_searched_for_is_400(
         "DELETE FROM users WHERE id = %s",
     ],
 )
-def test_database_refuses_to_change_what_is_in_the_ledger(
+def test_database_rejects_changes_to_ledger_entries(
     stack: Stack, client: httpx2.Client, owner: Owner, statement: str
 ) -> None:
     fill(stack, owner, 2)
@@ -353,7 +353,9 @@ def test_database_refuses_to_change_what_is_in_the_ledger(
     assert page(client) == before
 
 
-def test_largest_balance_is_never_passed(stack: Stack, client: httpx2.Client, owner: Owner) -> None:
+def test_credit_grant_beyond_the_largest_balance_is_rejected(
+    stack: Stack, client: httpx2.Client, owner: Owner
+) -> None:
     from core.errors import DomainError
 
     grant(stack, owner.user_id, "99999999999.9999")

@@ -46,7 +46,7 @@ def faults(ledger_stack: Stack) -> list[tuple[int | None, str]]:
     return [(each.seq, each.fault) for each in verify_ledger(ledger_stack, full=True).faults]
 
 
-def test_credits_are_granted_adjusted_and_proven(
+def test_cli_grants_and_adjusts_and_verifies_credits(
     ledger_stack: Stack, user_without_entries: Owner
 ) -> None:
     granted = printed(
@@ -94,14 +94,14 @@ def test_credits_are_granted_adjusted_and_proven(
         ("credits.source_id", ["grant", "", "1", "--reason", " "]),
     ],
 )
-def test_errors_end_with_1_and_change_nothing(
+def test_cli_credits_command_with_an_error_exits_with_1_and_changes_nothing(
     stack: Stack, owner: Owner, code: str, words: list[str]
 ) -> None:
     fails_with(stack, code, "credits", *(word or owner.email for word in words))
     assert stack.query("SELECT 1 FROM credit_entries WHERE user_id = %s", owner.user_id) == []
 
 
-def test_verify_ends_with_1_and_names_the_account_and_place(
+def test_ledger_verification_exits_with_1_and_names_account_and_entry(
     ledger_stack: Stack, id_of_user_with_entries: int
 ) -> None:
     assert printed(ledger_stack, "credits", "verify") == []
@@ -134,7 +134,7 @@ def test_verify_ends_with_1_and_names_the_account_and_place(
         "user_id = user_id + 1",
     ],
 )
-def test_verify_finds_a_changed_entry(
+def test_ledger_verification_detects_a_changed_entry(
     ledger_stack: Stack, id_of_user_with_entries: int, change: str
 ) -> None:
     falsify_tables(
@@ -145,7 +145,7 @@ def test_verify_finds_a_changed_entry(
 
 
 @pytest.mark.parametrize("seq", [1, 3, 5])
-def test_verify_finds_a_deleted_entry(
+def test_ledger_verification_detects_a_deleted_entry(
     ledger_stack: Stack, id_of_user_with_entries: int, seq: int
 ) -> None:
     falsify_tables(ledger_stack, f"DELETE FROM credit_entries WHERE seq = {seq}")
@@ -156,7 +156,9 @@ def test_verify_finds_a_deleted_entry(
     assert (None, "the balance is not the sum of the entries") in ledger_faults
 
 
-def test_verify_finds_a_swapped_pair(ledger_stack: Stack, id_of_user_with_entries: int) -> None:
+def test_ledger_verification_detects_swapped_entries(
+    ledger_stack: Stack, id_of_user_with_entries: int
+) -> None:
     falsify_tables(
         ledger_stack,
         "UPDATE credit_entries SET seq = seq + 100 WHERE seq IN (2, 3)",
@@ -165,7 +167,7 @@ def test_verify_finds_a_swapped_pair(ledger_stack: Stack, id_of_user_with_entrie
     assert {seq for seq, _ in faults(ledger_stack)} == {2, 3, 4}
 
 
-def test_verify_finds_a_forged_chain_that_the_account_does_not_end_in(
+def test_ledger_verification_detects_a_forged_chain_that_differs_from_the_account_hash(
     ledger_stack: Stack, id_of_user_with_entries: int
 ) -> None:
     last_but_one = "(SELECT hash FROM credit_entries WHERE seq = 4)"
@@ -177,7 +179,7 @@ def test_verify_finds_a_forged_chain_that_the_account_does_not_end_in(
     assert faults(ledger_stack) == [(None, "the account does not end in the last hash")]
 
 
-def test_verify_finds_a_balance_without_entries_and_entries_without_account(
+def test_ledger_verification_detects_a_balance_without_entries_or_a_missing_account(
     ledger_stack: Stack, id_of_user_with_entries: int
 ) -> None:
     other = ledger_stack.create_owner().user_id
@@ -209,7 +211,7 @@ def refunded_order(ledger_stack: Stack, user_without_entries: Owner) -> Terms:
     return terms
 
 
-def test_orders_are_listed_and_shown_with_their_history(
+def test_cli_lists_orders_and_shows_an_order_with_its_history(
     ledger_stack: Stack, refunded_order: Terms
 ) -> None:
     anonymous = new_order(ledger_stack, None)
@@ -224,7 +226,7 @@ def test_orders_are_listed_and_shown_with_their_history(
     fails_with(ledger_stack, "order.not_found", "credits", "orders", "show", "12345")
 
 
-def test_what_is_in_review_is_credited_or_refunded_once(
+def test_cli_credits_or_refunds_an_order_in_review_only_once(
     ledger_stack: Stack, user_without_entries: Owner
 ) -> None:
     first, second = (
@@ -250,7 +252,9 @@ def test_what_is_in_review_is_credited_or_refunded_once(
     assert order_faults(ledger_stack) == set()
 
 
-def test_a_reviewed_order_of_nobody_waits_for_its_claim(ledger_stack: Stack) -> None:
+def test_reviewed_anonymous_order_waits_for_its_claim_and_can_be_refunded(
+    ledger_stack: Stack,
+) -> None:
     terms = new_order(ledger_stack, None)
     settle(ledger_stack, terms, replace(payment_of(terms), currency="EUR"))
     review = ("credits", "orders", "review", str(terms.order_id))
@@ -308,7 +312,7 @@ def test_a_reviewed_order_of_nobody_waits_for_its_claim(ledger_stack: Stack) -> 
         ),
     ],
 )
-def test_verify_names_what_was_changed_by_hand(
+def test_ledger_verification_names_every_manual_change_to_orders_and_entries(
     ledger_stack: Stack, refunded_order: Terms, change: str, fault: str
 ) -> None:
     falsify_tables(ledger_stack, change)
@@ -318,7 +322,7 @@ def test_verify_names_what_was_changed_by_hand(
     assert named <= {refunded_order.order_id}
 
 
-def test_verify_ends_with_1_and_names_the_order(
+def test_ledger_verification_exits_with_1_and_names_the_order(
     ledger_stack: Stack, refunded_order: Terms, user_without_entries: Owner
 ) -> None:
     falsify_tables(ledger_stack, "UPDATE payment_orders SET taken = 100")
@@ -332,7 +336,9 @@ def test_verify_ends_with_1_and_names_the_order(
     } in json.loads(done.stdout)
 
 
-def test_a_dispute_is_proven_too(ledger_stack: Stack, user_without_entries: Owner) -> None:
+def test_ledger_verification_covers_disputed_orders(
+    ledger_stack: Stack, user_without_entries: Owner
+) -> None:
     terms = new_order(ledger_stack, user_without_entries.user_id)
     opened = Evidence(payment_id=terms.payment_id, disputes_minor=300)
     settle(ledger_stack, terms, payment_of(terms), opened)

@@ -52,7 +52,9 @@ def error_places(client: httpx2.Client, method: str, body: dict[str, Any]) -> li
     return [each["field"] for each in found["errors"]]
 
 
-def test_it_is_empty_at_first_and_what_was_put_after_that(client: httpx2.Client) -> None:
+def test_deny_list_starts_empty_and_is_replaced_and_normalized_by_put(
+    client: httpx2.Client,
+) -> None:
     assert denied(client) == EMPTY
     body = {
         "addresses": ["Spam@Example.NET", "böse@example.net"],
@@ -69,7 +71,7 @@ def test_it_is_empty_at_first_and_what_was_put_after_that(client: httpx2.Client)
     assert denied(client) == EMPTY
 
 
-def test_entries_are_added_and_removed(client: httpx2.Client) -> None:
+def test_deny_list_entries_are_added_and_removed_by_patch(client: httpx2.Client) -> None:
     assert deny(client, "a@example.net", "example.org") == 2
     assert deny(client, "A@example.net", "*.example.org") == 1
     removed = {"remove_addresses": ["a@EXAMPLE.net", "b@example.net"], "remove_domains": []}
@@ -78,7 +80,7 @@ def test_entries_are_added_and_removed(client: httpx2.Client) -> None:
     assert denied(client) == {"addresses": [], "domains": ["*.example.org", "example.org"]}
 
 
-def test_what_is_neither_is_named_and_changes_nothing(client: httpx2.Client) -> None:
+def test_deny_list_names_each_malformed_entry_and_stays_unchanged(client: httpx2.Client) -> None:
     deny(client, "example.org")
     body = {
         "addresses": ["ada@example.net", "ada@", "example.net"],
@@ -96,7 +98,7 @@ def test_what_is_neither_is_named_and_changes_nothing(client: httpx2.Client) -> 
 
 
 @pytest.mark.tier("properties")
-def test_a_deny_list_is_bounded(client: httpx2.Client) -> None:
+def test_deny_list_holds_at_most_100_000_entries(client: httpx2.Client) -> None:
     domains = [f"d{number}.example.org" for number in range(100_000)]
     assert data(client.put(PATH, json={"addresses": [], "domains": domains})) == 100_000
     one_more = client.patch(PATH, json={"add_domains": ["example.net"]})
@@ -107,7 +109,7 @@ def test_a_deny_list_is_bounded(client: httpx2.Client) -> None:
     assert data(client.put(PATH, json=EMPTY)) == 100_000
 
 
-def test_two_who_add_at_once_stay_within_the_bound(
+def test_concurrent_additions_never_exceed_the_deny_list_limit(
     stack: Stack, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deny_lists, "MAX_ENTRIES", 5)
@@ -127,7 +129,9 @@ def test_two_who_add_at_once_stay_within_the_bound(
         assert sorted(pool.map(change, "ab")) == ["deny_list.too_long", "taken"]
 
 
-def test_each_owner_has_their_own(client: httpx2.Client, other_owner: httpx2.Client) -> None:
+def test_deny_list_applies_only_to_lists_of_its_owner(
+    client: httpx2.Client, other_owner: httpx2.Client
+) -> None:
     domain = "only-mine.example.org"
     deny(client, domain)
     assert denied(other_owner) == EMPTY
@@ -137,7 +141,7 @@ def test_each_owner_has_their_own(client: httpx2.Client, other_owner: httpx2.Cli
     assert data(add(client, new_list(client)["id"], address)) == 0
 
 
-def test_a_stranger_gets_the_same_answer_and_comes_not(
+def test_sign_up_of_an_address_on_the_deny_list_looks_successful_but_adds_nobody(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     kept_out, let_in = new_address(), new_address()
@@ -150,7 +154,7 @@ def test_a_stranger_gets_the_same_answer_and_comes_not(
     assert stack.query("SELECT 1 FROM users WHERE email = %s", kept_out) == []
 
 
-def test_a_login_is_told_and_comes_once_the_entry_is_gone(
+def test_logged_in_person_on_the_deny_list_is_rejected_until_the_entry_is_removed(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     deny(client, reader.email)
@@ -160,7 +164,7 @@ def test_a_login_is_told_and_comes_once_the_entry_is_gone(
     reader.joins(list_id)
 
 
-def test_a_mailed_link_confirms_no_denied_address(
+def test_confirmation_link_of_an_address_on_the_deny_list_activates_no_member(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     waiting = subscribe_pending(stack, new_list(client, confirm_required=True)["id"])
@@ -173,7 +177,7 @@ def test_a_mailed_link_confirms_no_denied_address(
     assert waiting.stands()[0] == "active"
 
 
-def test_a_denial_holds_for_the_address_that_the_list_knows(
+def test_deny_list_also_matches_the_former_address_of_a_member(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id)
@@ -187,7 +191,7 @@ def test_a_denial_holds_for_the_address_that_the_list_knows(
     assert reader.stands(list_id)[0] == "unsubscribed"
 
 
-def test_a_transfer_brings_no_denied_address_but_to_a_list_that_has_the_member(
+def test_transfer_of_a_denied_member_only_succeeds_to_a_list_with_that_member(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     target = new_list(client)["id"]
@@ -204,7 +208,7 @@ def test_a_transfer_brings_no_denied_address_but_to_a_list_that_has_the_member(
     assert (reader.stands(list_id)[0], reader.stands(target)[0]) == ("removed", "active")
 
 
-def test_an_owner_adds_no_denied_address_and_changes_members_as_ever(
+def test_owner_cannot_add_an_address_on_the_deny_list_but_can_change_its_member(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -218,7 +222,7 @@ def test_an_owner_adds_no_denied_address_and_changes_members_as_ever(
     problem(client.put(f"{path}/{reader.email}", json={}), 409, "member.denied")
 
 
-def test_members_stay_and_do_as_they_like(
+def test_member_on_the_deny_list_keeps_the_membership_and_can_still_unsubscribe(
     stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -234,7 +238,7 @@ def test_members_stay_and_do_as_they_like(
     assert reader.stands(list_id)[0] == "unsubscribed"
 
 
-def test_an_import_counts_and_names_the_rows_that_are_kept_out(
+def test_import_rejects_rows_on_the_deny_list_and_counts_and_names_them(
     client: httpx2.Client, reader: Reader, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
     was_removed = make_reader()
@@ -268,7 +272,7 @@ def test_an_import_counts_and_names_the_rows_that_are_kept_out(
     assert counts(again) == {"received": 2, "added": 1, "opted_out": 1}
 
 
-def test_an_owners_denial_outlives_the_erasure_of_the_person(
+def test_deny_list_still_blocks_an_address_after_the_erasure_of_its_person(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     reader = a_subscriber(stack, new_list(client)["id"])
@@ -295,7 +299,7 @@ def test_an_owners_denial_outlives_the_erasure_of_the_person(
     assert data(client.put(path, json={}))["status"] == "active"
 
 
-def test_an_erased_persons_address_can_be_denied_once_more(
+def test_address_of_an_erased_person_can_be_added_to_the_deny_list_again(
     stack: Stack, client: httpx2.Client, other_owner: httpx2.Client
 ) -> None:
     reader = a_subscriber(stack, new_list(client)["id"])

@@ -16,7 +16,7 @@ from tests.support.imports.bulk import addresses, export, imported, of_addresses
 from tests.support.lists.subscribers import new_list
 
 
-def test_a_signed_link_shows_an_encrypted_file_to_anybody(
+def test_signed_link_shows_an_encrypted_file_without_login(
     client: httpx2.Client, stranger: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
     assert stranger.get(str(encrypted_attachment["view_url"])).status_code == 404
@@ -26,7 +26,7 @@ def test_a_signed_link_shows_an_encrypted_file_to_anybody(
     assert Image.open(io.BytesIO(reply.content)).size == (640, 480)
 
 
-def test_a_link_says_when_it_ends(
+def test_signed_link_response_contains_its_expiry(
     client: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
     link = data(request_link(client, encrypted_attachment, 3600))
@@ -37,14 +37,14 @@ def test_a_link_says_when_it_ends(
 
 
 @pytest.mark.parametrize("expires_in", [0, -1, 604_801, 1.5, "60", None])
-def test_a_link_lasts_a_second_to_seven_days(
+def test_signed_link_rejects_a_lifetime_outside_one_second_to_seven_days(
     client: httpx2.Client, encrypted_attachment: dict[str, object], expires_in: object
 ) -> None:
     error = problem(request_link(client, encrypted_attachment, expires_in), 422, "body.invalid")
     assert error["errors"][0]["field"] == "body.expires_in"
 
 
-def test_a_link_that_was_changed_opens_nothing(
+def test_signed_link_with_a_changed_parameter_returns_404(
     client: httpx2.Client, stranger: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
     url = new_link(client, encrypted_attachment)
@@ -63,7 +63,7 @@ def test_a_link_that_was_changed_opens_nothing(
     assert [stranger.get(each).status_code for each in forged] == [404] * len(forged)
 
 
-def test_a_link_that_has_ended_opens_nothing(
+def test_expired_signed_link_returns_404(
     stack: Stack, stranger: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
     signer = stack.settings().keyring.signer("media-link")
@@ -74,11 +74,11 @@ def test_a_link_that_has_ended_opens_nothing(
         assert stranger.get(link).status_code == status
 
 
-def test_no_link_for_a_file_that_is_open(client: httpx2.Client) -> None:
+def test_signed_link_request_for_an_unencrypted_file_is_rejected(client: httpx2.Client) -> None:
     problem(request_link(client, data(send(client))), 409, "link.not_encrypted")
 
 
-def test_rotation_rewraps_keys_and_rewrites_no_object(
+def test_encryption_key_rotation_rewraps_data_keys_without_rewriting_stored_objects(
     stack: Stack, client: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
     key = str(encrypted_attachment["pathname"])

@@ -33,7 +33,9 @@ def objects_in(url: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in gzip.decompress(reply.content).splitlines()]
 
 
-def test_a_segment_or_a_filter_chooses_members(client: httpx2.Client, list_id: int) -> None:
+def test_export_selects_members_by_either_segment_or_filter(
+    client: httpx2.Client, list_id: int
+) -> None:
     members = some_members(client, list_id, 3, vips=2)
     segment = new_segment(client, list_id)
     assert emails_of(client, list_id, segment_id=segment["id"]) == members[:2]
@@ -42,7 +44,7 @@ def test_a_segment_or_a_filter_chooses_members(client: httpx2.Client, list_id: i
     problem(client.post(f"/lists/{list_id}/exports", json=both), 400, "selection.unclear")
 
 
-def test_statuses_choose_members_of_any_kind(
+def test_export_selects_members_by_status(
     client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     stays, removed = some_members(client, list_id, 2, vips=2)
@@ -64,7 +66,7 @@ def test_statuses_choose_members_of_any_kind(
     assert emails_of(client, list_id, filter=named, status=["active"]) == []
 
 
-def test_csv_of_members_begins_with_a_byte_order_mark_on_request(
+def test_member_export_starts_with_a_byte_order_mark_only_on_request(
     client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     [email] = some_members(client, list_id, 1)
@@ -93,7 +95,7 @@ FIELDS: dict[str, tuple[str, Any]] = {
 }
 
 
-def test_both_formats_have_fields_and_tags_and_spreadsheets_are_guarded_in_one_of_them(
+def test_export_contains_fields_and_tags_and_escapes_formulas_only_in_csv(
     client: httpx2.Client, list_id: int
 ) -> None:
     [ada, ben] = some_members(client, list_id, 2)
@@ -122,7 +124,9 @@ def test_both_formats_have_fields_and_tags_and_spreadsheets_are_guarded_in_one_o
     assert not [name for name in row if name.startswith("fields.")]
 
 
-def test_each_format_has_an_address_of_its_own(client: httpx2.Client, list_id: int) -> None:
+def test_export_link_of_one_format_does_not_open_the_other_format(
+    client: httpx2.Client, list_id: int
+) -> None:
     slug = data(client.get(f"/lists/{list_id}"))["slug"]
     some_members(client, list_id, 1)
     url = httpx2.URL(file_of(client, list_id, format="jsonl"))
@@ -133,7 +137,7 @@ def test_each_format_has_an_address_of_its_own(client: httpx2.Client, list_id: i
     problem(httpx2.get(other), 403, "link.invalid")
 
 
-def test_a_roster_of_a_segment_has_none_without_mail_or_opted_out(
+def test_delivery_export_of_a_segment_omits_members_without_mail_or_with_opt_out(
     client: httpx2.Client, delivery_client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     everyone = {"field": "status", "in": ["active", "pending", "unsubscribed", "removed"]}
@@ -153,7 +157,7 @@ def test_a_roster_of_a_segment_has_none_without_mail_or_opted_out(
     assert emails_of(delivery_client, list_id, "delivery", filter={"not": VIP}) == []
 
 
-def test_a_choice_that_is_none_is_422(
+def test_export_rejects_an_invalid_kind_or_format_or_status(
     client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     path = f"/lists/{list_id}/exports"
@@ -176,7 +180,7 @@ ROSTER = [
 ]
 
 
-def test_a_roster_has_those_who_get_mail_with_addresses_and_headers_ready_to_use(
+def test_delivery_export_contains_recipients_with_ready_unsubscribe_headers(
     stack: Stack,
     client: httpx2.Client,
     delivery_client: httpx2.Client,
@@ -206,7 +210,7 @@ def test_a_roster_has_those_who_get_mail_with_addresses_and_headers_ready_to_use
     assert httpx2.get(unsubscribe[1:-1]).status_code == 200
 
 
-def test_a_rosters_trace_ids_stand_for_their_person_alone(
+def test_trace_id_in_delivery_export_unsubscribes_only_its_own_person(
     client: httpx2.Client, delivery_client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     data(add(client, list_id, *addresses(4)))
@@ -229,7 +233,7 @@ def test_a_rosters_trace_ids_stand_for_their_person_alone(
     problem(reply, 403, "trace.invalid")
 
 
-def test_a_person_whose_erasure_has_begun_is_in_no_roster(
+def test_delivery_export_omits_a_person_whose_erasure_has_started(
     stack: Stack, client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     gone, other = new_address(), new_address()
@@ -245,7 +249,7 @@ def test_a_person_whose_erasure_has_begun_is_in_no_roster(
     assert found == [other]
 
 
-def test_whoever_opted_out_is_in_no_roster_whatever_their_record_says(
+def test_delivery_export_omits_opted_out_people_even_if_their_record_is_active(
     stack: Stack,
     client: httpx2.Client,
     delivery_client: httpx2.Client,

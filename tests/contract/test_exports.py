@@ -44,7 +44,7 @@ COLUMNS = [
 ]
 
 
-def test_the_owner_gets_all_members_but_those_who_were_removed(
+def test_member_export_contains_all_members_except_removed_ones(
     client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     ada, removed = addresses(2)
@@ -81,7 +81,7 @@ def test_the_owner_gets_all_members_but_those_who_were_removed(
     assert (found[quiet.email]["email_enabled"], found[quiet.email]["source"]) == ("false", "login")
 
 
-def test_what_a_list_exports_another_list_imports_unharmed(
+def test_exported_file_can_be_imported_into_another_list_without_loss(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     names = ["=1+1", "+49 Ada", "-x", "@handle", 'Quote "Q"', "Comma, Name", "Zoë 李", "'Twas", ""]
@@ -111,7 +111,9 @@ def test_what_a_list_exports_another_list_imports_unharmed(
     assert member(client, other, reader.email) is None
 
 
-def test_the_file_is_a_download_that_nobody_keeps(client: httpx2.Client, list_id: int) -> None:
+def test_export_file_is_a_gzip_download_that_must_not_be_cached(
+    client: httpx2.Client, list_id: int
+) -> None:
     slug = data(client.get(f"/lists/{list_id}"))["slug"]
     result = data(export(client, list_id, "members"))["result"]
     reply = httpx2.get(result["url"])
@@ -129,7 +131,7 @@ def test_the_file_is_a_download_that_nobody_keeps(client: httpx2.Client, list_id
     assert (result["rows"], next(csv.reader(io.StringIO(text)))) == (0, COLUMNS)
 
 
-def test_a_link_opens_its_own_file_alone_and_not_for_long(
+def test_export_link_opens_only_its_own_file_and_expires_after_fifteen_minutes(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     first, second = (httpx2.URL(file_of(client, list_id)) for _ in range(2))
@@ -154,7 +156,7 @@ def test_a_link_opens_its_own_file_alone_and_not_for_long(
     problem(httpx2.get(nothing), 404, "export.not_found")
 
 
-def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
+def test_export_shows_one_consistent_snapshot_despite_concurrent_changes(
     stack: Stack, client: httpx2.Client, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emails = addresses(30)
@@ -173,7 +175,7 @@ def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
     assert len(exported(client, list_id)) == 30
 
 
-def test_an_export_that_is_cancelled_leaves_no_object(
+def test_cancelled_export_deletes_its_stored_objects(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     monkeypatch: pytest.MonkeyPatch,
@@ -205,7 +207,7 @@ def stop_after_a_part(stack: Stack, lease: Lease) -> None:
     lease.check_cancelled()
 
 
-def test_a_file_that_was_changed_in_storage_is_never_sent_whole(
+def test_export_file_changed_in_storage_is_never_delivered_completely(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     imported(client, list_id, of_addresses(*addresses(3)))
@@ -227,7 +229,7 @@ def test_a_file_that_was_changed_in_storage_is_never_sent_whole(
     stack.query(wrapped, key, export_id)
 
 
-def test_the_roster_is_for_who_has_the_operators_key(
+def test_delivery_export_requires_the_delivery_scope_and_is_visible_only_to_its_creator(
     *,
     client: httpx2.Client,
     read_only_client: httpx2.Client,
@@ -247,7 +249,7 @@ def test_the_roster_is_for_who_has_the_operators_key(
     assert data(delivery_client.get(f"/jobs/{job['id']}"))["result"]["rows"] == 0
 
 
-def test_the_owners_other_keys_do_not_see_a_roster_made_with_their_delivery_key(
+def test_delivery_export_of_an_owner_is_hidden_from_their_keys_without_delivery_scope(
     stack: Stack, client: httpx2.Client, owner: Any, list_id: int
 ) -> None:
     with stack.client(stack.create_key(owner.user_id, Scope.DELIVERY)) as sending:
@@ -256,7 +258,7 @@ def test_the_owners_other_keys_do_not_see_a_roster_made_with_their_delivery_key(
     assert job["id"] not in {each["id"] for each in data(client.get("/jobs"))["items"]}
 
 
-def test_a_list_that_is_not_sent_by_mail_has_no_roster(
+def test_delivery_export_of_a_list_without_email_channel_is_rejected(
     client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     silent = new_list(client, email_channel_enabled=False)["id"]
@@ -271,7 +273,7 @@ SAME = ("email", "name", "status", "type", "paid_expiry", "email_enabled", "join
 @pytest.mark.parametrize(
     ("product", "form"), list(zip(PRODUCT_FILES, cycle(("csv", "jsonl")), strict=False))
 )
-def test_a_products_file_is_the_same_after_our_export_and_another_import(
+def test_import_file_of_another_product_is_unchanged_after_export_and_reimport(
     stack: Stack, client: httpx2.Client, list_id: int, product: str, form: str
 ) -> None:
     content = PRODUCT_FILES[product].format(d=f"{random_hash_id(8)}.example.com")

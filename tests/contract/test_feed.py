@@ -34,7 +34,7 @@ def scene(
 
 
 @pytest.mark.parametrize("kind", FeedEventType)
-def test_each_type_is_written_by_its_action_with_the_data_that_its_schema_has(
+def test_every_event_type_is_emitted_by_its_action_and_matches_its_schema(
     scene: Scene, kind: FeedEventType
 ) -> None:
     ACTIONS[kind](scene)
@@ -50,7 +50,7 @@ def test_each_type_is_written_by_its_action_with_the_data_that_its_schema_has(
         assert kind == FeedEventType.KEY_CREATED or page(other, type=kind.value)["items"] == []
 
 
-def test_a_member_has_their_address_and_name_in_the_event_until_they_are_erased(
+def test_member_event_contains_address_and_name_until_the_member_is_erased(
     scene: Scene,
 ) -> None:
     scene.reader.joins(scene.list_id)
@@ -74,7 +74,7 @@ def test_a_member_has_their_address_and_name_in_the_event_until_they_are_erased(
     assert expected.items() <= removed["data"].items()
 
 
-def test_a_member_who_comes_and_goes_is_told_in_order(scene: Scene) -> None:
+def test_member_events_appear_in_the_order_in_which_they_happened(scene: Scene) -> None:
     reader, list_id = scene.reader, scene.list_id
     reader.joins(list_id).leaves(list_id).joins(list_id)
     reader.wants_mail(list_id, False)
@@ -84,7 +84,7 @@ def test_a_member_who_comes_and_goes_is_told_in_order(scene: Scene) -> None:
     assert told == ["created", "left", "created", "email_off", "removed", "created"]
 
 
-def test_a_transfer_is_an_event_of_both_lists(scene: Scene) -> None:
+def test_transfer_emits_an_event_on_both_lists(scene: Scene) -> None:
     ACTIONS[FeedEventType.SUBSCRIPTION_TRANSFERRED](scene)
     away, there = events(scene.client, 2, type="subscription.transferred")
     assert away["list_id"] == away["data"]["from_list_id"] == scene.list_id
@@ -97,7 +97,7 @@ def test_a_transfer_is_an_event_of_both_lists(scene: Scene) -> None:
     ]
 
 
-def test_a_bulk_action_on_many_members_is_one_event_with_its_counts(
+def test_bulk_action_on_many_members_emits_one_event_with_counts(
     stack: Stack, client: httpx2.Client, owner: Owner, list_id: int
 ) -> None:
     result = imported(client, list_id, of_addresses(*addresses(50), "not an address"))
@@ -115,14 +115,14 @@ def test_a_bulk_action_on_many_members_is_one_event_with_its_counts(
     assert stack.query(query, owner.user_id, list_id) == [(3,)]
 
 
-def test_an_import_that_fails_ends_too(client: httpx2.Client, list_id: int) -> None:
+def test_failed_import_emits_an_import_ended_event(client: httpx2.Client, list_id: int) -> None:
     reply = add(client, list_id, "not an address")
     problem(reply, 422, reply.json()["code"])
     [found] = events(client, type="import.ended")
     assert (found["data"]["status"], found["data"]["invalid"]) == ("failed", 1)
 
 
-def test_low_credits_are_told_once_for_each_time_that_they_run_low(
+def test_low_balance_event_is_emitted_only_when_the_balance_falls_below_the_threshold(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     credits.grant(stack, owner.user_id, "150")
@@ -139,7 +139,7 @@ def test_low_credits_are_told_once_for_each_time_that_they_run_low(
     assert [each["data"]["balance_credit"] for each in told] == [99.9999, 98.9999]
 
 
-def test_an_owner_sets_below_which_balance_it_is_low(
+def test_owner_changes_the_low_balance_threshold(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     assert data(client.get(LOW)) == {"below_credit": 100}
@@ -154,7 +154,7 @@ def test_an_owner_sets_below_which_balance_it_is_low(
     assert len(events(client, type="credits.low")) == 1
 
 
-def test_a_threshold_that_is_no_amount_is_422(client: httpx2.Client) -> None:
+def test_malformed_low_balance_threshold_is_rejected(client: httpx2.Client) -> None:
     for below in ["-1", "0.00001", "1e12", "1e400", '"1"', "true", "null"]:
         headers = {"Content-Type": "application/json"}
         reply = client.put(LOW, content=f'{{"below_credit": {below}}}', headers=headers)
@@ -162,7 +162,7 @@ def test_a_threshold_that_is_no_amount_is_422(client: httpx2.Client) -> None:
         assert data(client.get(LOW)) == {"below_credit": 100}
 
 
-def test_pages_follow_on_one_another_and_the_last_one_has_a_cursor_too(
+def test_event_pages_continue_with_cursors_and_the_last_page_has_a_cursor_too(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     for _ in range(5):
@@ -182,7 +182,7 @@ def test_pages_follow_on_one_another_and_the_last_one_has_a_cursor_too(
     assert last["id"] not in [each["id"] for each in whole]
 
 
-def test_an_owner_to_whom_nothing_happened_has_a_cursor_that_works(stack: Stack) -> None:
+def test_empty_event_feed_returns_a_cursor_that_finds_later_events(stack: Stack) -> None:
     owner = stack.create_owner()
     key = stack.create_key(owner.user_id, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as reading, stack.client(owner.key) as client:
@@ -194,20 +194,20 @@ def test_an_owner_to_whom_nothing_happened_has_a_cursor_that_works(stack: Stack)
         assert found["type"] == "subscription.created"
 
 
-def test_a_cursor_that_is_none_is_400(client: httpx2.Client) -> None:
+def test_event_feed_rejects_malformed_cursors(client: httpx2.Client) -> None:
     for cursor in ("", "1", "1-", "-1-2", "1-2-3", "1.5-2", "²-1", f"{2**53}-1"):
         reply = client.get("/events", params={"cursor": cursor})
         problem(reply, 400, "cursor.invalid")
 
 
-def test_what_is_no_type_no_limit_and_no_list_is_refused(client: httpx2.Client) -> None:
+def test_event_feed_rejects_unknown_types_and_limits_and_lists(client: httpx2.Client) -> None:
     for query in ("type=subscription.sold", "type=", "limit=0", "limit=1001", "list_id=x"):
         problem(client.get(f"/events?{query}"), 400, "request.invalid")
     for unknown in (2**64 - 1, 1):
         problem(client.get(f"/events?list_id={unknown}"), 404, "list.not_found")
 
 
-def test_a_key_sees_the_types_of_its_scopes(
+def test_api_key_sees_only_event_types_of_its_scopes(
     stack: Stack, client: httpx2.Client, owner: Owner, read_only_client: httpx2.Client, list_id: int
 ) -> None:
     data(send(client))
@@ -227,7 +227,9 @@ def test_a_key_sees_the_types_of_its_scopes(
         assert [each["type"] for each in events(editing)] == ["import.ended"]
 
 
-def test_a_program_sees_what_it_was_let_see(stack: Stack, owner: Owner) -> None:
+def test_oauth_client_sees_only_event_types_of_its_granted_scopes(
+    stack: Stack, owner: Owner
+) -> None:
     person = log_in(stack, owner)
     with person.browser, stack.client(owner.key) as client:
         tokens = register(stack).tokens(person, "attachment")
@@ -238,7 +240,9 @@ def test_a_program_sees_what_it_was_let_see(stack: Stack, owner: Owner) -> None:
             problem(reply, 403, "auth.restricted_credential")
 
 
-def test_several_types_are_read_in_one_order(client: httpx2.Client, list_id: int) -> None:
+def test_event_feed_returns_several_types_in_chronological_order(
+    client: httpx2.Client, list_id: int
+) -> None:
     for _ in range(2):
         imported(client, list_id, of_addresses(*addresses(1)))
         data(send(client))

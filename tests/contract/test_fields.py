@@ -23,7 +23,7 @@ TYPES: dict[str, tuple[list[Any], list[Any]]] = {
 
 
 @pytest.mark.parametrize("type_", TYPES)
-def test_a_field_takes_values_of_its_type_and_no_other(
+def test_custom_field_accepts_only_values_of_its_type(
     client: httpx2.Client, list_id: int, type_: str
 ) -> None:
     choices = {"choices": ["Red", "Blue"]} if type_ == "choice" else {}
@@ -42,7 +42,7 @@ def test_a_field_takes_values_of_its_type_and_no_other(
     assert members(client, list_id, email=email)[0]["fields"] == {"thing": right[-1]}
 
 
-def test_null_and_an_empty_text_remove_a_value_and_others_stay(
+def test_null_or_blank_text_removes_a_field_value_and_keeps_the_others(
     client: httpx2.Client, list_id: int
 ) -> None:
     for key in ("one", "two", "three"):
@@ -57,7 +57,9 @@ def test_null_and_an_empty_text_remove_a_value_and_others_stay(
     }
 
 
-def test_each_wrong_value_is_named_and_nothing_changes(client: httpx2.Client, list_id: int) -> None:
+def test_each_invalid_field_value_is_named_and_the_member_stays_unchanged(
+    client: httpx2.Client, list_id: int
+) -> None:
     new_field(client, "visits", "number")
     email = new_address()
     before = put(client, list_id, email, fields={"visits": 1})
@@ -72,7 +74,7 @@ def test_each_wrong_value_is_named_and_nothing_changes(client: httpx2.Client, li
     assert put(client, list_id, email) == before
 
 
-def test_a_field_is_shown_as_it_was_made(client: httpx2.Client) -> None:
+def test_custom_field_is_returned_as_created(client: httpx2.Client) -> None:
     body = {
         "key": "colour",
         "label": "Colour",
@@ -89,7 +91,7 @@ def test_a_field_is_shown_as_it_was_made(client: httpx2.Client) -> None:
     assert [each["key"] for each in data(client.get("/fields"))] == ["colour", "a"]
 
 
-def test_a_field_that_breaks_a_rule_is_refused(client: httpx2.Client) -> None:
+def test_custom_field_that_breaks_a_rule_is_rejected(client: httpx2.Client) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         *(({"key": key}, "field.key") for key in ("", "City", "1st", "_x", "a-b", "x" * 41, "a\n")),
         *(({"label": label}, "field.label") for label in ("", " ", "x" * 101, "a\nb")),
@@ -106,7 +108,7 @@ def test_a_field_that_breaks_a_rule_is_refused(client: httpx2.Client) -> None:
         assert data(client.get("/fields")) == []
 
 
-def test_a_new_key_renames_the_field_of_all_members_and_rewrites_none(
+def test_custom_field_key_change_takes_effect_without_rewriting_members(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     field_id = new_field(client, "city")["id"]
@@ -123,7 +125,7 @@ def test_a_new_key_renames_the_field_of_all_members_and_rewrites_none(
     problem(reply, 422, "field.value")
 
 
-def test_a_retired_field_is_seen_no_more_and_its_key_is_free(
+def test_retired_custom_field_is_hidden_and_its_key_can_be_reused(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     field_id = new_field(client, "city")["id"]
@@ -143,7 +145,7 @@ def test_a_retired_field_is_seen_no_more_and_its_key_is_free(
     assert stored[str(field_id)] == "Paris"
 
 
-def test_a_choice_that_is_taken_away_stays_with_the_members_who_have_it(
+def test_members_keep_a_custom_field_choice_that_was_removed_later(
     client: httpx2.Client, list_id: int
 ) -> None:
     field_id = new_field(client, "colour", "choice", choices=["Red", "Blue"])["id"]
@@ -157,7 +159,7 @@ def test_a_choice_that_is_taken_away_stays_with_the_members_who_have_it(
     problem(reply, 422, "field.value")
 
 
-def test_a_key_is_taken_once(client: httpx2.Client) -> None:
+def test_custom_field_key_is_unique_per_owner(client: httpx2.Client) -> None:
     first, second = (new_field(client, key)["id"] for key in ("city", "town"))
     body = {"key": "city", "label": "x", "type": "date"}
     problem(client.post("/fields", json=body), 409, "field.key_taken")
@@ -165,7 +167,7 @@ def test_a_key_is_taken_once(client: httpx2.Client) -> None:
     assert data(client.patch(f"/fields/{first}", json={"key": "city"}))["key"] == "city"
 
 
-def test_an_owner_has_a_bounded_number_of_fields_also_when_they_are_made_at_once(
+def test_concurrent_requests_never_exceed_the_limit_of_custom_fields(
     client: httpx2.Client,
 ) -> None:
     for number in range(MAX_FIELDS - 1):
@@ -203,7 +205,7 @@ def worths(client: httpx2.Client, list_id: int) -> set[Any]:
         (["ja", "no"], "boolean", {True, False}),
     ],
 )
-def test_another_type_converts_every_value(
+def test_field_type_change_converts_every_stored_value(
     client: httpx2.Client, list_id: int, values: list[str], type_: str, after: set[Any]
 ) -> None:
     path = a_field(client, list_id, values)
@@ -216,7 +218,7 @@ def test_another_type_converts_every_value(
 @pytest.mark.parametrize(
     ("values", "type_"), [(["12", "twelve"], "number"), (["03/04/2025"], "date")]
 )
-def test_a_type_that_some_value_does_not_fit_changes_nothing(
+def test_field_type_change_that_a_value_does_not_fit_is_rejected(
     client: httpx2.Client, list_id: int, values: list[str], type_: str
 ) -> None:
     path = a_field(client, list_id, values)
@@ -226,7 +228,9 @@ def test_a_type_that_some_value_does_not_fit_changes_nothing(
     assert [each["label"] for each in data(client.get("/fields"))] == ["Worth"]
 
 
-def test_the_type_of_a_field_that_a_segment_uses_stays(client: httpx2.Client, list_id: int) -> None:
+def test_field_type_cannot_change_while_a_segment_uses_the_field(
+    client: httpx2.Client, list_id: int
+) -> None:
     path = a_field(client, list_id, ["12"])
     written = {"not": {"field": "fields.worth", "is": "12"}}
     segment = new_segment(client, list_id, written, "Twelve")
@@ -236,7 +240,7 @@ def test_the_type_of_a_field_that_a_segment_uses_stays(client: httpx2.Client, li
     assert data(client.patch(path, json={"type": "number"}))["type"] == "number"
 
 
-def test_an_undo_puts_back_values_of_the_type_that_the_field_has_then(
+def test_import_undo_converts_old_values_to_the_current_field_type(
     client: httpx2.Client, list_id: int
 ) -> None:
     path = a_field(client, list_id, ["12"])

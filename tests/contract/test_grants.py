@@ -23,7 +23,7 @@ def ledger_program(stack: Stack) -> Program:
     return register(stack, name="Ledger & reader")
 
 
-def test_a_grant_is_listed_with_all_that_was_agreed_to(
+def test_oauth_grant_lists_every_scope_that_the_person_agreed_to(
     client: httpx2.Client, ledger_program: Program, logged_in_owner: Person
 ) -> None:
     assert data(client.get("/grants")) == []
@@ -40,7 +40,7 @@ def test_a_grant_is_listed_with_all_that_was_agreed_to(
     assert second["updated_at"] > first["updated_at"]
 
 
-def test_the_command_registers_lists_and_revokes_clients(
+def test_cli_registers_and_lists_and_revokes_oauth_clients(
     stack: Stack, logged_in_owner: Person
 ) -> None:
     registration = printed(
@@ -63,7 +63,9 @@ def test_the_command_registers_lists_and_revokes_clients(
     assert data(logged_in_owner.browser.get("/grants")) == []
 
 
-def test_a_public_client_gets_no_secret(stack: Stack, logged_in_owner: Person) -> None:
+def test_public_oauth_client_is_registered_without_a_secret(
+    stack: Stack, logged_in_owner: Person
+) -> None:
     words = ("create", "App", "--public", "--redirect-uri", "com.example.app:/cb")
     registration = printed(stack, "oauth-clients", *words, "--scope", "attachment")
     assert (registration["public"], registration["client_secret"]) == (True, None)
@@ -83,7 +85,7 @@ def test_a_public_client_gets_no_secret(stack: Stack, logged_in_owner: Person) -
         (("--scope", "credit.read"), "--redirect-uri"),
     ],
 )
-def test_the_command_refuses_what_no_client_may_be(
+def test_cli_rejects_an_invalid_oauth_client(
     stack: Stack, words: tuple[str, ...], complaint: str
 ) -> None:
     done = pressroom(stack, "oauth-clients", "create", "Wrong", *words)
@@ -93,11 +95,11 @@ def test_the_command_refuses_what_no_client_may_be(
     assert stack.query("SELECT 1 FROM oauth_clients WHERE name = 'Wrong'") == []
 
 
-def test_the_command_says_in_a_sentence_that_there_is_no_such_client(stack: Stack) -> None:
+def test_cli_reports_an_unknown_oauth_client(stack: Stack) -> None:
     fails_with(stack, "oauth_client.not_found", "oauth-clients", "revoke", "nobody")
 
 
-def test_erasing_a_person_ends_and_forgets_what_they_gave(
+def test_erasure_revokes_and_deletes_oauth_grants_of_the_person(
     stack: Stack, ledger_program: Program, logged_in_owner: Person
 ) -> None:
     tokens = ledger_program.tokens(logged_in_owner)
@@ -121,7 +123,7 @@ def agree(person: Person, asking: str) -> str:
     return str(person.answer(path, "credit.read").headers["location"])
 
 
-def test_authlibs_client_reads_the_balance_and_may_not_consume(
+def test_authlib_client_reads_the_balance_but_cannot_spend_credits(
     stack: Stack, program_of_each_kind: Program, logged_in_owner: Person
 ) -> None:
     grant(stack, logged_in_owner.owner.user_id, "12.5")
@@ -162,7 +164,7 @@ def test_authlibs_client_reads_the_balance_and_may_not_consume(
         problem(client.get("/users/me"), 401, "auth.invalid_credentials")
 
 
-def test_a_javascript_client_reads_the_balance_and_may_not_consume(
+def test_javascript_oauth_client_reads_the_balance_but_cannot_spend_credits(
     stack: Stack, program_of_each_kind: Program, logged_in_owner: Person
 ) -> None:
     grant(stack, logged_in_owner.owner.user_id, "12.5")

@@ -22,7 +22,7 @@ from tests.support.stack.maintenance import run_maintenance
 DEPENDENCIES = {"database", "redis", "broker", "objects"}
 
 
-def test_healthz_says_that_the_process_answers(
+def test_healthz_reports_a_running_process_even_without_its_dependencies(
     stranger: httpx2.Client, disconnected_api: httpx2.Client
 ) -> None:
     for client in (stranger, disconnected_api):
@@ -30,13 +30,15 @@ def test_healthz_says_that_the_process_answers(
         assert (reply.status_code, reply.json()) == (200, {"status": "ok"})
 
 
-def test_readyz_names_each_dependency(stranger: httpx2.Client) -> None:
+def test_readyz_names_the_state_of_each_dependency(stranger: httpx2.Client) -> None:
     reply = stranger.get("/readyz")
     assert reply.status_code == 200
     assert reply.json() == {"status": "ok", "dependencies": dict.fromkeys(DEPENDENCIES, "ok")}
 
 
-def test_readyz_is_503_and_names_what_is_missing(disconnected_api: httpx2.Client) -> None:
+def test_readyz_returns_503_and_names_unavailable_dependencies(
+    disconnected_api: httpx2.Client,
+) -> None:
     reply = disconnected_api.get("/readyz")
     assert reply.status_code == 503
     missing = dict.fromkeys(DEPENDENCIES, "unavailable")
@@ -44,7 +46,7 @@ def test_readyz_is_503_and_names_what_is_missing(disconnected_api: httpx2.Client
     assert "secret-word" not in reply.text
 
 
-def test_page_says_kindly_that_a_part_is_missing(
+def test_reader_page_shows_a_friendly_error_when_the_database_is_down(
     stack: Stack, disconnected_api: httpx2.Client
 ) -> None:
     reply = disconnected_api.get("/unsubscribe", params={"trace_id": trace_for(stack, 1, 1)})
@@ -75,7 +77,7 @@ def metrics_client(stack: Stack, metrics_token: str) -> Iterator[httpx2.Client]:
         yield client
 
 
-def test_metrics_need_their_token(
+def test_metrics_require_the_metrics_token(
     stranger: httpx2.Client, client: httpx2.Client, metrics_token: str
 ) -> None:
     problem(stranger.get("/metrics"), 401, "auth.metrics_token")
@@ -86,7 +88,7 @@ def test_metrics_need_their_token(
     problem(stranger.get("/metrics", params={"token": metrics_token}), 401, "auth.metrics_token")
 
 
-def test_metrics_count_requests_by_route_and_never_by_address(
+def test_metrics_count_requests_by_route_template_and_never_by_url(
     stranger: httpx2.Client, client: httpx2.Client, metrics_token: str
 ) -> None:
     record = data(send(client))
@@ -107,7 +109,7 @@ def test_metrics_count_requests_by_route_and_never_by_address(
     assert "pressroom_waiting_requests 0.0" in text
 
 
-def test_metrics_count_jobs_that_wait(
+def test_metrics_count_queued_and_due_jobs(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     data(send(client_without_workers, prefer="respond-async"), 202)
@@ -124,7 +126,7 @@ def test_metrics_count_jobs_that_wait(
         assert shown(operator, 'pressroom_jobs{queue="money",status="running"}') == 0
 
 
-def test_metrics_show_the_faults_of_the_ledgers_daily_check(
+def test_metrics_show_the_faults_found_by_the_daily_ledger_verification(
     stack: Stack, metrics_client: httpx2.Client
 ) -> None:
     run_maintenance(stack, "credits.verify")
@@ -133,7 +135,7 @@ def test_metrics_show_the_faults_of_the_ledgers_daily_check(
     )
 
 
-def test_metrics_show_what_the_workers_asked_of_the_language_model(
+def test_metrics_count_calls_and_tokens_and_seconds_of_the_language_model(
     stack: Stack, metrics_client: httpx2.Client
 ) -> None:
     model = "of/metrics:7b"
@@ -154,7 +156,7 @@ def test_metrics_show_what_the_workers_asked_of_the_language_model(
 @pytest.mark.parametrize(
     ("limited", "column", "room"), [("DATABASE", "datname", 3), ("ROLE", "usename", 60)]
 )
-def test_metrics_show_the_connections_that_are_nearest_to_their_limit(
+def test_metrics_show_the_database_connection_limit_that_is_closest_to_exhaustion(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     limited: str,
@@ -190,7 +192,7 @@ def test_metrics_show_the_connections_that_are_nearest_to_their_limit(
         stack_without_workers.query(f'ALTER {limited} "{name}" CONNECTION LIMIT -1')
 
 
-def test_without_its_dependencies_a_process_tells_its_own_figures(
+def test_metrics_still_show_process_figures_when_all_dependencies_are_down(
     disconnected_api: httpx2.Client, metrics_token: str
 ) -> None:
     disconnected_api.get("/healthz")
@@ -205,7 +207,7 @@ def test_without_its_dependencies_a_process_tells_its_own_figures(
         assert math.isnan(shown(operator, 'pressroom_jobs{queue="media",status="queued"}'))
 
 
-def test_two_collectors_cost_the_database_one_read(
+def test_metrics_are_cached_so_that_two_collectors_cause_one_database_read(
     stack: Stack, metrics_client: httpx2.Client
 ) -> None:
     change = "UPDATE maintenance SET last_error = %s WHERE name = 'backup.journal'"
@@ -222,13 +224,15 @@ def test_two_collectors_cost_the_database_one_read(
     eventually(lambda: shown(metrics_client, label) == 0, what="the next read")
 
 
-def test_metrics_say_how_long_each_queue_takes(stack: Stack, metrics_client: httpx2.Client) -> None:
+def test_metrics_show_how_long_a_canary_message_takes_through_each_queue(
+    stack: Stack, metrics_client: httpx2.Client
+) -> None:
     line = 'pressroom_canary_seconds{queue="media"}'
     eventually(lambda: not math.isnan(shown(metrics_client, line)), what="the canary of a queue")
     assert stack.resources.redis.llen(queue_name(Queue.MEDIA)) <= 1
 
 
-def test_a_canary_that_does_not_arrive_shows_that_the_queue_stands_still(stack: Stack) -> None:
+def test_delay_of_a_queue_grows_until_its_canary_message_arrives(stack: Stack) -> None:
     canaries, queue = Canaries(stack.resources.redis), "still"
     sent = canaries.start_if_due(queue)
     assert sent is not None
@@ -242,7 +246,7 @@ def test_a_canary_that_does_not_arrive_shows_that_the_queue_stands_still(stack: 
     assert canaries.read_delays()[queue] == took
 
 
-def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: Stack) -> None:
+def test_lost_canary_message_is_sent_again_before_callers_are_rejected(stack: Stack) -> None:
     redis, queue = stack.resources.redis, "lost"
     canaries = Canaries(redis)
     assert canaries.start_if_due(queue) is not None
@@ -255,7 +259,7 @@ def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: St
     assert canaries.read_delays()[queue] < MAX_QUEUE_SECONDS_WHILE_WAITING / 2
 
 
-def test_a_queue_to_which_nobody_sends_canaries_any_more_shows_for_how_long(stack: Stack) -> None:
+def test_queue_without_recent_canary_messages_is_reported_as_silent(stack: Stack) -> None:
     """The queue's only worker hangs and sends no more canaries, so that no canary can be late."""
     redis, queue = stack.resources.redis, "silent"
     canaries = Canaries(redis)

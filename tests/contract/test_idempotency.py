@@ -150,7 +150,7 @@ def content(reply: httpx2.Response) -> str:
 
 
 @every_keyed_route
-def test_same_request_again_is_the_first_answer_again(
+def test_repeated_request_with_the_same_idempotency_key_returns_the_first_response(
     keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
     replies = [keyed_route.send(client, idempotency_key) for _ in range(3)]
@@ -160,7 +160,7 @@ def test_same_request_again_is_the_first_answer_again(
 
 
 @every_keyed_route
-def test_trailing_slash_and_order_of_parameters_make_no_other_request(
+def test_idempotency_ignores_trailing_slash_and_parameter_order(
     keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
     first = keyed_route.send(client, idempotency_key, params={"note": "x", "encrypted": "0"})
@@ -170,14 +170,14 @@ def test_trailing_slash_and_order_of_parameters_make_no_other_request(
 
 
 @every_keyed_route
-def test_without_a_key_each_request_is_its_own(
+def test_requests_without_idempotency_key_are_never_replayed(
     keyed_route: KeyedRoute, client: httpx2.Client
 ) -> None:
     assert not any(replayed(keyed_route.send(client)) for _ in range(2))
 
 
 @every_keyed_route
-def test_key_of_another_request_is_422(
+def test_idempotency_key_of_a_different_request_is_rejected(
     keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
     data(keyed_route.send(client, idempotency_key))
@@ -187,7 +187,7 @@ def test_key_of_another_request_is_422(
 
 
 @every_keyed_route
-def test_key_belongs_to_the_user_not_to_the_credential(
+def test_idempotency_key_belongs_to_the_user_and_not_to_the_credential(
     *,
     stack: Stack,
     keyed_route: KeyedRoute,
@@ -206,7 +206,7 @@ def test_key_belongs_to_the_user_not_to_the_credential(
 
 
 @every_keyed_route
-def test_equal_requests_at_once_take_effect_once(
+def test_concurrent_requests_with_the_same_idempotency_key_take_effect_once(
     stack: Stack, keyed_route: KeyedRoute, owner: Owner, idempotency_key: str
 ) -> None:
     def call(_: int) -> httpx2.Response:
@@ -225,7 +225,7 @@ def test_equal_requests_at_once_take_effect_once(
 
 
 @every_keyed_route
-def test_error_frees_the_key(
+def test_failed_request_releases_its_idempotency_key(
     keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
     problem(keyed_route.send(client, idempotency_key, **keyed_route.refused), *keyed_route.error)
@@ -235,7 +235,7 @@ def test_error_frees_the_key(
 
 
 @every_keyed_route
-def test_expired_key_is_free_and_is_kept_for_another_24_hours(
+def test_expired_idempotency_key_can_be_reused_and_is_kept_for_24_hours_again(
     stack: Stack, keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
     data(keyed_route.send(client, idempotency_key))
@@ -253,7 +253,7 @@ def test_expired_key_is_free_and_is_kept_for_another_24_hours(
 
 
 @every_keyed_route
-def test_key_has_16_to_255_printable_characters(
+def test_idempotency_key_must_have_16_to_255_printable_characters(
     keyed_route: KeyedRoute, client: httpx2.Client
 ) -> None:
     for bad in ("", "short", "x" * 15, "x" * 256, "caf\xe9" * 8):
@@ -263,7 +263,7 @@ def test_key_has_16_to_255_printable_characters(
         data(keyed_route.send(client, good))
 
 
-def test_key_is_ignored_elsewhere(client: httpx2.Client) -> None:
+def test_routes_without_idempotency_ignore_the_key(client: httpx2.Client) -> None:
     for _ in range(2):
         headers = {"Idempotency-Key": "the same for both of them"}
         data(client.post("/apikeys", json={"name": "n"}, headers=headers))
@@ -271,7 +271,7 @@ def test_key_is_ignored_elsewhere(client: httpx2.Client) -> None:
     data(client.get("/users/me", headers={"Idempotency-Key": "bad"}))
 
 
-def test_202_is_answered_from_the_present_state(
+def test_idempotent_replay_of_an_asynchronous_upload_returns_the_current_state(
     client: httpx2.Client, idempotency_key: str
 ) -> None:
     first = data(
@@ -284,7 +284,7 @@ def test_202_is_answered_from_the_present_state(
     assert (data(again)["id"], data(again)["status"]) == (first["id"], 2)
 
 
-def test_202_again_is_202_while_the_work_waits(
+def test_idempotent_replay_of_an_unfinished_upload_returns_202_again(
     client_without_workers: httpx2.Client, idempotency_key: str
 ) -> None:
     first = send(client_without_workers, key=idempotency_key, prefer="respond-async")
@@ -294,7 +294,9 @@ def test_202_again_is_202_while_the_work_waits(
     assert again.headers["location"] == first.headers["location"]
 
 
-def test_failed_work_frees_the_key(client: httpx2.Client, idempotency_key: str) -> None:
+def test_failed_conversion_releases_the_idempotency_key(
+    client: httpx2.Client, idempotency_key: str
+) -> None:
     cut = encoded("PNG")[:-40]
     for _ in range(2):
         assert send(client, cut, key=idempotency_key).status_code == 422
@@ -303,7 +305,7 @@ def test_failed_work_frees_the_key(client: httpx2.Client, idempotency_key: str) 
     assert not replayed(reply)
 
 
-def test_cancelled_work_frees_the_key(
+def test_cancelled_upload_releases_the_idempotency_key(
     client_without_workers: httpx2.Client, idempotency_key: str
 ) -> None:
     first = data(send(client_without_workers, key=idempotency_key, prefer="respond-async"), 202)
@@ -313,7 +315,7 @@ def test_cancelled_work_frees_the_key(
     assert data(again, 202)["id"] != first["id"]
 
 
-def test_replay_of_a_deleted_attachment_makes_no_new_one(
+def test_idempotent_replay_of_a_deleted_attachment_creates_no_new_attachment(
     client: httpx2.Client, idempotency_key: str
 ) -> None:
     record = data(send(client, key=idempotency_key))
@@ -322,7 +324,7 @@ def test_replay_of_a_deleted_attachment_makes_no_new_one(
     assert data(client.get("/attachments"))["items"] == []
 
 
-def test_answer_stays_the_first_one_whatever_happens_after(
+def test_idempotent_replay_returns_the_first_charge_despite_later_balance_changes(
     stack: Stack, client: httpx2.Client, owner: Owner, idempotency_key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
@@ -334,7 +336,7 @@ def test_answer_stays_the_first_one_whatever_happens_after(
     assert credits.balance(client) == 1
 
 
-def test_key_of_another_route_is_another_key(
+def test_same_idempotency_key_on_another_route_is_independent(
     stack: Stack, client: httpx2.Client, owner: Owner, idempotency_key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
@@ -348,7 +350,7 @@ def test_key_of_another_route_is_another_key(
 
 
 @pytest.mark.tier("timing")
-def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
+def test_credit_charge_blocked_by_another_returns_409_and_releases_its_idempotency_key(
     stack: Stack, client: httpx2.Client, owner: Owner, idempotency_key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
@@ -366,7 +368,7 @@ def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
     assert credits.balance(client) == 9
 
 
-def test_a_202_is_answered_again_from_the_jobs_present_state(
+def test_idempotent_replay_of_an_asynchronous_bulk_add_returns_the_current_job_state(
     client: httpx2.Client, list_id: int, idempotency_key: str
 ) -> None:
     emails = addresses(2)

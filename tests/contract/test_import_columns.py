@@ -39,7 +39,7 @@ def company_field(client: httpx2.Client) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("company_field")
-def test_columns_become_fields_tags_and_the_day_of_joining_or_are_named(
+def test_import_maps_columns_to_fields_and_tags_and_join_date_and_names_ignored_ones(
     client: httpx2.Client, list_id: int
 ) -> None:
     ada, ben = addresses(2)
@@ -68,7 +68,7 @@ def test_columns_become_fields_tags_and_the_day_of_joining_or_are_named(
     assert record["columns"][2]["becomes"] == "fields.company"
 
 
-def test_the_owner_is_mailed_the_counts_unless_they_want_no_mails(
+def test_import_mails_its_counts_to_the_owner_unless_disabled(
     client: httpx2.Client, list_id: int, stack: Stack, owner: Owner
 ) -> None:
     assert data(client.get("/users/me"))["import_mails"] is True
@@ -92,13 +92,15 @@ def test_the_owner_is_mailed_the_counts_unless_they_want_no_mails(
     assert asked == [(1,)]
 
 
-def test_a_mapping_that_is_none_is_400(client: httpx2.Client, list_id: int) -> None:
+def test_import_rejects_a_malformed_column_mapping(client: httpx2.Client, list_id: int) -> None:
     for mapping in ["", "{", "[]", '"email"', '{"a": 1}', '{"a\\u0000": "email"}']:
         reply = upload(client, list_id, of_addresses(new_address()), mapping=mapping)
         problem(reply, 400, "import.mapping")
 
 
-def test_a_mapping_that_does_not_fit_fails_the_import(client: httpx2.Client, list_id: int) -> None:
+def test_import_with_a_mapping_of_an_unknown_column_fails(
+    client: httpx2.Client, list_id: int
+) -> None:
     file, code = of_addresses(new_address()), "import.mapping_column"
     problem(upload(client, list_id, file, mapping='{"Post": "email"}'), 422, code)
     [record] = data(client.get("/imports"))["items"]
@@ -108,7 +110,7 @@ def test_a_mapping_that_does_not_fit_fails_the_import(client: httpx2.Client, lis
 @pytest.mark.parametrize(
     "query", [{"dry_run": "maybe"}, {"on_existing": "replace"}, {"kind": "people"}]
 )
-def test_an_option_of_another_kind_is_400(
+def test_import_rejects_unknown_option_values(
     client: httpx2.Client, list_id: int, query: dict[str, str]
 ) -> None:
     reply = upload(client, list_id, of_addresses(new_address()), **query)
@@ -116,7 +118,7 @@ def test_an_option_of_another_kind_is_400(
     assert data(client.get("/imports"))["items"] == []
 
 
-def test_a_waiting_import_is_cancelled_at_once_and_leaves_no_object(
+def test_queued_import_is_cancelled_immediately_and_its_file_is_deleted(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
@@ -132,7 +134,7 @@ def test_a_waiting_import_is_cancelled_at_once_and_leaves_no_object(
     problem(client_without_workers.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
 
 
-def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
+def test_running_import_is_cancelled_between_chunks_and_keeps_finished_chunks(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     monkeypatch: pytest.MonkeyPatch,
@@ -167,7 +169,7 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
     assert objects(stack_without_workers) == before
 
 
-def test_a_name_is_kept_without_folders_and_within_bounds() -> None:
+def test_import_filename_is_stored_without_folders_and_at_most_255_characters() -> None:
     assert accepting.tidy_filename("C:\\lists\\mine.csv") == "mine.csv"
     assert accepting.tidy_filename("../a\0\nb.csv") == "ab.csv"
     assert accepting.tidy_filename("x" * 300 + ".csv") == ("x" * 251) + ".csv"
@@ -190,7 +192,7 @@ def brought(
     return imported(client, list_id, sheet(DATED, *rows), **params), emails
 
 
-def test_a_number_at_the_end_of_a_long_file_decides_for_its_first_rows(
+def test_date_at_the_end_of_a_long_import_file_decides_the_date_order_of_all_rows(
     client: httpx2.Client, list_id: int
 ) -> None:
     # The file is longer than the sample from which the date format is guessed.
@@ -204,7 +206,7 @@ def test_a_number_at_the_end_of_a_long_file_decides_for_its_first_rows(
 
 
 @pytest.mark.parametrize("dates", [["03/04/2025", "05/06/2025"], ["31/12/2024", "12/31/2024"]])
-def test_a_file_that_does_not_show_it_adds_nobody_and_asks(
+def test_import_with_ambiguous_date_order_adds_nobody_and_asks_for_the_order(
     client: httpx2.Client, list_id: int, dates: list[str]
 ) -> None:
     emails = addresses(2)
@@ -223,7 +225,7 @@ def test_a_file_that_does_not_show_it_adds_nobody_and_asks(
     assert len(everybody(client, list_id)) == 2
 
 
-def test_the_order_that_is_asked_for_leaves_a_column_alone_that_shows_its_own(
+def test_requested_date_order_does_not_override_a_column_with_unambiguous_dates(
     client: httpx2.Client, list_id: int
 ) -> None:
     result, emails = brought(client, list_id, ["03/04/2025", "31/12/2024"], date_order="mdy")
@@ -231,7 +233,7 @@ def test_the_order_that_is_asked_for_leaves_a_column_alone_that_shows_its_own(
     assert joined(client, list_id, emails) == ["2025-04-03", "2024-12-31"]
 
 
-def test_new_fields_take_amounts_dates_and_words_of_a_german_sheet(
+def test_import_recognises_german_numbers_and_dates_and_booleans_in_new_fields(
     client: httpx2.Client, list_id: int
 ) -> None:
     [email] = addresses(1)
@@ -250,7 +252,7 @@ def test_new_fields_take_amounts_dates_and_words_of_a_german_sheet(
     }
 
 
-def test_a_mapping_names_the_type_of_a_new_field(client: httpx2.Client, list_id: int) -> None:
+def test_import_mapping_sets_the_type_of_a_new_field(client: httpx2.Client, list_id: int) -> None:
     [email] = addresses(1)
     file = sheet(["Email", "Code", "Since"], [email, "12", "2020-01-02"])
     mapping = '{"Code": "fields.code:text", "Since": "fields.since"}'
@@ -265,7 +267,7 @@ def test_a_mapping_names_the_type_of_a_new_field(client: httpx2.Client, list_id:
     assert "one of text, number" in problem(wrong, 422, "import.mapping_type")["detail"]
 
 
-def test_problems_are_grouped_by_column_and_rule_with_their_first_examples(
+def test_import_problems_are_grouped_by_column_and_rule_with_three_examples(
     client: httpx2.Client, list_id: int
 ) -> None:
     emails = addresses(5)

@@ -63,7 +63,7 @@ def imported_list(stack: Stack, client: httpx2.Client) -> ImportedList:
     return ImportedList(stack, client)
 
 
-def test_people_whom_any_column_calls_opted_out_never_become_members(
+def test_import_opts_out_every_person_whom_any_column_marks_as_opted_out(
     imported_list: ImportedList,
 ) -> None:
     files = [
@@ -93,7 +93,7 @@ def test_people_whom_any_column_calls_opted_out_never_become_members(
     }
 
 
-def test_unknown_status_is_not_imported_and_told_until_its_values_have_a_meaning(
+def test_import_rejects_rows_of_unknown_status_until_the_status_is_mapped(
     client: httpx2.Client, imported_list: ImportedList
 ) -> None:
     file = "EMAIL,STATUS,note\na@,1,x\nb@,2,x\nc@,3,x\nd@,2,x\n"
@@ -127,7 +127,9 @@ def test_unknown_status_is_not_imported_and_told_until_its_values_have_a_meaning
     assert record["unknown_status"] == 1
 
 
-def test_codes_and_words_of_other_languages_are_statuses(imported_list: ImportedList) -> None:
+def test_import_recognises_status_codes_and_german_status_words(
+    imported_list: ImportedList,
+) -> None:
     imported_list.imported(
         '"Email","Name","Status","Date"\n"in1@","Ann","C","2024-01-02 10:00:00"\n'
         '"out1@","Bob","U","2024-01-02 10:00:00"\n"bounced1@","Cy","B","2024-01-02 10:00:00"\n'
@@ -145,7 +147,7 @@ def test_codes_and_words_of_other_languages_are_statuses(imported_list: Imported
     }
 
 
-def test_people_who_have_not_confirmed_are_not_imported_and_may_join(
+def test_import_skips_unconfirmed_people_who_can_be_added_later(
     client: httpx2.Client, imported_list: ImportedList
 ) -> None:
     confirmed = imported_list.imported("email,confirmed\nin1@,1\nwaits1@,0\n")
@@ -161,7 +163,9 @@ def test_people_who_have_not_confirmed_are_not_imported_and_may_join(
     assert data(add(client, imported_list.list_id, imported_list.file("waits1@").decode())) == 1
 
 
-def test_files_of_bounces_opt_out_only_by_the_rows_own_word(imported_list: ImportedList) -> None:
+def test_bounce_import_opts_out_only_permanently_failing_addresses(
+    imported_list: ImportedList,
+) -> None:
     names = ["hard", "auto", "soft", "later", "dns", "wish", "delivered", "event", "code", "code4"]
     imported_list.imported("email\n" + "".join(f"{name}@\n" for name in names))
     types = {"hard": "HardBounce", "auto": "AutoResponder", "soft": "SoftBounce"}
@@ -183,7 +187,7 @@ def test_files_of_bounces_opt_out_only_by_the_rows_own_word(imported_list: Impor
     assert imported_list.members() == {*names} - {"hard", "event", "code"}
 
 
-def test_unclear_column_is_asked_about_and_an_ignored_one_says_whom_it_concerns(
+def test_import_asks_about_an_ambiguous_consent_column_and_counts_ignored_opt_outs(
     client: httpx2.Client, imported_list: ImportedList
 ) -> None:
     file = "email,Opt-in/Opt-out\na@,yes\nb@,no\n"
@@ -201,7 +205,7 @@ def test_unclear_column_is_asked_about_and_an_ignored_one_says_whom_it_concerns(
     assert counts(preview) == {"received": 3, "added": 3}
 
 
-def test_last_row_of_a_long_file_shows_that_a_column_is_the_status(
+def test_last_row_of_a_long_import_file_can_identify_the_status_column(
     client: httpx2.Client, list_id: int
 ) -> None:
     # The file is longer than the sample by which columns are first recognised.

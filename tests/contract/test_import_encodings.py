@@ -19,7 +19,7 @@ def file_of(emails: list[str], names: tuple[str, ...], encoding: str) -> bytes:
     )
 
 
-def test_unclear_encoding_adds_nobody_and_shows_rows_in_each_possible_one(
+def test_import_with_unclear_encoding_adds_nobody_and_previews_each_candidate(
     client: httpx2.Client, list_id: int
 ) -> None:
     emails = addresses(3)
@@ -44,7 +44,7 @@ def test_unclear_encoding_adds_nobody_and_shows_rows_in_each_possible_one(
     assert (record["encoding"], record["description"]["encoding"]) == ("cp1250", "cp1250")
 
 
-def test_one_late_name_decides_how_a_large_file_is_read(
+def test_one_late_name_decides_the_encoding_of_a_large_import_file(
     client: httpx2.Client, list_id: int
 ) -> None:
     emails = addresses(4_000)
@@ -61,7 +61,7 @@ def test_one_late_name_decides_how_a_large_file_is_read(
     assert (record["encoding"], record["description"]["encoding"]) == ("cp1251", "cp1251")
 
 
-def test_owner_chooses_the_encoding_in_the_console(console: OwnerAtConsole) -> None:
+def test_console_import_lets_the_owner_choose_the_encoding(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     emails = addresses(3)
     path = preview_import(console, list_id, file_of(emails, UNCLEAR, "cp1250"))

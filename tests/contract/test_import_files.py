@@ -40,7 +40,7 @@ from tests.support.lists.subscribers import Reader, count, known_member, new_add
 PART = b'name="file"; filename="members.csv"'
 
 
-def test_the_body_itself_may_be_the_file(client: httpx2.Client, list_id: int) -> None:
+def test_import_accepts_a_raw_request_body_as_file(client: httpx2.Client, list_id: int) -> None:
     emails = addresses(3)
     reply = client.post(
         f"/lists/{list_id}/imports",
@@ -54,7 +54,7 @@ def test_the_body_itself_may_be_the_file(client: httpx2.Client, list_id: int) ->
     assert (shown["filename"], shown["description"]["delimiter"]) == ("people.tsv", "\t")
 
 
-def test_an_encoded_file_name_is_decoded_and_chooses_the_delimiter(
+def test_import_decodes_an_encoded_filename_and_derives_the_delimiter(
     client: httpx2.Client, list_id: int
 ) -> None:
     [email] = addresses(1)
@@ -66,7 +66,7 @@ def test_an_encoded_file_name_is_decoded_and_chooses_the_delimiter(
     assert (shown["filename"], shown["description"]["delimiter"]) == ("été.tsv", "\t")
 
 
-def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
+def test_import_rejects_a_body_without_exactly_one_file_and_stores_nothing(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     for body, headers, code in [
@@ -100,7 +100,7 @@ def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
     ],
     ids=["table", "jpeg", "json"],
 )
-def test_a_file_that_cannot_be_read_changes_nothing(
+def test_import_of_an_unreadable_file_fails_and_adds_nobody(
     stack: Stack, client: httpx2.Client, list_id: int, *, content: bytes, code: str, said: str
 ) -> None:
     before = objects(stack)
@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(
     eventually(lambda: objects(stack) <= before)
 
 
-def test_a_file_of_several_parts_is_put_together_again(
+def test_import_reassembles_a_file_that_was_stored_in_several_parts(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     before, emails = objects(stack), addresses(100)
@@ -153,7 +153,7 @@ def arrive(store: Store, pieces: list[bytes]) -> None:
     asyncio.run(run())
 
 
-def test_a_file_is_counted_to_the_byte_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_upload_enforces_the_size_limit_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.bodies.upload_stream.MAX_IMPORT_FILE_BYTES", PART_BYTES + 10)
     fits, over = Store(), Store()
     arrive(fits, [b"x" * PART_BYTES, b"x" * 10])
@@ -163,7 +163,7 @@ def test_a_file_is_counted_to_the_byte_while_it_comes(monkeypatch: pytest.Monkey
     assert over.forgotten == ["imports/x"]
 
 
-def test_a_sender_who_hangs_up_in_the_middle_leaves_nothing(
+def test_interrupted_import_upload_leaves_no_stored_parts(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     before = objects(stack)
@@ -194,7 +194,7 @@ def within(seconds: float, app: Any) -> list[Message]:
     return sent
 
 
-def test_a_body_that_goes_on_arriving_is_not_cut_by_the_deadline() -> None:
+def test_request_deadline_is_extended_while_the_body_keeps_arriving() -> None:
     async def arriving(scope: Scope, _: Receive, send: Send) -> None:
         for _piece in range(8):
             await asyncio.sleep(0.05)
@@ -228,7 +228,7 @@ def result_with_rejected_rows(
     return imported(client, list_id, text.encode())
 
 
-def test_errors_have_the_original_columns_and_the_line_where_the_row_begins(
+def test_import_error_file_keeps_original_columns_and_names_the_line_of_each_row(
     reader: Reader, result_with_rejected_rows: dict[str, Any]
 ) -> None:
     found = errors(result_with_rejected_rows["errors_url"])
@@ -245,7 +245,7 @@ def test_errors_have_the_original_columns_and_the_line_where_the_row_begins(
     assert [*found[2].values()][-1] == ["beyond", "the header"]
 
 
-def test_errors_can_be_mended_and_uploaded_again_and_again(
+def test_import_error_file_can_be_corrected_and_imported_again(
     client: httpx2.Client, list_id: int, result_with_rejected_rows: dict[str, Any]
 ) -> None:
     sent = httpx2.get(result_with_rejected_rows["errors_url"]).content
@@ -262,7 +262,9 @@ def test_errors_can_be_mended_and_uploaded_again_and_again(
     assert [each["name"] for each in third["columns"]][:3] == ["Mail", "Full name", "Notes"]
 
 
-def test_errors_are_a_csv_that_no_page_can_run(result_with_rejected_rows: dict[str, Any]) -> None:
+def test_import_error_file_is_a_csv_download_that_must_not_be_cached(
+    result_with_rejected_rows: dict[str, Any],
+) -> None:
     reply = httpx2.get(result_with_rejected_rows["errors_url"])
     assert reply.headers["content-type"] == "text/csv; charset=utf-8"
     assert reply.headers["content-disposition"].startswith("attachment; ")
@@ -273,7 +275,7 @@ def test_errors_are_a_csv_that_no_page_can_run(result_with_rejected_rows: dict[s
     assert head.headers["content-type"] == reply.headers["content-type"]
 
 
-def test_each_look_at_a_job_or_an_import_renews_the_link(
+def test_import_error_file_link_is_renewed_by_each_request_of_the_job_or_import(
     client: httpx2.Client, result_with_rejected_rows: dict[str, Any]
 ) -> None:
     job = data(client.get("/jobs"))["items"][0]
@@ -282,7 +284,7 @@ def test_each_look_at_a_job_or_an_import_renews_the_link(
         assert errors((shown.get("result") or shown)["errors_url"])
 
 
-def test_files_are_kept_for_seven_days(
+def test_import_and_export_files_are_deleted_seven_days_after_completion(
     stack: Stack, client: httpx2.Client, list_id: int, result_with_rejected_rows: dict[str, Any]
 ) -> None:
     export = data(client.post(f"/lists/{list_id}/exports", json={"kind": "members"}))["result"]
@@ -306,7 +308,9 @@ def test_files_are_kept_for_seven_days(
     assert data(client.get(f"/imports/{result_with_rejected_rows['import_id']}"))["invalid"] == 1
 
 
-def test_what_a_crash_left_behind_is_removed_after_a_day(stack_without_workers: Stack) -> None:
+def test_files_left_by_a_crash_are_deleted_but_files_of_queued_imports_are_kept(
+    stack_without_workers: Stack,
+) -> None:
     of_others = stored(stack_without_workers)
     with stack_without_workers.client(stack_without_workers.create_owner().key) as client:
         list_id = new_list(client)["id"]

@@ -46,7 +46,7 @@ BOOKKEEPING = {
 }
 
 
-def test_a_file_is_taken_on_with_202_and_its_job_tells_the_rest(
+def test_import_returns_202_and_its_job_reports_the_counts(
     client: httpx2.Client, list_id: int
 ) -> None:
     content = of_addresses(*addresses(3))
@@ -95,7 +95,7 @@ def file_with_every_verdict(client: httpx2.Client, reader: Reader, list_id: int)
     )
 
 
-def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
+def test_import_dry_run_changes_nothing_and_predicts_the_counts_of_the_real_import(
     stack: Stack, client: httpx2.Client, list_id: int, file_with_every_verdict: bytes
 ) -> None:
     with resting_maintenance(stack):
@@ -125,7 +125,7 @@ def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
     assert count(client, list_id) == 5
 
 
-def test_existing_members_keep_what_they_have_unless_told_otherwise(
+def test_import_changes_existing_members_only_with_on_existing_update(
     client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     person = make_reader().joins(list_id)
@@ -143,7 +143,7 @@ def test_existing_members_keep_what_they_have_unless_told_otherwise(
     assert counts(again) == {"received": 1, "already": 1}
 
 
-def test_a_row_with_a_mark_becomes_an_opt_out_and_never_a_member(
+def test_import_row_with_opt_out_status_creates_an_opt_out_and_never_a_member(
     stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     new = new_address()
@@ -163,7 +163,7 @@ def test_a_row_with_a_mark_becomes_an_opt_out_and_never_a_member(
     assert reader.stands(list_id) == ("active", True)
 
 
-def test_nobody_whom_the_last_rows_of_a_long_file_opt_out_is_added_meanwhile(
+def test_import_adds_nobody_whom_a_later_row_of_the_file_opts_out(
     client: httpx2.Client, list_id: int
 ) -> None:
     known, new, *others = addresses(ROWS_PER_CHUNK + 2)
@@ -182,7 +182,7 @@ def test_nobody_whom_the_last_rows_of_a_long_file_opt_out_is_added_meanwhile(
     assert known_member(client, list_id, known)["status"] == "unsubscribed"
 
 
-def test_a_confirmed_lists_member_who_waits_is_made_active_by_the_owner(
+def test_import_activates_a_pending_member_of_a_list_that_requires_confirmation(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     confirmed = new_list(client, confirm_required=True)["id"]
@@ -199,7 +199,7 @@ def history(client: httpx2.Client, list_id: int, email: str, **page: int) -> lis
     return list(data(reply)["items"])
 
 
-def test_the_imports_entry_has_its_place_on_the_pages_of_a_history(
+def test_member_history_shows_the_import_entry_in_order_on_every_page(
     client: httpx2.Client, owner: Owner, list_id: int
 ) -> None:
     email = new_address()
@@ -226,7 +226,9 @@ def test_the_imports_entry_has_its_place_on_the_pages_of_a_history(
         assert pages == whole
 
 
-def test_imports_are_listed_newest_first_by_list(client: httpx2.Client, list_id: int) -> None:
+def test_imports_are_listed_newest_first_and_filtered_by_list(
+    client: httpx2.Client, list_id: int
+) -> None:
     other = new_list(client)["id"]
     file = of_addresses(*addresses(2))
     ids = [
@@ -262,7 +264,7 @@ def postmark(**reasons: str) -> bytes:
     ).encode()
 
 
-def test_each_row_becomes_an_opt_out_that_keeps_how_it_came(
+def test_suppression_import_opts_out_every_row_and_keeps_the_reason(
     stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -286,7 +288,7 @@ def test_each_row_becomes_an_opt_out_that_keeps_how_it_came(
     assert data(add(client, list_id, reader.email, complained, left)) == 0
 
 
-def test_a_reason_that_may_pass_suppresses_nothing(
+def test_bounce_import_ignores_temporary_failures(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     [hard, soft] = addresses(2)
@@ -300,7 +302,7 @@ def test_a_reason_that_may_pass_suppresses_nothing(
     assert told == {hard: "member.left", soft: "row.may_pass"}
 
 
-def test_an_undo_takes_no_opt_out_back(
+def test_import_undo_lifts_no_opt_out(
     stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -318,7 +320,7 @@ def undo(client: httpx2.Client, import_id: int, **headers: str) -> httpx2.Respon
     return client.delete(f"/imports/{import_id}/members", headers=headers)
 
 
-def test_whom_an_import_brought_is_gone_and_others_stay(
+def test_import_undo_removes_only_members_whom_that_import_added(
     client: httpx2.Client, list_id: int
 ) -> None:
     before, new = addresses(2), addresses(5)
@@ -339,7 +341,7 @@ def test_whom_an_import_brought_is_gone_and_others_stay(
     assert (shown["undone"], shown["kept"], bool(shown["undone_at"])) == (5, 0, True)
 
 
-def test_who_asked_for_it_themselves_since_stays_with_their_consent(
+def test_import_undo_keeps_members_who_subscribed_themselves_since(
     client: httpx2.Client, list_id: int, reader: Reader
 ) -> None:
     import_id = imported(client, list_id, of_addresses(reader.email, *addresses(1)))["import_id"]
@@ -352,7 +354,7 @@ def test_who_asked_for_it_themselves_since_stays_with_their_consent(
     assert [each["how"] for each in told] == ["login", "import"]
 
 
-def test_members_of_one_call_can_be_taken_back_too(client: httpx2.Client, list_id: int) -> None:
+def test_bulk_add_can_be_undone_like_an_import(client: httpx2.Client, list_id: int) -> None:
     data(add(client, list_id, *addresses(4)))
     [record] = data(client.get("/imports"))["items"]
     assert record["source"] == "members"
@@ -360,7 +362,7 @@ def test_members_of_one_call_can_be_taken_back_too(client: httpx2.Client, list_i
     assert members(client, list_id) == []
 
 
-def test_an_undo_leaves_what_other_imports_kept_for_theirs(
+def test_import_undo_keeps_old_values_that_another_import_needs_for_its_undo(
     client: httpx2.Client, list_id: int
 ) -> None:
     def named(*people: tuple[str, str]) -> int:
@@ -383,7 +385,7 @@ def previewed(client: httpx2.Client, import_id: int) -> dict[str, Any]:
     return found
 
 
-def test_members_whom_a_bulk_action_holds_are_taken_back_once_it_is_undone(
+def test_import_undo_keeps_members_of_a_later_bulk_action_until_that_is_undone(
     client: httpx2.Client, list_id: int
 ) -> None:
     gone, *new = addresses(6)
@@ -414,7 +416,7 @@ def test_members_whom_a_bulk_action_holds_are_taken_back_once_it_is_undone(
     assert history(client, list_id, gone)[0]["action"] == "import_undone"
 
 
-def test_a_later_import_is_named_as_what_holds_a_member(
+def test_import_undo_preview_names_a_later_import_that_keeps_a_member(
     client: httpx2.Client, list_id: int
 ) -> None:
     [one] = addresses(1)

@@ -32,7 +32,7 @@ def queued_job(client_without_workers: httpx2.Client) -> dict[str, Any]:
     return job
 
 
-def test_upload_leaves_a_job_that_says_how_it_went(client: httpx2.Client) -> None:
+def test_image_upload_creates_a_job_that_reports_its_outcome(client: httpx2.Client) -> None:
     record = data(send(client))
     [job] = data(client.get("/jobs"))["items"]
     assert set(job["progress"]) == {"done", "total", "per_second", "eta_seconds"}
@@ -46,7 +46,7 @@ def test_upload_leaves_a_job_that_says_how_it_went(client: httpx2.Client) -> Non
     assert data(client.delete(f"/jobs/{job['id']}")) == 0
 
 
-def test_queued_job_is_cancelled_at_once_and_its_attachment_failed(
+def test_queued_job_is_cancelled_immediately_and_its_attachment_is_marked_failed(
     stack_without_workers: Stack, client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued_job['id']}"
@@ -71,7 +71,7 @@ def job_of_other_release(
     return {**queued_job, "kind": "members.divine"}
 
 
-def test_job_of_a_kind_of_another_release_is_shown_and_left_to_its_workers(
+def test_job_of_an_unknown_kind_is_shown_and_left_to_workers_of_another_release(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     job_of_other_release: dict[str, Any],
@@ -91,7 +91,7 @@ def test_job_of_a_kind_of_another_release_is_shown_and_left_to_its_workers(
         assert stream.status_code == 200
 
 
-def test_job_of_a_kind_of_another_release_is_hidden_from_credentials_with_scopes(
+def test_job_of_an_unknown_kind_is_hidden_from_restricted_credentials(
     stack_without_workers: Stack, owner_without_workers: Owner, job_of_other_release: dict[str, Any]
 ) -> None:
     path = f"/jobs/{job_of_other_release['id']}"
@@ -116,7 +116,7 @@ def events(reply: httpx2.Response) -> Iterator[dict[str, Any]]:
             event[name] = value.removeprefix(" ")
 
 
-def test_events_tell_each_state_with_its_version_and_end_with_the_job(
+def test_job_event_stream_sends_each_state_with_its_version_and_ends_with_the_job(
     stack_without_workers: Stack, client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued_job['id']}"
@@ -140,7 +140,7 @@ def _version(stack: Stack, job: dict[str, Any]) -> str:
     return str(version)
 
 
-def test_state_that_the_caller_has_seen_is_not_told_again(
+def test_job_event_stream_skips_states_that_the_client_has_seen(
     stack_without_workers: Stack, client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued_job['id']}"
@@ -153,7 +153,7 @@ def test_state_that_the_caller_has_seen_is_not_told_again(
         assert list(events(reply)) == []
 
 
-def test_senseless_last_event_id_is_ignored(client: httpx2.Client) -> None:
+def test_job_event_stream_ignores_a_malformed_last_event_id(client: httpx2.Client) -> None:
     data(send(client))
     [job] = data(client.get("/jobs"))["items"]
     for sent in ("", "abc", "-1", "\xb2", "9" * 5000):
@@ -176,7 +176,7 @@ def impatient_api_url(stack_without_workers: Stack) -> str:
 
 
 @pytest.mark.parametrize("ended", ["key", "session", "key's person", "session's person"])
-def test_events_end_with_their_credential(
+def test_job_event_stream_ends_when_its_credential_is_revoked_or_the_person_erased(
     stack_without_workers: Stack,
     owner_without_workers: Owner,
     queued_job: dict[str, Any],
@@ -203,7 +203,7 @@ def test_events_end_with_their_credential(
     assert httpx2.get(url, headers=headers).status_code == 401
 
 
-def test_head_of_events_does_not_wait_for_the_job(
+def test_head_request_of_a_job_event_stream_returns_without_waiting(
     client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued_job['id']}/events"
@@ -213,7 +213,7 @@ def test_head_of_events_does_not_wait_for_the_job(
         assert reply.headers["content-type"].startswith("text/event-stream")
 
 
-def test_ten_streams_of_a_user_are_the_most(
+def test_user_can_open_at_most_ten_job_event_streams(
     stack_without_workers: Stack, client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued_job['id']}/events"
@@ -239,7 +239,9 @@ def test_ten_streams_of_a_user_are_the_most(
     "prefer",
     ["respond-async", "Respond-Async", "wait=0", "WAIT = 0", "return=minimal, respond-async"],
 )
-def test_respond_async_is_202_at_once(client_without_workers: httpx2.Client, prefer: str) -> None:
+def test_image_upload_with_respond_async_returns_202_immediately(
+    client_without_workers: httpx2.Client, prefer: str
+) -> None:
     reply = send(client_without_workers, prefer=prefer)
     record = data(reply, 202)
     assert record["status"] == 1
@@ -249,7 +251,9 @@ def test_respond_async_is_202_at_once(client_without_workers: httpx2.Client, pre
 
 
 @pytest.mark.parametrize("prefer", ["wait=1, wait=50", "respond-async, wait=1", 'wait="1"'])
-def test_wait_that_runs_out_is_202(client_without_workers: httpx2.Client, prefer: str) -> None:
+def test_image_upload_returns_202_when_the_requested_wait_expires(
+    client_without_workers: httpx2.Client, prefer: str
+) -> None:
     started = time.monotonic()
     data(send(client_without_workers, prefer=prefer), 202)
     assert time.monotonic() - started > 0.9
@@ -258,13 +262,11 @@ def test_wait_that_runs_out_is_202(client_without_workers: httpx2.Client, prefer
 @pytest.mark.parametrize(
     "prefer", ["wait", "wait=-1", "wait=abc", "wait=1e1", ",,;", "wait=3600", "wait=99999999999"]
 )
-def test_preferences_too_long_or_not_understood_are_those_of_a_plain_call(
-    client: httpx2.Client, prefer: str
-) -> None:
+def test_malformed_or_too_long_prefer_header_is_ignored(client: httpx2.Client, prefer: str) -> None:
     assert data(send(client, prefer=prefer))["status"] == 2
 
 
-def test_work_whose_caller_hangs_up_goes_on(client: httpx2.Client) -> None:
+def test_image_upload_job_continues_after_the_client_disconnects(client: httpx2.Client) -> None:
     with pytest.raises(httpx2.ReadTimeout):
         client.post(
             "/attachments",
@@ -279,7 +281,7 @@ def test_work_whose_caller_hangs_up_goes_on(client: httpx2.Client) -> None:
     eventually(converted, what="the conversion")
 
 
-def test_word_of_another_deployments_job_does_not_end_a_wait(
+def test_notification_of_another_deployment_does_not_end_the_wait_for_a_job(
     stack: Stack, client: httpx2.Client
 ) -> None:
     # Redis channels span all databases, so other deployments on the server can publish to them.

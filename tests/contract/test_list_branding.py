@@ -35,7 +35,7 @@ def change(client: httpx2.Client, list_id: int, **fields: object) -> httpx2.Resp
     return client.patch(f"/lists/{list_id}", json=fields)
 
 
-def test_pages_have_the_colour_in_light_and_dark_windows(
+def test_sign_up_page_uses_the_list_colour_in_light_and_dark_mode(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, colour=BLUE.upper())
@@ -50,7 +50,7 @@ def test_pages_have_the_colour_in_light_and_dark_windows(
     assert plain.headers["content-security-policy"].count("'sha256-") == 1
 
 
-def test_a_colour_that_can_not_be_read_is_refused_and_says_why(client: httpx2.Client) -> None:
+def test_list_rejects_a_colour_without_enough_contrast(client: httpx2.Client) -> None:
     for colour, said in [
         ("#ff9900", "contrast of 1.9"),
         ("#767676", "contrast of 4.0"),
@@ -68,7 +68,7 @@ def test_a_colour_that_can_not_be_read_is_refused_and_says_why(client: httpx2.Cl
 
 
 @pytest.mark.parametrize("colour", ["#000000", "#00008b", "#6b21a8", "#9f2d16", "#0b6623"])
-def test_every_colour_that_is_taken_can_be_read_in_both_windows(colour: str) -> None:
+def test_accepted_list_colour_is_readable_in_light_and_dark_mode(colour: str) -> None:
     assert compute_contrast(colour, LIGHT_GROUND) >= MIN_CONTRAST
     assert compute_contrast("#ffffff", colour) >= MIN_CONTRAST
     dark = lighten_for_dark_mode(colour)
@@ -81,12 +81,12 @@ def test_every_colour_that_is_taken_can_be_read_in_both_windows(colour: str) -> 
         assert compute_contrast(deep, ink) >= MIN_CONTRAST
 
 
-def test_contrast_is_that_of_wcag() -> None:
+def test_colour_contrast_matches_the_wcag_formula() -> None:
     assert compute_contrast("#000000", "#ffffff") == pytest.approx(21)
     assert compute_contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
 
 
-def test_grounds_are_those_of_the_pages() -> None:
+def test_contrast_check_uses_the_background_colours_of_the_style_sheet() -> None:
     style = files("api.html").joinpath("style.css").read_text()
     light, dark = style.split("prefers-color-scheme: dark", 1)
     assert f"--paper: {LIGHT_GROUND};" in light
@@ -94,7 +94,7 @@ def test_grounds_are_those_of_the_pages() -> None:
     assert f"--paper: {DARK_INK};" in dark
 
 
-def test_pages_show_the_logo_and_the_policy_lets_them(
+def test_sign_up_page_shows_the_list_logo_and_its_policy_allows_the_image(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     hash_id = picture(client)
@@ -111,7 +111,9 @@ def test_pages_show_the_logo_and_the_policy_lets_them(
     assert "<img" not in page.text
 
 
-def test_no_other_image_is_a_logo(client: httpx2.Client, other_owner: httpx2.Client) -> None:
+def test_list_logo_must_be_an_unencrypted_image_of_the_same_owner(
+    client: httpx2.Client, other_owner: httpx2.Client
+) -> None:
     made = new_list(client)
     foreign, secret = picture(other_owner), picture(client, encrypted="1")
     for hash_id in (foreign, secret, "000000000000", "../../etc", ""):
@@ -121,7 +123,9 @@ def test_no_other_image_is_a_logo(client: httpx2.Client, other_owner: httpx2.Cli
     assert data(client.get(f"/lists/{made['id']}"))["logo_hash_id"] is None
 
 
-def test_words_stand_on_their_pages(client: httpx2.Client, stranger: httpx2.Client) -> None:
+def test_sign_up_and_thanks_texts_are_shown_escaped_on_their_pages(
+    client: httpx2.Client, stranger: httpx2.Client
+) -> None:
     made = new_list(client, sign_up_text=f"  {WORDS} <b> ", thanks_text="Until <tomorrow>.")
     page = stranger.get(f"/s/{made['slug']}")
     assert html.escape(f"{WORDS} <b>") in page.text
@@ -132,19 +136,21 @@ def test_words_stand_on_their_pages(client: httpx2.Client, stranger: httpx2.Clie
     assert html.escape("Until <tomorrow>.") in done.text
 
 
-def test_words_are_bounded(client: httpx2.Client, list_id: int) -> None:
+def test_list_branding_texts_have_a_maximum_length(client: httpx2.Client, list_id: int) -> None:
     bounds = {"sign_up_text": 1000, "thanks_text": 1000, "confirmation_text": 200}
     for name, most in {**bounds, "sender_name": 40}.items():
         assert data(change(client, list_id, **{name: "x" * most}))[name] == "x" * most
         assert change(client, list_id, **{name: "x" * (most + 1)}).status_code == 422
 
 
-def test_sender_is_a_name_and_no_header(client: httpx2.Client, list_id: int) -> None:
+def test_sender_name_rejects_characters_that_could_change_mail_headers(
+    client: httpx2.Client, list_id: int
+) -> None:
     for name in ('A" <b@c', "=?utf-8?q?x?=", "a, b", "a\r\nBcc: b", "Ada (x)"):
         assert change(client, list_id, sender_name=name).status_code == 422
 
 
-def test_confirmation_mail_has_the_look_and_names_the_installation(
+def test_confirmation_mail_shows_the_list_branding_and_names_the_installation(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(
@@ -167,7 +173,7 @@ def test_confirmation_mail_has_the_look_and_names_the_installation(
     assert f"background:{BLUE}" in mail["html"]
 
 
-def test_owner_sees_pages_and_mail_beforehand(
+def test_owner_previews_list_pages_and_confirmation_mail(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     fields = {"colour": BLUE, "sender_name": "Ada", "confirmation_text": "Welcome!"}
@@ -188,7 +194,7 @@ def test_owner_sees_pages_and_mail_beforehand(
     assert client.get(f"{path}/nothing").status_code == 400
 
 
-def test_owner_sees_a_change_before_it_is_made(client: httpx2.Client) -> None:
+def test_owner_previews_list_changes_without_saving_them(client: httpx2.Client) -> None:
     made = new_list(client, title="Tea", consent_wording="Old.")
     path, before = f"/lists/{made['id']}", data(client.get(f"/lists/{made['id']}"))
     change_to = {"title": "Coffee", "colour": BLUE, "consent_wording": "New.", "sender_name": "B"}

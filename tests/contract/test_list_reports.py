@@ -38,7 +38,7 @@ def reports(stack: Stack, list_id: int) -> list[tuple[object, ...]]:
     return stack.query("SELECT user_id FROM list_reports WHERE list_id = %s", list_id)
 
 
-def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
+def test_abuse_report_is_recorded_only_once_per_person_and_unsubscribes_them(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     waiting = subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
@@ -62,7 +62,7 @@ def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
     assert waiting.stands()[0] == "pending"
 
 
-def test_a_member_who_never_asked_finds_the_report_on_the_page_of_leaving(
+def test_unsubscribe_page_links_to_the_abuse_report_form(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     [link] = re.findall(r'href="(report\?[^"]+)"', stranger.get(subscriber.unsubscribe_url).text)
@@ -73,7 +73,9 @@ def test_a_member_who_never_asked_finds_the_report_on_the_page_of_leaving(
     assert subscriber.stands()[0] == "unsubscribed"
 
 
-def test_only_the_mailed_link_reports(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+def test_abuse_report_by_a_member_requires_the_mailed_link(
+    stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
     for query, status in (({}, 400), ({"trace_id": subscriber.trace_id[:-1] + "!"}, 403)):
         for reply in (
             stranger.get("/report", params=query),
@@ -83,7 +85,7 @@ def test_only_the_mailed_link_reports(stranger: httpx2.Client, subscriber: Subsc
     assert subscriber.stands()[0] == "active"
 
 
-def test_the_operator_sees_which_lists_are_reported(
+def test_operator_sees_total_and_recent_abuse_reports_of_each_list(
     stack: Stack, owner: Owner, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id = new_list(client, TITLE)
@@ -102,7 +104,7 @@ def test_the_operator_sees_which_lists_are_reported(
     assert (None,) in reports(stack, list_id)
 
 
-def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
+def test_abuse_report_from_the_sign_up_page_counts_only_once_per_network(
     stack: Stack, owner: Owner, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id = new_list(client, TITLE)
@@ -141,7 +143,7 @@ def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
     assert (row["reports"], row["by_strangers"]) == (1, 1)
 
 
-def test_reports_of_strangers_are_bounded_by_network_and_by_list(
+def test_anonymous_abuse_reports_are_limited_per_network_and_per_list(
     stack: Stack, client: httpx2.Client
 ) -> None:
     list_id, network = new_list(client), secrets.token_bytes(32)
@@ -168,7 +170,7 @@ def test_reports_of_strangers_are_bounded_by_network_and_by_list(
         assert report(secrets.token_bytes(32)) == list_reports.MAX_PAGE_REPORTS_OF_LIST
 
 
-def test_a_report_is_kept_for_a_year(
+def test_abuse_report_is_deleted_after_a_year(
     stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     reported(stranger, subscriber)

@@ -26,7 +26,7 @@ from tests.support.stack.maintenance import run_maintenance
 UINT64_MAX = 2**64 - 1
 
 
-def test_new_list_is_a_channel_with_every_field(client: httpx2.Client, owner: Owner) -> None:
+def test_new_list_has_default_values_for_every_field(client: httpx2.Client, owner: Owner) -> None:
     slug = new_slug()
     made = data(client.post("/lists", json={"title": "  Tea & Toast ", "slug": slug}))
     assert 0 < made["id"] < 2**53
@@ -41,7 +41,7 @@ def test_new_list_is_a_channel_with_every_field(client: httpx2.Client, owner: Ow
     assert TIMESTAMP.fullmatch(made["updated_at"])
 
 
-def test_every_field_of_a_new_list_is_kept(client: httpx2.Client) -> None:
+def test_new_list_keeps_every_given_field(client: httpx2.Client) -> None:
     wanted = {
         "tagline": "Daily",
         "description": "Every day.\nReally.",
@@ -58,7 +58,7 @@ def test_every_field_of_a_new_list_is_kept(client: httpx2.Client) -> None:
     assert data(client.get(f"/lists/{made['id']}")) == made
 
 
-def test_a_list_is_read_by_its_id_and_its_slug_by_anybody(
+def test_list_can_be_read_by_id_and_slug_by_any_owner(
     client: httpx2.Client, other_owner: httpx2.Client, mailing_list: dict[str, Any]
 ) -> None:
     for name in (mailing_list["id"], mailing_list["slug"]):
@@ -66,12 +66,12 @@ def test_a_list_is_read_by_its_id_and_its_slug_by_anybody(
             assert data(caller.get(f"/lists/{name}")) == mailing_list
 
 
-def test_names_that_can_be_no_list_are_400(client: httpx2.Client) -> None:
+def test_malformed_list_names_are_rejected(client: httpx2.Client) -> None:
     for name in [UINT64_MAX + 1, "-1", "1.5", "No_Slug", "a" * 81, "1" * 40, "%00"]:
         problem(client.get(f"/lists/{name}"), 400, "list.name_invalid")
 
 
-def test_taken_slug_is_409_whoever_has_it(
+def test_slug_of_another_list_is_rejected_for_every_owner(
     client: httpx2.Client, other_owner: httpx2.Client, mailing_list: dict[str, Any]
 ) -> None:
     for caller in (client, other_owner):
@@ -92,7 +92,7 @@ IMAGES = (
 )
 
 
-def test_wrong_values_are_422_and_name_the_field(
+def test_invalid_list_values_are_rejected_and_name_their_field(
     client: httpx2.Client, mailing_list: dict[str, Any]
 ) -> None:
     path = f"/lists/{mailing_list['id']}"
@@ -119,13 +119,15 @@ def test_wrong_values_are_422_and_name_the_field(
     assert data(client.get(path)) == mailing_list
 
 
-def test_what_the_service_sets_itself_is_not_the_callers(client: httpx2.Client) -> None:
+def test_list_ignores_fields_that_only_the_service_sets(client: httpx2.Client) -> None:
     made = new_list(client, id=1, user_id=1, subscriber_count=9, archived_at=None)
     assert made["subscriber_count"] == 0
     assert made["id"] != 1 != made["user_id"]
 
 
-def test_patch_changes_what_is_named_and_null_clears(client: httpx2.Client) -> None:
+def test_list_patch_changes_only_given_fields_and_null_clears_a_field(
+    client: httpx2.Client,
+) -> None:
     made = new_list(client, tagline="Daily", description="Long", confirm_required=True)
     path = f"/lists/{made['id']}"
     changed = data(client.patch(path, json={"tagline": None, "title": "Weekly"}))
@@ -136,7 +138,7 @@ def test_patch_changes_what_is_named_and_null_clears(client: httpx2.Client) -> N
     assert data(client.patch(path, json={})) == changed
 
 
-def test_slug_can_change_and_the_old_one_is_free(client: httpx2.Client) -> None:
+def test_list_slug_can_be_changed_and_the_old_slug_becomes_free(client: httpx2.Client) -> None:
     made, slug = new_list(client), new_slug()
     assert data(client.patch(f"/lists/{made['id']}", json={"slug": slug}))["slug"] == slug
     assert data(client.get(f"/lists/{slug}"))["id"] == made["id"]
@@ -144,7 +146,7 @@ def test_slug_can_change_and_the_old_one_is_free(client: httpx2.Client) -> None:
     assert new_list(client, slug=made["slug"])["id"] != made["id"]
 
 
-def test_archived_list_is_gone_for_its_owner_and_nobody_joins_it(
+def test_archived_list_is_not_found_and_cannot_be_joined_but_keeps_its_slug(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader, mailing_list: dict[str, Any]
 ) -> None:
     list_id = mailing_list["id"]
@@ -167,7 +169,7 @@ def test_archived_list_is_gone_for_its_owner_and_nobody_joins_it(
     problem(slug_is_kept, 409, "list.slug_taken")
 
 
-def test_archived_list_can_be_left(
+def test_archived_list_can_still_be_unsubscribed_from(
     stack: Stack,
     client: httpx2.Client,
     stranger: httpx2.Client,
@@ -205,7 +207,7 @@ def today() -> date:
     return clock.now().date()
 
 
-def test_a_new_list_has_a_row_for_each_of_the_last_thirty_days(
+def test_new_list_has_statistics_for_each_of_the_last_thirty_days(
     client: httpx2.Client, list_id: int
 ) -> None:
     found = stats(client, list_id)
@@ -220,7 +222,7 @@ def test_a_new_list_has_a_row_for_each_of_the_last_thirty_days(
     assert stats(client, list_id, by="tier")["rows"] == []
 
 
-def test_each_action_is_counted_where_it_belongs(
+def test_list_statistics_count_every_join_and_leave_by_source(
     stack: Stack,
     client: httpx2.Client,
     stranger: httpx2.Client,
@@ -251,7 +253,7 @@ def test_each_action_is_counted_where_it_belongs(
         run_maintenance(stack, "maintenance.fold_counts")
 
 
-def test_by_tier_a_member_moves_from_one_to_the_other(
+def test_list_statistics_by_tier_count_a_tier_change_as_leave_and_join(
     client: httpx2.Client, list_id: int, reader: Reader
 ) -> None:
     reader.joins(list_id)
@@ -267,7 +269,7 @@ def test_by_tier_a_member_moves_from_one_to_the_other(
     assert rows(client, list_id, by="tier") == {"free": (1, 1, 0), "gold": (1, 1, 0)}
 
 
-def test_only_the_days_asked_for_count(
+def test_list_statistics_include_only_the_requested_days(
     stack: Stack, client: httpx2.Client, list_id: int, reader: Reader
 ) -> None:
     reader.joins(list_id)
@@ -282,7 +284,7 @@ def test_only_the_days_asked_for_count(
     assert rows(client, list_id, **{"from": "2026-02-28", "to": "2026-02-28"}) != {}
 
 
-def test_days_that_can_not_be_shown_are_refused(client: httpx2.Client, list_id: int) -> None:
+def test_list_statistics_reject_invalid_date_ranges(client: httpx2.Client, list_id: int) -> None:
     for asked in [
         {"from": "2026-02-02", "to": "2026-02-01"},
         {"from": "2020-01-01", "to": "2026-01-01"},
@@ -296,7 +298,9 @@ def test_days_that_can_not_be_shown_are_refused(client: httpx2.Client, list_id: 
         assert client.get(f"/lists/{list_id}/stats", params=asked).status_code == 400
 
 
-def test_the_figures_come_to_the_members(stack: Stack, list_id: int, reader: Reader) -> None:
+def test_list_verification_detects_statistics_that_differ_from_active_members(
+    stack: Stack, list_id: int, reader: Reader
+) -> None:
     def faults() -> list[dict[str, object]]:
         done = pressroom(stack, "lists", "verify", "--json")
         found: list[dict[str, object]] = json.loads(done.stdout)
@@ -313,7 +317,7 @@ def test_the_figures_come_to_the_members(stack: Stack, list_id: int, reader: Rea
     stack.query("UPDATE member_days SET joined = joined - 1 WHERE list_id = %s", list_id)
 
 
-def test_the_statistics_tell_how_many_of_those_who_were_asked_confirmed(
+def test_list_statistics_show_how_many_confirmation_requests_were_confirmed(
     stack: Stack, client: httpx2.Client
 ) -> None:
     list_id = new_list(client, confirm_required=True)["id"]

@@ -29,7 +29,9 @@ def set_cookies(reply: httpx2.Response) -> dict[str, str]:
     return {line.partition("=")[0]: line for line in reply.headers.get_list("set-cookie")}
 
 
-def test_who_logs_in_is_who_they_are(stack: Stack, visitor: Visitor, email: str) -> None:
+def test_login_starts_a_session_of_the_account_owner(
+    stack: Stack, visitor: Visitor, email: str
+) -> None:
     reply = visitor.log_in(f"  {email.upper()} ")
     assert reply.status_code == 303
     assert reply.headers["location"] == f"{stack.api_url}/account"
@@ -38,7 +40,7 @@ def test_who_logs_in_is_who_they_are(stack: Stack, visitor: Visitor, email: str)
     assert email in visitor.get("/account").text
 
 
-def test_session_cookie_is_out_of_reach(visitor: Visitor, email: str) -> None:
+def test_session_cookie_is_http_only_and_same_site(visitor: Visitor, email: str) -> None:
     cookie = set_cookies(visitor.log_in(email))[SESSION]
     for word in ("HttpOnly", "SameSite=lax", "Path=/", "Max-Age=2592000"):
         assert word in cookie
@@ -47,7 +49,9 @@ def test_session_cookie_is_out_of_reach(visitor: Visitor, email: str) -> None:
     assert "Domain" not in cookie
 
 
-def test_only_an_hmac_of_the_cookie_is_kept(stack: Stack, visitor: Visitor, email: str) -> None:
+def test_only_an_hmac_of_the_session_cookie_is_stored_and_never_logged(
+    stack: Stack, visitor: Visitor, email: str
+) -> None:
     visitor.log_in(email)
     rows = stack.query("SELECT row_to_json(s)::text FROM user_sessions s")
     assert visitor.cookie not in str(rows)
@@ -61,7 +65,7 @@ def test_only_an_hmac_of_the_cookie_is_kept(stack: Stack, visitor: Visitor, emai
         assert PASSWORD not in log
 
 
-def test_a_wrong_password_no_password_and_no_account_are_told_alike(
+def test_failed_login_looks_the_same_for_wrong_password_and_unknown_account(
     visitor: Visitor, email: str
 ) -> None:
     passwordless, answers = new_account(visitor.stack, password=None), []
@@ -83,7 +87,9 @@ def test_a_wrong_password_no_password_and_no_account_are_told_alike(
     assert "don’t belong together" in answers[0][1]
 
 
-def test_every_login_has_a_cookie_of_its_own(visitor: Visitor, stack: Stack, email: str) -> None:
+def test_every_login_issues_a_new_session_cookie_and_revokes_the_previous_one(
+    visitor: Visitor, stack: Stack, email: str
+) -> None:
     planted = "A" * 43
     visitor.client.cookies.set(SESSION, planted)
     visitor.log_in(email)
@@ -102,7 +108,7 @@ def test_every_login_has_a_cookie_of_its_own(visitor: Visitor, stack: Stack, ema
             problem(thief.get("/users/me"), 401, "auth.invalid_credentials")
 
 
-def test_logging_out_ends_the_session(stack: Stack, visitor: Visitor, email: str) -> None:
+def test_logout_revokes_the_session(stack: Stack, visitor: Visitor, email: str) -> None:
     visitor.log_in(email)
     cookie = visitor.cookie
     token = visitor.csrf_token()
@@ -114,7 +120,9 @@ def test_logging_out_ends_the_session(stack: Stack, visitor: Visitor, email: str
         problem(thief.get("/users/me"), 401, "auth.invalid_credentials")
 
 
-def test_a_login_from_another_site_is_refused(stack: Stack, visitor: Visitor, email: str) -> None:
+def test_login_form_from_another_site_is_rejected(
+    stack: Stack, visitor: Visitor, email: str
+) -> None:
     form = {"email": email, "password": PASSWORD}
     visitor.get("/login")
     for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
@@ -130,7 +138,7 @@ def test_a_login_from_another_site_is_refused(stack: Stack, visitor: Visitor, em
     assert reply.status_code == 403
 
 
-def test_login_leads_on_to_the_page_that_wanted_it(visitor: Visitor, email: str) -> None:
+def test_login_redirects_to_the_originally_requested_page(visitor: Visitor, email: str) -> None:
     first = visitor.get("/account/password")
     assert first.status_code == 303
     assert first.headers["location"].endswith("/login?next=%2Faccount%2Fpassword")
@@ -153,7 +161,9 @@ def hold(stack: Stack) -> int:
     return len(stack.query(hour))
 
 
-def test_logins_that_fail_make_growing_pauses(stack: Stack, visitor: Visitor, email: str) -> None:
+def test_failed_logins_cause_growing_pauses_up_to_a_maximum(
+    stack: Stack, visitor: Visitor, email: str
+) -> None:
     assert fail(visitor, email, logins.CLIENT_THROTTLE.free).status_code == 403
     # The first pause is a second, which a busy machine may need for itself.
     assert hold(stack) >= 2
@@ -185,7 +195,9 @@ def test_logins_that_fail_make_growing_pauses(stack: Stack, visitor: Visitor, em
     stack.query("DELETE FROM login_attempts")
 
 
-def test_who_gets_in_is_forgiven(stack: Stack, visitor: Visitor, email: str) -> None:
+def test_successful_login_resets_the_failed_attempts(
+    stack: Stack, visitor: Visitor, email: str
+) -> None:
     before = stack.query("SELECT count(*) FROM login_attempts")
     fail(visitor, email, 3)
     assert stack.query("SELECT count(*) FROM login_attempts") != before
@@ -193,7 +205,7 @@ def test_who_gets_in_is_forgiven(stack: Stack, visitor: Visitor, email: str) -> 
     assert stack.query("SELECT count(*) FROM login_attempts") == before
 
 
-def test_strangers_cannot_hold_an_owner_out_of_their_own_browser(
+def test_failed_logins_of_strangers_do_not_block_a_known_browser_of_the_owner(
     stack: Stack, visitor: Visitor, make_visitor: Callable[[], Visitor], email: str
 ) -> None:
     visitor.log_in(email)
@@ -211,7 +223,7 @@ def test_strangers_cannot_hold_an_owner_out_of_their_own_browser(
     stack.query("DELETE FROM login_attempts")
 
 
-def test_attempts_at_once_are_not_more_than_one_after_the_other(
+def test_unfinished_login_attempts_count_towards_the_login_pause(
     stack: Stack, email: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moment = clock.now()
@@ -228,7 +240,9 @@ def test_attempts_at_once_are_not_more_than_one_after_the_other(
     assert paused == 20 - logins.CLIENT_THROTTLE.free
 
 
-def test_the_counts_hold_no_address(stack: Stack, visitor: Visitor) -> None:
+def test_login_attempt_counts_contain_no_address_in_plain_text(
+    stack: Stack, visitor: Visitor
+) -> None:
     email = new_address()
     fail(visitor, email, 1)
     rows = str(stack.query("SELECT row_to_json(a)::text FROM login_attempts a"))
@@ -236,7 +250,7 @@ def test_the_counts_hold_no_address(stack: Stack, visitor: Visitor) -> None:
     assert "127.0.0.1" not in rows
 
 
-def test_a_hash_of_other_parameters_is_renewed_at_login(
+def test_password_hash_with_outdated_parameters_is_renewed_at_login(
     stack: Stack, visitor: Visitor, email: str
 ) -> None:
     other = PasswordHasher(time_cost=2, memory_cost=16, parallelism=1).hash(PASSWORD)
@@ -253,7 +267,7 @@ ME = "/users/me"
 NEW_KEY = {"name": "from a session"}
 
 
-def test_a_session_may_do_what_its_user_may(
+def test_session_has_the_same_access_as_its_user(
     logged_in_visitor: Visitor, stack: Stack, email: str
 ) -> None:
     assert data(logged_in_visitor.get(ME))["email"] == email
@@ -266,7 +280,7 @@ def test_a_session_may_do_what_its_user_may(
         assert data(client.get(ME))["email"] == email
 
 
-def test_a_session_is_no_sender_of_mail(
+def test_session_cannot_request_a_delivery_export(
     logged_in_visitor: Visitor, stack: Stack, list_id: int
 ) -> None:
     path, origin = f"/lists/{list_id}/exports", {"Origin": stack.api_url}
@@ -274,7 +288,7 @@ def test_a_session_is_no_sender_of_mail(
     problem(reply, 403, "auth.insufficient_scope")
 
 
-def test_a_write_that_another_site_may_have_sent_is_refused(
+def test_write_request_with_session_but_without_valid_csrf_proof_is_rejected(
     stack: Stack, logged_in_visitor: Visitor
 ) -> None:
     for headers in [
@@ -309,21 +323,21 @@ def test_a_write_that_another_site_may_have_sent_is_refused(
         assert data(logged_in_visitor.get("/apikeys")) == []
 
 
-def test_pages_of_other_sites_read_nothing_by_a_session(logged_in_visitor: Visitor) -> None:
+def test_cross_origin_page_cannot_read_responses_to_a_session(logged_in_visitor: Visitor) -> None:
     reply = logged_in_visitor.client.get(ME, headers={"Origin": "https://evil.example"})
     assert reply.headers["access-control-allow-origin"] == "*"
     # Without this a browser hands nothing that came by a cookie to a page of another site.
     assert "access-control-allow-credentials" not in reply.headers
 
 
-def test_a_token_counts_in_a_header_and_not_in_the_address(logged_in_visitor: Visitor) -> None:
+def test_csrf_token_is_accepted_in_a_header_but_not_in_the_url(logged_in_visitor: Visitor) -> None:
     token = logged_in_visitor.csrf_token()
     reply = logged_in_visitor.client.post("/apikeys", params={"csrf_token": token}, json=NEW_KEY)
     problem(reply, 403, "auth.csrf")
     data(logged_in_visitor.client.post("/apikeys", headers={"X-CSRF-Token": token}, json=NEW_KEY))
 
 
-def test_a_form_may_say_the_token_in_a_field(logged_in_visitor: Visitor) -> None:
+def test_csrf_token_is_accepted_in_a_form_field(logged_in_visitor: Visitor) -> None:
     token = logged_in_visitor.csrf_token()
     path = "/subscriptions/1/delete"
     reply = logged_in_visitor.client.post(path, data={"List-Unsubscribe": "One-Click"})
@@ -333,7 +347,7 @@ def test_a_form_may_say_the_token_in_a_field(logged_in_visitor: Visitor) -> None
 
 
 @pytest.mark.parametrize("value", ["", "x", "A" * 42, "A" * 43, "A" * 44, "é" * 43, "A" * 4000])
-def test_what_is_no_session_is_401(stack: Stack, value: str) -> None:
+def test_malformed_or_unknown_session_cookie_is_rejected(stack: Stack, value: str) -> None:
     with plain_client(base_url=stack.api_url) as client:
         cookie = f"{SESSION}={value}".encode("latin-1")
         code = "auth.invalid_credentials" if value else "auth.credentials_missing"
@@ -343,7 +357,7 @@ def test_what_is_no_session_is_401(stack: Stack, value: str) -> None:
 @pytest.mark.parametrize(
     ("column", "age"), [("expires_at", timedelta()), ("last_used_at", sessions.IDLE_LIFETIME)]
 )
-def test_session_ends_by_itself(
+def test_session_expires_after_its_lifetime_or_inactivity(
     stack: Stack, logged_in_visitor: Visitor, email: str, column: str, age: timedelta
 ) -> None:
     statement = f"UPDATE user_sessions SET {column} = now() - %s WHERE user_id = %s"
@@ -356,7 +370,7 @@ def test_session_ends_by_itself(
     assert logged_in_visitor.get("/account").status_code == 303
 
 
-def test_last_use_is_noted_by_the_minute(
+def test_last_use_of_a_session_is_recorded_at_most_once_per_minute(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     user_id = user_id_of(stack, email)
@@ -372,7 +386,7 @@ def test_last_use_is_noted_by_the_minute(
     assert stack.query(query, user_id) > before
 
 
-def test_a_key_counts_before_a_session_of_the_same_person(
+def test_api_key_takes_precedence_over_a_session_of_the_same_person(
     stack: Stack, logged_in_visitor: Visitor
 ) -> None:
     made = data(
@@ -391,14 +405,14 @@ def test_a_key_counts_before_a_session_of_the_same_person(
     assert reply.status_code == 404
 
 
-def test_a_key_and_a_session_of_two_people_disagree(
+def test_api_key_and_session_of_different_people_are_rejected(
     logged_in_visitor: Visitor, owner: Owner
 ) -> None:
     for headers in ({"Authorization": f"Bearer {owner.key}"}, {"X-API-Key": owner.key}):
         problem(logged_in_visitor.client.get(ME, headers=headers), 401, "auth.credentials_disagree")
 
 
-def test_a_session_that_is_over_says_nothing_beside_a_key(
+def test_revoked_session_is_ignored_next_to_a_valid_api_key(
     stack: Stack, owner: Owner, logged_in_visitor: Visitor, email: str
 ) -> None:
     with stack.resources.unit_of_work() as uow:
@@ -407,11 +421,13 @@ def test_a_session_that_is_over_says_nothing_beside_a_key(
     assert data(logged_in_visitor.client.get(ME, headers=headers))["id"] == owner.user_id
 
 
-def test_a_trace_id_counts_alone(logged_in_visitor: Visitor) -> None:
+def test_forged_trace_id_is_rejected_despite_a_valid_session(logged_in_visitor: Visitor) -> None:
     reply = logged_in_visitor.client.delete("/subscriptions/1", params={"trace_id": "forged"})
     problem(reply, 403, "trace.invalid")
 
 
-def test_misshapen_cookie_is_refused_without_a_query(disconnected_api: httpx2.Client) -> None:
+def test_malformed_session_cookie_is_rejected_without_a_database_query(
+    disconnected_api: httpx2.Client,
+) -> None:
     cookies = {"Cookie": f"{SESSION}=short"}
     problem(disconnected_api.get(ME, headers=cookies), 401, "auth.invalid_credentials")

@@ -40,7 +40,7 @@ def texts_of(schema: str) -> list[str]:
         ("POST", "/fields", "NewField", OF_FIELD),
     ],
 )
-def test_text_of_a_list_or_field_is_measured_before_it_is_searched(
+def test_too_long_text_of_a_list_or_field_is_rejected_before_its_content_is_scanned(
     *,
     client: httpx2.Client,
     list_id: int,
@@ -63,7 +63,9 @@ def test_text_of_a_list_or_field_is_measured_before_it_is_searched(
         assert reply.json()["code"] != "text.leads_away"
 
 
-def test_texts_are_searched_before_a_transaction_begins(stack: Stack, owner: Owner) -> None:
+def test_texts_of_lists_and_fields_are_scanned_before_a_transaction_begins(
+    stack: Stack, owner: Owner
+) -> None:
     caller = Caller(owner.user_id, frozenset(), unrestricted=True)
     with stack.resources.unit_of_work() as uow:
         with pytest.raises(DomainError, match="strangers read it"):

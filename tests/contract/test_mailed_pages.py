@@ -43,7 +43,7 @@ def look(client: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
     return client.get("/unsubscribe", params={"trace_id": subscriber.trace_id})
 
 
-def test_page_offers_to_unsubscribe_and_to_stop_the_mail(
+def test_unsubscribe_page_offers_to_unsubscribe_and_to_stop_mail(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     page = look(stranger, subscriber)
@@ -60,7 +60,7 @@ def noted(subscriber: Subscriber, action: str) -> list[tuple[object, ...]]:
     return subscriber.stack.query(f"{query} AND action = %s", subscriber.list_id, action)
 
 
-def test_leaving_and_undoing_it(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+def test_unsubscribe_button_can_be_undone(stranger: httpx2.Client, subscriber: Subscriber) -> None:
     done = press(stranger, subscriber, "leave")
     assert noted(subscriber, "unsubscribed") == [("user", subscriber.user_id, "page", "127.0.0.1")]
     assert read_heading(done) == "You have unsubscribed"
@@ -73,7 +73,9 @@ def test_leaving_and_undoing_it(stranger: httpx2.Client, subscriber: Subscriber)
     assert subscriber.kept()["opt_outs"] == []
 
 
-def test_stopping_the_mail_and_resuming_it(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+def test_stopped_mail_can_be_resumed_on_the_unsubscribe_page(
+    stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
     done = press(stranger, subscriber, "stop_mail")
     assert read_heading(done) == "E-mails are off"
     assert buttons(done) == ["resume_mail", "leave"]
@@ -82,7 +84,9 @@ def test_stopping_the_mail_and_resuming_it(stranger: httpx2.Client, subscriber: 
     assert subscriber.stands() == ("active", True)
 
 
-def test_undo_leaves_mail_off_that_was_off(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+def test_undone_unsubscription_keeps_mail_off_that_was_off_before(
+    stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
     press(stranger, subscriber, "stop_mail")
     press(stranger, subscriber, "leave")
     assert read_heading(press(stranger, subscriber, "undo")) == "E-mails are off"
@@ -91,7 +95,7 @@ def test_undo_leaves_mail_off_that_was_off(stranger: httpx2.Client, subscriber: 
     assert "email" in refused
 
 
-def test_undo_leaves_a_pending_subscription_pending(
+def test_undone_unsubscription_keeps_a_pending_subscription_pending(
     stranger: httpx2.Client, pending_subscriber: Subscriber
 ) -> None:
     page = look(stranger, pending_subscriber)
@@ -102,7 +106,7 @@ def test_undo_leaves_a_pending_subscription_pending(
     assert pending_subscriber.stands() == ("pending", True)
 
 
-def test_who_is_not_on_the_list_can_stay_off_it(
+def test_removed_member_can_opt_out_on_the_unsubscribe_page_and_undo_that(
     stranger: httpx2.Client, client: httpx2.Client, subscriber: Subscriber
 ) -> None:
     assert client.delete(
@@ -116,7 +120,7 @@ def test_who_is_not_on_the_list_can_stay_off_it(
     assert subscriber.stands() == ("removed", True)
 
 
-def test_closed_list_can_be_left_and_not_joined(
+def test_archived_list_can_be_left_but_not_rejoined_on_the_unsubscribe_page(
     stranger: httpx2.Client, client: httpx2.Client, subscriber: Subscriber
 ) -> None:
     assert client.delete(f"/lists/{subscriber.list_id}").is_success
@@ -129,7 +133,7 @@ def test_closed_list_can_be_left_and_not_joined(
     assert subscriber.stands() == ("unsubscribed", True)
 
 
-def test_a_button_pressed_twice_does_no_more_than_once(
+def test_unsubscribe_page_buttons_are_idempotent(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     for action in ("stop_mail", "leave", "undo", "resume_mail"):
@@ -139,7 +143,9 @@ def test_a_button_pressed_twice_does_no_more_than_once(
         assert subscriber.kept() == once
 
 
-def test_trace_id_may_be_in_the_form(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+def test_unsubscribe_page_accepts_the_trace_id_in_the_form(
+    stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
     pressed = stranger.post(
         "/unsubscribe", data={"trace_id": subscriber.trace_id, "action": "leave"}
     )
@@ -147,7 +153,7 @@ def test_trace_id_may_be_in_the_form(stranger: httpx2.Client, subscriber: Subscr
     assert subscriber.stands() == ("unsubscribed", True)
 
 
-def test_titles_are_text_and_nothing_else(
+def test_mailed_pages_escape_html_and_templates_in_list_titles(
     stack: Stack, stranger: httpx2.Client, client: httpx2.Client
 ) -> None:
     title = "</title></style><script>alert(1)</script>\"'><img src=x onerror=alert(2)> {{ 7*7 }}"
@@ -165,7 +171,7 @@ def test_titles_are_text_and_nothing_else(
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"])
-def test_only_a_post_changes_anything(
+def test_only_post_requests_change_a_subscription_on_mailed_pages(
     stranger: httpx2.Client, pending_subscriber: Subscriber, method: str
 ) -> None:
     token = pending_subscriber.mailed_token()
@@ -199,7 +205,7 @@ PARTS = (
 )
 
 
-def test_one_click_stops_the_mail_whatever_surrounds_the_pair(
+def test_one_click_unsubscribe_tolerates_any_encoding_and_surrounding_whitespace(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     around = [PAIR + end for end in (b"\r\n", b"\n", b"\r", b" \t\r\n\r\n", b"%0D%0A", b"+")]
@@ -217,7 +223,7 @@ def test_one_click_stops_the_mail_whatever_surrounds_the_pair(
 
 
 @pytest.mark.parametrize("sent", [{"data": ONE_CLICK}, {"files": IN_PARTS}])
-def test_one_click_stops_the_mail_without_a_redirect(
+def test_one_click_unsubscribe_stops_mail_without_redirect_and_is_idempotent(
     stranger: httpx2.Client, subscriber: Subscriber, sent: dict[str, Any]
 ) -> None:
     reply = stranger.post(subscriber.unsubscribe_url, **sent)
@@ -232,7 +238,7 @@ def test_one_click_stops_the_mail_without_a_redirect(
     assert subscriber.kept() == before
 
 
-def test_one_click_looks_at_no_cookie_and_no_credential(
+def test_one_click_unsubscribe_ignores_cookies_and_credentials(
     stack: Stack, subscriber: Subscriber
 ) -> None:
     with stack.client() as client:
@@ -245,7 +251,9 @@ def test_one_click_looks_at_no_cookie_and_no_credential(
         assert read_heading(press(client, subscriber, "leave")) == "You have unsubscribed"
 
 
-def test_forged_one_click_is_refused(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+def test_one_click_unsubscribe_with_a_forged_trace_id_is_rejected(
+    stranger: httpx2.Client, subscriber: Subscriber
+) -> None:
     before = subscriber.kept()
     assert stranger.post(subscriber.unsubscribe_url[:-1], data=ONE_CLICK).status_code == 403
     assert stranger.post("/unsubscribe", files=IN_PARTS).status_code == 400
@@ -255,7 +263,7 @@ def test_forged_one_click_is_refused(stranger: httpx2.Client, subscriber: Subscr
 @pytest.mark.parametrize(
     "body", [{}, {"List-Unsubscribe": "one-click-later"}, {"action": "erase"}, {"action": ""}]
 )
-def test_what_is_neither_one_click_nor_a_button_does_nothing(
+def test_unsubscribe_request_with_an_unknown_action_changes_nothing(
     stranger: httpx2.Client, subscriber: Subscriber, body: dict[str, str]
 ) -> None:
     before = subscriber.kept()
@@ -269,7 +277,7 @@ def test_what_is_neither_one_click_nor_a_button_does_nothing(
     assert subscriber.kept() == before
 
 
-def test_forged_trace_ids_get_a_friendly_page_that_tells_nothing(
+def test_forged_trace_ids_get_the_same_error_page_that_reveals_nothing(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     before, answers = subscriber.kept(), set()
@@ -297,7 +305,7 @@ def test_forged_trace_ids_get_a_friendly_page_that_tells_nothing(
     assert subscriber.kept() == before
 
 
-def test_trace_ids_that_lead_to_no_list_get_a_page(
+def test_missing_trace_id_or_unknown_list_gets_an_error_page(
     stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     read_heading(
@@ -311,7 +319,7 @@ def test_trace_ids_that_lead_to_no_list_get_a_page(
     assert read_heading(twice, 400) == "This link doesn’t work"
 
 
-def test_a_person_of_whom_nothing_is_left_is_on_no_list(
+def test_trace_id_of_an_unknown_person_shows_them_as_not_subscribed(
     stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     gone = {"trace_id": trace_for(stack, subscriber.list_id, 1)}
@@ -325,7 +333,7 @@ def test_a_person_of_whom_nothing_is_left_is_on_no_list(
         assert "<button" not in reply.text
 
 
-def test_an_erased_persons_link_names_nobody(
+def test_unsubscribe_page_of_an_erased_person_shows_no_address(
     stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     erase(stack.resources, subscriber.email)
@@ -334,7 +342,7 @@ def test_an_erased_persons_link_names_nobody(
     assert "@" not in re.sub(r"<style>.*?</style>", "", page.text, flags=re.S)
 
 
-def test_confirming_by_the_mailed_link(
+def test_mailed_confirmation_link_activates_the_subscription_and_is_idempotent(
     stranger: httpx2.Client, pending_subscriber: Subscriber
 ) -> None:
     url = pending_subscriber.confirm_url()
@@ -362,7 +370,7 @@ def test_confirming_by_the_mailed_link(
     assert pending_subscriber.kept() == before
 
 
-def test_used_link_does_not_confirm_again(
+def test_used_confirmation_link_does_not_confirm_again_after_unsubscribing(
     stranger: httpx2.Client, pending_subscriber: Subscriber
 ) -> None:
     url = pending_subscriber.confirm_url()
@@ -384,7 +392,7 @@ def test_used_link_does_not_confirm_again(
     )
 
 
-def test_expired_forged_and_missing_tokens_get_a_page(
+def test_expired_or_forged_or_missing_confirmation_token_gets_an_error_page(
     stack: Stack, stranger: httpx2.Client, pending_subscriber: Subscriber
 ) -> None:
     url = pending_subscriber.confirm_url()
@@ -411,7 +419,7 @@ def test_expired_forged_and_missing_tokens_get_a_page(
 
 
 @pytest.mark.parametrize("path", ["/unsubscribe", "/confirm", "/report"])
-def test_errors_of_any_kind_are_pages(stranger: httpx2.Client, path: str) -> None:
+def test_errors_on_mailed_pages_are_html_pages(stranger: httpx2.Client, path: str) -> None:
     wrong_method = stranger.put(path)
     read_heading(wrong_method, 405)
     assert wrong_method.headers["allow"] == "GET, HEAD, POST"
@@ -425,7 +433,7 @@ def test_errors_of_any_kind_are_pages(stranger: httpx2.Client, path: str) -> Non
         assert reply.status_code in {400, 422}
 
 
-def test_scripts_of_other_origins_see_the_api_and_no_page(
+def test_cross_origin_scripts_can_access_the_api_but_no_html_page(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     origin = {"Origin": "https://elsewhere.test"}

@@ -27,7 +27,7 @@ def view_content(view_url: str) -> bytes:
     return httpx2.get(view_url).content
 
 
-def test_media_is_open_whatever_credentials_come_along_and_kept_for_good(
+def test_public_media_needs_no_credentials_and_is_cached_as_immutable(
     view_url: str, public_attachment: dict[str, object]
 ) -> None:
     reply = httpx2.get(view_url, headers={"Authorization": "Basic dTpw", "X-API-Key": "x"})
@@ -43,7 +43,7 @@ def test_media_is_open_whatever_credentials_come_along_and_kept_for_good(
     assert headers["etag"] == f'"{public_attachment["checksum"]}"'
 
 
-def test_copy_that_is_still_right_is_304_whatever_range_is_asked_for(view_url: str) -> None:
+def test_media_request_with_a_matching_etag_returns_304(view_url: str) -> None:
     etag = httpx2.get(view_url).headers["etag"]
     for known in (etag, f"W/{etag}", f'"other", {etag}', "*", f'"a","b" ,{etag}'):
         reply = httpx2.get(view_url, headers={"If-None-Match": known})
@@ -71,7 +71,7 @@ def test_copy_that_is_still_right_is_304_whatever_range_is_asked_for(view_url: s
         ("bytes=-" + "9" * 30, 0, None),
     ],
 )
-def test_one_range_is_206(
+def test_media_request_with_one_byte_range_returns_206(
     view_url: str, view_content: bytes, asked: str, start: int, end: int | None
 ) -> None:
     reply = httpx2.get(view_url, headers={"Range": asked})
@@ -85,7 +85,9 @@ def test_one_range_is_206(
 
 
 @pytest.mark.parametrize("asked", ["bytes={size}-", "bytes={size}-{size}9", "bytes=-0"])
-def test_range_behind_the_end_is_416(view_url: str, view_content: bytes, asked: str) -> None:
+def test_byte_range_beyond_the_end_returns_416(
+    view_url: str, view_content: bytes, asked: str
+) -> None:
     reply = httpx2.get(view_url, headers={"Range": asked.format(size=len(view_content))})
     problem(reply, 416, "media.range_unsatisfiable")
     assert reply.headers["content-range"] == f"bytes */{len(view_content)}"
@@ -99,7 +101,7 @@ def test_range_behind_the_end_is_416(view_url: str, view_content: bytes, asked: 
         *("bytes=" + "9" * 5000 + "-", "bytes=0-" + "9" * 5000),
     ],
 )
-def test_range_that_is_not_understood_gives_the_whole(
+def test_malformed_byte_range_is_ignored_and_the_whole_file_returned(
     view_url: str, view_content: bytes, asked: str
 ) -> None:
     reply = httpx2.get(view_url, headers={"Range": asked})
@@ -107,14 +109,14 @@ def test_range_that_is_not_understood_gives_the_whole(
     assert "content-range" not in reply.headers
 
 
-def test_range_of_another_version_gives_the_whole(view_url: str) -> None:
+def test_if_range_with_an_outdated_etag_returns_the_whole_file(view_url: str) -> None:
     etag = httpx2.get(view_url).headers["etag"]
     for validator, status in ((etag, 206), ('"old"', 200), (f"W/{etag}", 200)):
         reply = httpx2.get(view_url, headers={"Range": "bytes=0-3", "If-Range": validator})
         assert reply.status_code == status, validator
 
 
-def test_head_has_the_headers_of_get_and_ignores_range(view_url: str) -> None:
+def test_media_head_request_has_the_headers_of_get_and_ignores_ranges(view_url: str) -> None:
     get = httpx2.get(view_url)
     for headers in ({}, {"Range": "bytes=0-9"}, {"Range": "bytes=999999999-"}):
         head = httpx2.head(view_url, headers=headers)
@@ -124,14 +126,16 @@ def test_head_has_the_headers_of_get_and_ignores_range(view_url: str) -> None:
     assert httpx2.head(view_url, headers={"If-None-Match": get.headers["etag"]}).status_code == 304
 
 
-def test_unknown_media_is_404(stranger: httpx2.Client) -> None:
+def test_unknown_or_malformed_media_name_returns_404(stranger: httpx2.Client) -> None:
     for name in ["zzzzzzzzzzzz.webp", "%2e%2e", "..%2foriginals", "a b", "%ff", "%F0%9F%8E%89"]:
         reply = stranger.get(f"/media/{name}")
         assert reply.status_code == 404
         assert reply.json()["code"] in ("media.not_found", "route.not_found")
 
 
-def test_media_is_not_there_before_it_is_ready(client_without_workers: httpx2.Client) -> None:
+def test_media_is_not_found_before_its_conversion_has_finished(
+    client_without_workers: httpx2.Client,
+) -> None:
     record = data(send(client_without_workers, prefer="respond-async", renditions="1"), 202)
     assert record["renditions"] == []
     for name in (record["filename"], f"{record['hash_id']}-320.webp"):
@@ -145,7 +149,7 @@ def encrypted_jpeg(client: httpx2.Client) -> dict[str, object]:
     return found
 
 
-def test_encrypted_media_is_its_owners_alone(
+def test_encrypted_media_is_visible_only_to_its_owner(
     client: httpx2.Client,
     other_owner: httpx2.Client,
     stranger: httpx2.Client,
@@ -169,7 +173,7 @@ def test_encrypted_media_is_its_owners_alone(
     assert part.headers["cache-control"] == "private, no-store"
 
 
-def test_encrypted_media_needs_the_scope_too(
+def test_encrypted_media_requires_the_attachment_scope(
     stack: Stack, owner: Owner, encrypted_jpeg: dict[str, object]
 ) -> None:
     with stack.client(stack.create_key(owner.user_id, Scope.CREDIT_READ)) as other:

@@ -52,7 +52,7 @@ def shown(entry: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: entry[name] for name in names}
 
 
-def test_a_form_leaves_an_entry_with_its_page_and_the_wording(
+def test_sign_up_form_records_consent_with_page_and_wording(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id, email = new_list(client, consent_wording=f"  {WORDING} ")["id"], new_address()
@@ -75,7 +75,7 @@ def test_a_form_leaves_an_entry_with_its_page_and_the_wording(
     assert len(consent(client, list_id, user_of(client, list_id, email))) == 1
 
 
-def test_a_request_and_its_confirmation_leave_one_entry_each(
+def test_sign_up_request_and_its_confirmation_record_one_consent_each(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, confirm_required=True, consent_wording=WORDING), new_address()
@@ -99,7 +99,7 @@ def test_a_request_and_its_confirmation_leave_one_entry_each(
     assert token not in str(found)
 
 
-def test_a_login_leaves_an_entry_each_time_it_brings_the_person_back(
+def test_logged_in_join_records_consent_each_time_it_activates_the_person(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     join = f"/subscriptions/{list_id}/no-challenge"
@@ -119,7 +119,7 @@ def test_a_login_leaves_an_entry_each_time_it_brings_the_person_back(
     assert [each["how"] for each in consent(client, list_id, reader.user_id)] == ["login"] * 2
 
 
-def test_a_person_who_undoes_their_leaving_leaves_an_entry(
+def test_undone_unsubscription_records_consent(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -130,7 +130,7 @@ def test_a_person_who_undoes_their_leaving_leaves_an_entry(
     assert [each["how"] for each in consent(client, list_id, reader.user_id)] == ["link", "login"]
 
 
-def test_an_owner_who_makes_consent_up_shows_it_by_the_network(
+def test_consent_counts_other_unconfirmed_sign_ups_from_the_same_network(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     lists = [new_list(client)["id"] for _ in range(2)]
@@ -156,7 +156,7 @@ def test_an_owner_who_makes_consent_up_shows_it_by_the_network(
     assert printed(stack, "lists", "show", str(lists[0]))["most_of_network"] == 4
 
 
-def test_members_of_an_import_have_its_one_row_and_it_is_the_owners_claim(
+def test_imported_members_share_one_consent_record_that_is_the_owners_claim(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     emails = [new_address() for _ in range(3)]
@@ -179,7 +179,7 @@ def test_members_of_an_import_have_its_one_row_and_it_is_the_owners_claim(
     assert shown(entry, "how", "claimed_by") == {"how": "import", "claimed_by": "owner"}
 
 
-def test_an_owner_who_adds_a_person_leaves_an_entry_that_says_so(
+def test_member_added_by_the_owner_gets_consent_that_names_the_owner_as_claimant(
     client: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -203,7 +203,7 @@ def move(client: httpx2.Client, source: int, user_id: int, target: int) -> None:
     assert data(client.post(path, params={"dst_list_id": target}, headers=BROWSER)) == 1
 
 
-def test_a_transfer_takes_what_shows_the_consent_along_with_its_list(
+def test_transfer_copies_the_consent_of_the_source_list(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     source, email = new_list(client, consent_wording="Of the source")["id"], new_address()
@@ -231,7 +231,7 @@ def test_a_transfer_takes_what_shows_the_consent_along_with_its_list(
     assert consent(client, source, user_id) == before
 
 
-def test_consent_that_is_moved_back_and_forth_is_there_once(
+def test_consent_is_not_duplicated_by_repeated_transfers(
     client: httpx2.Client, list_id: int
 ) -> None:
     email, other = new_address(), new_list(client)["id"]
@@ -250,7 +250,7 @@ def test_consent_that_is_moved_back_and_forth_is_there_once(
     ]
 
 
-def test_where_both_lists_have_the_member_the_target_shows_both(
+def test_transfer_to_a_list_with_the_member_merges_consent_of_both_lists(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]
@@ -279,7 +279,7 @@ REFERRERS = [
 ]
 
 
-def test_what_is_no_plain_page_is_not_kept(
+def test_consent_omits_a_referrer_that_is_no_plain_web_page(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     for referrer in REFERRERS:
@@ -289,7 +289,7 @@ def test_what_is_no_plain_page_is_not_kept(
         assert entry["url"] is None
 
 
-def test_of_the_browser_a_name_of_ours_is_kept(
+def test_consent_stores_only_a_known_browser_name_of_the_user_agent(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     for user_agent, browser in [
@@ -305,7 +305,7 @@ def test_of_the_browser_a_name_of_ours_is_kept(
         assert entry["browser"] == browser
 
 
-def test_an_owner_is_shown_nothing_of_the_lists_of_others(
+def test_consent_shows_nothing_of_lists_of_other_owners(
     other_owner: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     theirs = new_list(other_owner)["id"]
@@ -314,7 +314,7 @@ def test_an_owner_is_shown_nothing_of_the_lists_of_others(
     assert entry["list_id"] == theirs
 
 
-def test_each_wording_is_a_version_that_is_kept(
+def test_each_consent_wording_is_kept_as_a_version(
     client: httpx2.Client, make_reader: Callable[[], Reader]
 ) -> None:
     letter = new_list(client)
@@ -338,7 +338,9 @@ def test_each_wording_is_a_version_that_is_kept(
     assert data(client.get(f"/lists/{list_id}"))["consent_wording"] == "Three"
 
 
-def test_wordings_are_bounded(stack: Stack, client: httpx2.Client, list_id: int) -> None:
+def test_consent_wordings_are_limited_in_length_and_number(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
     path = f"/lists/{list_id}"
     assert client.patch(path, json={"consent_wording": "x" * 2_001}).status_code == 422
     data(client.patch(path, json={"consent_wording": "ä" * 2_000}))
@@ -354,7 +356,7 @@ def test_wordings_are_bounded(stack: Stack, client: httpx2.Client, list_id: int)
     assert changed["consent_wording_version"] == 7
 
 
-def test_an_erased_person_has_no_entry_left(
+def test_erasure_deletes_every_consent_record_of_the_person(
     stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]

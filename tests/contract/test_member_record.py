@@ -27,7 +27,7 @@ def path_of(list_id: int | str, named: object) -> str:
     return f"/lists/{list_id}/members/{named}"
 
 
-def test_a_member_is_read_as_the_list_shows_them_by_the_address_in_any_spelling_and_status(
+def test_member_is_found_by_id_and_any_spelling_of_the_address_in_every_status(
     client: httpx2.Client, reader: Reader, mailing_list: dict[str, Any], list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -46,7 +46,7 @@ def test_a_member_is_read_as_the_list_shows_them_by_the_address_in_any_spelling_
             assert data(client.get(path_of(list_id, name)))["status"] == status
 
 
-def test_no_log_keeps_the_address_of_a_path(
+def test_logs_never_contain_the_address_of_a_member_path(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -59,7 +59,7 @@ def test_no_log_keeps_the_address_of_a_path(
     assert email.partition("@")[0] not in logs
 
 
-def test_a_member_is_made_once_and_changed_by_the_same_call(
+def test_member_put_creates_a_member_and_a_second_put_changes_the_member(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "city")
@@ -92,7 +92,7 @@ def test_a_member_is_made_once_and_changed_by_the_same_call(
     assert stack.mails(to=email) == []
 
 
-def test_a_pending_member_stays_pending(
+def test_member_put_keeps_a_pending_member_pending(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader
 ) -> None:
     list_id = new_list(client, confirm_required=True)["id"]
@@ -102,7 +102,7 @@ def test_a_pending_member_stays_pending(
     assert reader.stands(list_id)[0] == "pending"
 
 
-def test_a_removed_member_comes_back_with_what_they_had(
+def test_member_put_restores_a_removed_member_with_the_old_field_values(
     client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "city")
@@ -120,7 +120,7 @@ def test_a_removed_member_comes_back_with_what_they_had(
 
 
 @pytest.mark.parametrize("then", ["left", "removed", "pending", "erased"])
-def test_who_opted_out_stays_out_and_nothing_changes(
+def test_member_put_for_an_opted_out_person_is_rejected_and_changes_nothing(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, then: str
 ) -> None:
     list_id = new_list(client)["id"]
@@ -145,7 +145,9 @@ def test_who_opted_out_stays_out_and_nothing_changes(
         assert stack.query("SELECT 1 FROM users WHERE email = %s", reader.email) == []
 
 
-def test_who_wants_no_mail_gets_none(client: httpx2.Client, reader: Reader, list_id: int) -> None:
+def test_member_put_keeps_mail_off_that_the_person_switched_off(
+    client: httpx2.Client, reader: Reader, list_id: int
+) -> None:
     reader.joins(list_id)
     reader.wants_mail(list_id, enabled=False)
     changed = put(client, list_id, reader.email, name="Ada")
@@ -155,7 +157,7 @@ def test_who_wants_no_mail_gets_none(client: httpx2.Client, reader: Reader, list
     assert (back["status"], back["email_enabled"]) == ("active", False)
 
 
-def test_to_make_a_member_needs_the_paid_plan_and_to_change_one_does_not(
+def test_creating_a_member_requires_the_paid_plan_but_changing_a_member_does_not(
     stack: Stack, client: httpx2.Client, owner: Owner, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -169,7 +171,7 @@ def test_to_make_a_member_needs_the_paid_plan_and_to_change_one_does_not(
     problem(client.put(path_of(list_id, reader.email), json={}), 403, "plan.required")
 
 
-def test_many_calls_at_once_make_one_member(
+def test_concurrent_member_puts_create_only_one_member(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -182,7 +184,7 @@ def test_many_calls_at_once_make_one_member(
     assert stack.query(rows, list_id) == [(1,)]
 
 
-def test_an_address_that_the_list_does_not_have_is_not_found_whoever_has_it(
+def test_member_is_found_only_by_the_address_that_the_list_knows(
     stack: Stack, client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -199,7 +201,7 @@ def test_an_address_that_the_list_does_not_have_is_not_found_whoever_has_it(
     assert put(client, list_id, reader.email, name="Ada")["user_id"] == reader.user_id
 
 
-def test_the_feed_tells_what_changed_and_no_field_of_it(
+def test_event_feed_names_the_changed_member_attributes_but_not_their_values(
     client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "ailment")
@@ -214,7 +216,7 @@ def test_the_feed_tells_what_changed_and_no_field_of_it(
     assert not {"ailment", "gout", "patient"} & set(str(changed).replace("'", " ").split())
 
 
-def test_fields_and_tags_are_the_owners_alone(
+def test_member_fields_and_tags_are_visible_only_to_the_owner(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     new_field(client, "note", public=True)
@@ -227,7 +229,7 @@ def test_fields_and_tags_are_the_owners_alone(
         assert {name: shown[name] for name in hidden} == hidden
 
 
-def test_a_person_on_several_lists_is_shown_with_each_lists_own(
+def test_member_of_several_lists_has_separate_fields_and_tags_on_each_list(
     client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "city")
@@ -239,7 +241,7 @@ def test_a_person_on_several_lists_is_shown_with_each_lists_own(
     assert found == {list_id: ({"city": "Paris"}, ["VIP"]), other: ({"city": "Rome"}, ["press"])}
 
 
-def test_an_erasure_blanks_what_the_owner_kept_of_the_person(
+def test_erasure_clears_fields_and_tags_and_history_details_of_the_member(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "ailment")
@@ -257,7 +259,7 @@ def test_an_erasure_blanks_what_the_owner_kept_of_the_person(
     ]
 
 
-def test_of_an_owner_who_is_erased_no_field_and_no_tag_is_left(stack: Stack) -> None:
+def test_erasure_of_an_owner_deletes_their_fields_and_tags(stack: Stack) -> None:
     gone = stack.create_owner()
     with stack.client(gone.key) as client:
         list_id = new_list(client)["id"]
@@ -269,7 +271,7 @@ def test_of_an_owner_who_is_erased_no_field_and_no_tag_is_left(stack: Stack) -> 
     assert stack.query("SELECT 1 FROM fields WHERE user_id = %s", gone.user_id) == []
 
 
-def test_a_transfer_takes_fields_and_the_names_of_tags_along(
+def test_transfer_copies_fields_and_tags_to_the_target_list(
     client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "city")
@@ -283,7 +285,7 @@ def test_a_transfer_takes_fields_and_the_names_of_tags_along(
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
-def test_where_both_lists_have_a_value_the_target_keeps_its_own_unless_it_removed_the_member(
+def test_transfer_keeps_target_values_unless_the_target_had_removed_the_member(
     client: httpx2.Client, list_id: int, is_removed: bool
 ) -> None:
     for key in ("city", "size", "pet"):

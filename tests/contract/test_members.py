@@ -33,7 +33,7 @@ def record_path(reader: Reader, list_id: int, member_path: str) -> str:
     return f"/lists/{list_id}/members/{reader.user_id}"
 
 
-def test_mail_is_switched_by_the_owner_who_hears_what_changed_and_on_by_the_person_too(
+def test_owner_switches_mail_of_a_member_and_the_person_can_switch_mail_on_again(
     client: httpx2.Client, reader: Reader, list_id: int, member_path: str
 ) -> None:
     for enabled, expected in ((True, 0), (False, 1), (False, 0), (True, 1)):
@@ -45,7 +45,7 @@ def test_mail_is_switched_by_the_owner_who_hears_what_changed_and_on_by_the_pers
 
 
 @pytest.mark.parametrize("said", ["no mail", "left", "both"])
-def test_an_owner_cannot_switch_on_what_a_person_said_no_to(
+def test_owner_cannot_switch_on_mail_for_an_opted_out_person(
     client: httpx2.Client, reader: Reader, list_id: int, member_path: str, said: str
 ) -> None:
     if said != "left":
@@ -60,7 +60,7 @@ def test_an_owner_cannot_switch_on_what_a_person_said_no_to(
     assert data(client.put(f"{member_path}/email", json={"enabled": False})) == int(said == "left")
 
 
-def test_a_member_is_edited_by_what_is_named(
+def test_member_patch_changes_only_the_given_attributes(
     client: httpx2.Client, reader: Reader, list_id: int, record_path: str
 ) -> None:
     before = known_member(client, list_id, reader.email)
@@ -81,7 +81,7 @@ def test_a_member_is_edited_by_what_is_named(
     assert data(client.patch(record_path, json={"type": "gold"})) == cleared
 
 
-def test_the_lists_name_for_a_member_is_its_own(
+def test_member_name_on_one_list_does_not_change_other_lists_or_the_account(
     client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, record_path: str
 ) -> None:
     other = new_list(other_owner)["id"]
@@ -93,7 +93,9 @@ def test_the_lists_name_for_a_member_is_its_own(
     assert data(reader.client.get("/users/me"))["name"] == reader.name
 
 
-def test_bad_values_are_422_and_named(client: httpx2.Client, record_path: str) -> None:
+def test_member_patch_rejects_invalid_values_and_names_their_field(
+    client: httpx2.Client, record_path: str
+) -> None:
     for name, value in [
         ("name", "n" * 201),
         ("name", "a\0b"),
@@ -111,7 +113,7 @@ def test_bad_values_are_422_and_named(client: httpx2.Client, record_path: str) -
 
 
 @pytest.mark.parametrize("moment", ["1970-01-01T00:00:00+14:00", "9998-12-31T23:59:59-12:00"])
-def test_the_first_and_the_last_expiry_can_be_read_again(
+def test_earliest_and_latest_paid_expiry_are_stored_and_returned(
     client: httpx2.Client, reader: Reader, list_id: int, record_path: str, moment: str
 ) -> None:
     changed = data(client.patch(record_path, json={"paid_expiry": moment}))
@@ -119,7 +121,7 @@ def test_the_first_and_the_last_expiry_can_be_read_again(
     assert changed["paid_expiry"][:4] in ("1969", "9999")
 
 
-def test_editing_changes_no_status_and_no_mail(
+def test_member_patch_cannot_change_status_or_mail_or_address(
     client: httpx2.Client, reader: Reader, list_id: int, record_path: str
 ) -> None:
     reader.leaves(list_id)
@@ -129,7 +131,7 @@ def test_editing_changes_no_status_and_no_mail(
     assert changed["email"] == reader.email
 
 
-def test_members_subscriptions_are_those_of_this_lists_owner(
+def test_owner_sees_subscriptions_of_a_member_only_on_their_own_lists(
     client: httpx2.Client, other_owner: httpx2.Client, make_reader: Callable[[], Reader]
 ) -> None:
     reader, bystander = make_reader(), make_reader()
@@ -160,7 +162,7 @@ def history(
     return list(data(reply)["items"])
 
 
-def test_each_action_of_a_person_is_kept(
+def test_member_history_records_every_action_of_a_person(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
@@ -202,7 +204,7 @@ def summary(entry: dict[str, Any]) -> tuple[object, ...]:
     return entry["action"], entry["actor"], entry["via"], *(entry[name] for name in names)
 
 
-def test_each_action_of_an_owner_is_kept(
+def test_member_history_records_every_action_of_an_owner(
     client: httpx2.Client, owner: Owner, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]
@@ -232,7 +234,7 @@ def test_each_action_of_an_owner_is_kept(
     ]
 
 
-def test_what_changes_nothing_leaves_no_entry(
+def test_action_without_effect_adds_no_history_entry(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -246,7 +248,9 @@ def test_what_changes_nothing_leaves_no_entry(
     assert history(client, list_id, reader.user_id) == before
 
 
-def test_bad_values_are_400_and_named(client: httpx2.Client, list_id: int) -> None:
+def test_member_listing_rejects_malformed_filters_and_names_them(
+    client: httpx2.Client, list_id: int
+) -> None:
     for query in ["premium=2", "premium=platinum", "premium=", "status=", "status=ACTIVE"]:
         reply = client.get(f"/lists/{list_id}/subscriptions?{query}")
         body = problem(reply, 400, "request.invalid")
@@ -254,7 +258,7 @@ def test_bad_values_are_400_and_named(client: httpx2.Client, list_id: int) -> No
         assert {each["field"] for each in body["errors"]} == {f"query.{name}"}
 
 
-def test_a_walk_by_cursor_sees_each_member_once_while_others_come_and_go(
+def test_cursor_pages_return_each_member_once_while_members_are_added_and_removed(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     many = [f"m{number:03}.{new_address()}" for number in range(120)]
@@ -271,7 +275,7 @@ def test_a_walk_by_cursor_sees_each_member_once_while_others_come_and_go(
     assert (seen, asked["cursor"]) == (many[::-1], None)
 
 
-def test_subscriber_count_is_true_right_after_every_change(
+def test_subscriber_count_is_correct_immediately_after_every_change(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]

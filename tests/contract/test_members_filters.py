@@ -82,7 +82,7 @@ def matches(item: Item, status: str, email: str | None, premium: str | None) -> 
     return address.startswith(beginning) if email.endswith("*") else address == beginning
 
 
-def test_every_combination_of_filters_finds_and_counts_exactly_those(
+def test_every_combination_of_member_filters_returns_and_counts_exact_matches(
     read_members_page: Callable[..., Item], expected_members: list[Item]
 ) -> None:
     for status, email, premium in itertools.product(STATUSES, EMAILS, PREMIUMS):
@@ -93,7 +93,7 @@ def test_every_combination_of_filters_finds_and_counts_exactly_those(
         assert found["items"] == expected[:7], asked
 
 
-def test_offsets_and_cursors_pass_everybody_once_in_the_same_order(
+def test_offset_and_cursor_pages_return_all_members_once_in_the_same_order(
     read_members_page: Callable[..., Item],
 ) -> None:
     whole = read_members_page(premium="0", limit=1000)["items"]
@@ -111,7 +111,7 @@ def test_offsets_and_cursors_pass_everybody_once_in_the_same_order(
     assert len(whole) > 8
 
 
-def test_the_answer_is_to_the_letter_what_its_model_says(
+def test_members_response_matches_its_documented_model_exactly(
     read_members_page: Callable[..., Item], expected_members: list[Item]
 ) -> None:
     shown = read_members_page(limit=1000)
@@ -121,13 +121,15 @@ def test_the_answer_is_to_the_letter_what_its_model_says(
     assert len(shown["items"]) == len(expected_members) / len(STATUSES)
 
 
-def test_premium_has_several_spellings(read_members_page: Callable[..., Item]) -> None:
+def test_member_premium_filter_accepts_several_spellings(
+    read_members_page: Callable[..., Item],
+) -> None:
     for spelling, *others in (("1", "true", "TRUE"), ("0", "False", "FREE"), ("gold", "Gold")):
         expected = read_members_page(premium=spelling)["items"]
         assert all(read_members_page(premium=each)["items"] == expected for each in others)
 
 
-def test_an_address_is_found_in_any_spelling_of_its_domain(
+def test_member_search_matches_any_spelling_of_an_internationalized_domain(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     name = new_address().partition("@")[0]
@@ -167,7 +169,7 @@ def member_ids(client: httpx2.Client, list_id: int) -> dict[str, int]:
     return found
 
 
-def test_both_doors_answer_the_same_page(
+def test_member_search_and_member_listing_return_the_same_page_for_a_filter(
     client: httpx2.Client, list_id: int, member_ids: dict[str, int]
 ) -> None:
     by_beginning = {"field": "name", "begins": "b"}
@@ -186,7 +188,7 @@ def test_both_doors_answer_the_same_page(
     assert search(client, list_id, {"field": "email", "exists": True})["items"] == whole
 
 
-def test_active_members_alone_are_meant_unless_others_are_named(
+def test_member_filter_matches_only_active_members_unless_a_status_is_named(
     client: httpx2.Client, list_id: int, member_ids: dict[str, int]
 ) -> None:
     everybody = {"field": "email", "exists": True}
@@ -201,7 +203,9 @@ def test_active_members_alone_are_meant_unless_others_are_named(
     assert names(search(client, list_id, others, status="active")) == []
 
 
-def test_what_is_no_filter_is_refused_with_its_place(client: httpx2.Client, list_id: int) -> None:
+def test_malformed_member_filter_is_rejected_with_the_place_of_the_error(
+    client: httpx2.Client, list_id: int
+) -> None:
     path = f"/lists/{list_id}/members/search"
     sent = {"all": [{"field": "name", "is": "Ada"}, {"any": [{"field": "tag", "is": 1}]}]}
     refused = problem(client.post(path, json={"filter": sent}), 400, "filter.invalid")

@@ -42,7 +42,9 @@ def new_field(**values: Any) -> dict[str, Any]:
     return {"key": new_slug().replace("-", "_"), "label": "City", "type": "text", **values}
 
 
-def test_what_strangers_read_leads_nowhere_away(client: httpx2.Client, list_id: int) -> None:
+def test_public_texts_of_lists_and_fields_reject_links_and_addresses(
+    client: httpx2.Client, list_id: int
+) -> None:
     for text in AWAY:
         reply = client.patch(f"/lists/{list_id}", json={"title": text})
         assert fields_at_fault(problem(reply, 422, "text.leads_away")) == ["body.title"]
@@ -57,7 +59,7 @@ def test_what_strangers_read_leads_nowhere_away(client: httpx2.Client, list_id: 
     assert fields_at_fault(problem(choice, 422, "text.leads_away")) == ["body.choices"]
 
 
-def test_honest_texts_pass(client: httpx2.Client, list_id: int) -> None:
+def test_harmless_public_texts_are_accepted(client: httpx2.Client, list_id: int) -> None:
     names = [name for name in LIST_TEXTS if name != "sender_name"]
     for text in HONEST:
         texts = dict.fromkeys(names, text)
@@ -67,12 +69,12 @@ def test_honest_texts_pass(client: httpx2.Client, list_id: int) -> None:
     assert data(client.post("/fields", json=field))["choices"] == HONEST
 
 
-def test_the_command_that_creates_a_list_refuses_it_too(stack: Stack, owner: Owner) -> None:
+def test_cli_list_creation_rejects_titles_with_links(stack: Stack, owner: Owner) -> None:
     options = ("--title", "Win at evil.com", "--slug", new_slug())
     fails_with(stack, "text.leads_away", "lists", "create", owner.email, *options)
 
 
-def test_a_label_asks_for_no_secret(client: httpx2.Client) -> None:
+def test_field_texts_that_ask_for_secrets_are_rejected(client: httpx2.Client) -> None:
     for label in (
         *("Your Pressroom password, to confirm that it is you", "P1N", "P.I.N."),
         *("\uff30\uff41\uff53\uff53word", "p\u0430ssw\u043erd", "pa55w0rd", "Pass\u00adwort"),
@@ -89,7 +91,7 @@ def test_a_label_asks_for_no_secret(client: httpx2.Client) -> None:
     assert fields_at_fault(problem(described, 422, "text.misleading")) == ["body.description"]
 
 
-def test_an_honest_label_passes(client: httpx2.Client) -> None:
+def test_harmless_field_labels_are_accepted(client: httpx2.Client) -> None:
     for label in (
         *("Pinboard name", "Postcard city", "Karten (Anzahl)", "Library card number"),
         *("Passport country", "Opinion", "Shipping address", "Company", "Code postal", "Tanzkurs"),
@@ -98,20 +100,24 @@ def test_an_honest_label_passes(client: httpx2.Client) -> None:
         assert data(client.post("/fields", json=new_field(label=label)))["label"] == label
 
 
-def test_a_column_with_such_a_name_gets_another_label(client: httpx2.Client, list_id: int) -> None:
+def test_import_replaces_a_misleading_column_name_with_a_neutral_field_label(
+    client: httpx2.Client, list_id: int
+) -> None:
     rows = sheet(["email", "Your password"], [new_address(), "x"])
     assert imported(client, list_id, rows, create_fields="true")["added"] == 1
     labels = {each["key"]: each["label"] for each in data(client.get("/fields"))}
     assert labels["your_password"] == "Column 2"
 
 
-def test_no_sender_has_the_name_of_the_installation(client: httpx2.Client, list_id: int) -> None:
+def test_sender_name_similar_to_the_installation_name_is_rejected(
+    client: httpx2.Client, list_id: int
+) -> None:
     for name in ("Pressroom Security", "PRESS ROOM", "Pr\u0435ssr\u043eom", "Pr3ssr00m team"):
         reply = client.patch(f"/lists/{list_id}", json={"sender_name": name})
         assert fields_at_fault(problem(reply, 422, "text.misleading")) == ["body.sender_name"]
 
 
-def test_suspicious_words_are_for_an_operator_to_look_at(
+def test_operator_reviews_suspicious_texts_and_sees_them_again_after_a_change(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     def shown() -> dict[str, list[str]]:
@@ -161,7 +167,7 @@ UNSEEN = ["\u200b", "\u200d", "\u3164", "\u0301", "\ufe0f"]
 TURNED = ["\u202e", "Daily \u202egpj.elif", "\u2066Daily\u2069", "\u202aDaily"]
 
 
-def test_names_and_words_are_of_any_script(client: httpx2.Client, list_id: int) -> None:
+def test_names_and_texts_accept_any_script_and_emoji(client: httpx2.Client, list_id: int) -> None:
     for name in OF_ALL_SCRIPTS:
         assert new_segment(client, list_id, name=name)["name"] == name
         words = {
@@ -172,7 +178,7 @@ def test_names_and_words_are_of_any_script(client: httpx2.Client, list_id: int) 
         assert {each: changed[each] for each in words} == words
 
 
-def test_what_is_not_seen_is_no_title_name_label_choice_or_word(
+def test_invisible_titles_and_labels_and_texts_are_rejected(
     client: httpx2.Client, list_id: int
 ) -> None:
     for text in UNSEEN:
@@ -192,7 +198,7 @@ def test_what_is_not_seen_is_no_title_name_label_choice_or_word(
             assert name != "title" or "visible" in said["detail"]
 
 
-def test_names_of_segments_and_tags_are_seen_and_turn_nothing_around(
+def test_segment_and_tag_names_reject_invisible_and_direction_changing_characters(
     client: httpx2.Client, list_id: int
 ) -> None:
     for name in UNSEEN + TURNED:

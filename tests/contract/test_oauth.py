@@ -31,7 +31,7 @@ def program(stack: Stack) -> Program:
     return register(stack)
 
 
-def test_a_code_is_exchanged_for_tokens_that_open_what_was_agreed_to(
+def test_authorization_code_is_exchanged_for_tokens_with_the_granted_scope(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     reply = program.exchange(program.code(logged_in_owner, "credit.read"))
@@ -49,7 +49,7 @@ def test_a_code_is_exchanged_for_tokens_that_open_what_was_agreed_to(
         assert data(client.get(ME))["id"] == logged_in_owner.owner.user_id
 
 
-def test_the_answer_names_state_and_issuer(
+def test_authorization_response_contains_state_and_issuer(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     state = "a b+c/ü&=%"
@@ -68,7 +68,7 @@ def test_the_answer_names_state_and_issuer(
     assert "code" not in denied
 
 
-def test_the_page_explains_each_scope_and_names_the_program(
+def test_consent_page_explains_each_scope_and_names_the_client(
     stack: Stack, logged_in_owner: Person
 ) -> None:
     six = tuple(SCOPE_EXPLANATIONS)
@@ -89,7 +89,7 @@ def test_the_page_explains_each_scope_and_names_the_program(
     assert "access-control-allow-origin" not in shown.headers
 
 
-def test_a_person_may_agree_to_less_than_was_asked_and_not_to_nothing(
+def test_person_can_grant_fewer_scopes_than_requested_but_not_none(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     path = program.request("credit.read", "attachment")
@@ -102,7 +102,7 @@ def test_a_person_may_agree_to_less_than_was_asked_and_not_to_nothing(
     assert fields_of(logged_in_owner.answer(path).headers["location"])["error"] == "access_denied"
 
 
-def test_without_a_scope_a_program_asks_for_what_it_is_for(
+def test_authorization_without_scope_requests_all_scopes_of_the_client(
     program: Program, logged_in_owner: Person
 ) -> None:
     shown = logged_in_owner.browser.get(program.request(scope=None))
@@ -111,7 +111,7 @@ def test_without_a_scope_a_program_asks_for_what_it_is_for(
     assert "scope.composer" not in shown.text
 
 
-def test_refreshing_gives_a_new_pair_of_the_same_scopes(
+def test_oauth_refresh_returns_a_new_token_pair_with_the_same_scopes(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     first = program.tokens(logged_in_owner, "attachment", "credit.read")
@@ -129,7 +129,7 @@ def test_refreshing_gives_a_new_pair_of_the_same_scopes(
     assert program.refresh(less["refresh_token"]).json()["scope"] == "attachment credit.read"
 
 
-def test_tokens_that_have_expired_open_nothing(
+def test_expired_oauth_tokens_are_rejected(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     given = program.tokens(logged_in_owner)
@@ -144,7 +144,9 @@ def test_tokens_that_have_expired_open_nothing(
     assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
 
 
-def test_a_code_lives_for_a_minute(stack: Stack, program: Program, logged_in_owner: Person) -> None:
+def test_authorization_code_expires_after_one_minute(
+    stack: Stack, program: Program, logged_in_owner: Person
+) -> None:
     code = program.code(logged_in_owner)
     [(seconds,)] = stack.query(
         "SELECT round(extract(epoch FROM c.expires_at - c.created_at))::int FROM oauth_codes c"
@@ -160,7 +162,9 @@ def test_a_code_lives_for_a_minute(stack: Stack, program: Program, logged_in_own
     assert is_error(program.exchange(code), 400, "invalid_grant")
 
 
-def test_no_secret_is_stored(stack: Stack, program: Program, logged_in_owner: Person) -> None:
+def test_oauth_secrets_are_never_stored_in_plain_text_or_logged(
+    stack: Stack, program: Program, logged_in_owner: Person
+) -> None:
     code = program.code(logged_in_owner)
     given = program.exchange(code).json()
     stored = "".join(
@@ -176,7 +180,7 @@ def test_no_secret_is_stored(stack: Stack, program: Program, logged_in_owner: Pe
             assert secret not in running.log.read_text()
 
 
-def test_tokens_of_a_retired_key_still_count(
+def test_oauth_tokens_signed_with_a_retired_key_remain_valid(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     given = program.tokens(logged_in_owner)
@@ -187,7 +191,7 @@ def test_tokens_of_a_retired_key_still_count(
     assert stack.is_accepted(given["access_token"])
 
 
-def test_revoking_a_refresh_token_ends_the_whole_login(
+def test_revoking_a_refresh_token_revokes_all_tokens_of_that_login(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     first = program.tokens(logged_in_owner)
@@ -201,7 +205,7 @@ def test_revoking_a_refresh_token_ends_the_whole_login(
     assert stack.is_accepted(other["access_token"])
 
 
-def test_revoking_an_access_token_ends_it_alone(
+def test_revoking_an_access_token_keeps_its_refresh_token_valid(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     given = program.tokens(logged_in_owner)
@@ -212,13 +216,13 @@ def test_revoking_an_access_token_ends_it_alone(
     assert program.refresh(given["refresh_token"]).status_code == 200
 
 
-def test_revoking_what_is_no_token_is_fine(program: Program) -> None:
+def test_revoking_an_unknown_oauth_token_succeeds(program: Program) -> None:
     for token in ("x", ACCESS_TOKEN.generate(), REFRESH_TOKEN.generate()):
         assert program.post("/oauth/revoke", {"token": token}).status_code == 200
     assert is_error(program.post("/oauth/revoke", {}), 400, "invalid_request")
 
 
-def test_introspection_tells_its_client_about_both_tokens(
+def test_token_introspection_describes_access_and_refresh_tokens_to_their_client(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     given = program.tokens(logged_in_owner, "credit.read")
@@ -234,7 +238,7 @@ def test_introspection_tells_its_client_about_both_tokens(
         assert told.get("token_type") == ("Bearer" if kind == "access_token" else None)
 
 
-def test_introspection_tells_nothing_of_what_does_not_count(
+def test_token_introspection_reports_used_and_foreign_tokens_as_inactive(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     given = program.tokens(logged_in_owner)
@@ -245,14 +249,16 @@ def test_introspection_tells_nothing_of_what_does_not_count(
         assert (told.status_code, told.json()) == (200, {"active": False})
 
 
-def test_introspection_needs_a_secret(stack: Stack, logged_in_owner: Person) -> None:
+def test_token_introspection_requires_a_confidential_client(
+    stack: Stack, logged_in_owner: Person
+) -> None:
     public = register(stack, public=True)
     given = public.tokens(logged_in_owner)
     reply = public.post("/oauth/introspect", {"token": given["access_token"]})
     assert is_error(reply, 401, "invalid_client")
 
 
-def test_metadata_is_as_its_rfc_says_and_leads_to_the_doors(
+def test_oauth_metadata_is_valid_and_names_working_endpoints(
     stack: Stack, stranger: httpx2.Client
 ) -> None:
     reply = stranger.get("/.well-known/oauth-authorization-server")
@@ -269,7 +275,7 @@ def test_metadata_is_as_its_rfc_says_and_leads_to_the_doors(
     assert stranger.get(told["authorization_endpoint"]).status_code == 400
 
 
-def test_userinfo_says_whose_token_it_is(
+def test_userinfo_returns_the_owner_of_the_token(
     program: Program, logged_in_owner: Person, stack: Stack
 ) -> None:
     given = program.tokens(logged_in_owner)
@@ -280,7 +286,7 @@ def test_userinfo_says_whose_token_it_is(
     assert set(told) <= {"sub", "email", "name"}
 
 
-def test_pages_of_any_origin_may_exchange_codes_and_none_may_read_the_consent(
+def test_any_origin_can_call_the_token_endpoint_but_not_read_the_consent_page(
     program: Program, logged_in_owner: Person
 ) -> None:
     origin = {"Origin": "https://app.example"}
@@ -305,11 +311,15 @@ def test_pages_of_any_origin_may_exchange_codes_and_none_may_read_the_consent(
         ({"grant_type": "authorization_code", "code": "a\x00"}, "invalid_request"),
     ],
 )
-def test_what_is_malformed_is_refused(program: Program, form: dict[str, str], error: str) -> None:
+def test_token_endpoint_rejects_malformed_requests_with_standard_errors(
+    program: Program, form: dict[str, str], error: str
+) -> None:
     assert is_error(program.post("/oauth/token", form), 400, error)
 
 
-def test_only_a_form_is_read(stack: Stack, program: Program, logged_in_owner: Person) -> None:
+def test_token_endpoint_accepts_only_form_bodies(
+    stack: Stack, program: Program, logged_in_owner: Person
+) -> None:
     code = program.code(logged_in_owner)
     sent = {
         "grant_type": "authorization_code",
@@ -328,7 +338,7 @@ def test_only_a_form_is_read(stack: Stack, program: Program, logged_in_owner: Pe
     assert program.exchange(code).status_code == 200
 
 
-def test_a_client_nobody_knows_is_401_and_told_how(stranger: httpx2.Client) -> None:
+def test_unknown_oauth_client_is_rejected_with_a_basic_challenge(stranger: httpx2.Client) -> None:
     named = [b"nobody", b"nobody:x", b"\xff\xfe:\xff", b"a\x00:b"]
     basic = [f"Basic {base64.b64encode(each).decode()}" for each in named]
     for header in ("Basic", "Basic !!!", *basic, "Bearer x", "Basic caf\xe9"):

@@ -45,20 +45,22 @@ def document() -> dict[str, Any]:
     return openapi_document()
 
 
-def test_every_route_declares_what_it_asks_of_its_caller(app: FastAPI) -> None:
+def test_every_api_route_declares_its_required_access(app: FastAPI) -> None:
     assert [route.path for route in list_api_routes(app) if not find_access(route)] == []
     # Only these classes of routes authorise a request.
     assert all(isinstance(route.original_route, ThreadedRoute) for route in list_api_routes(app))
 
 
 @pytest.mark.parametrize("accesses", [[], [PUBLIC, LOGIN]])
-def test_a_route_without_exactly_one_access_stops_the_start(accesses: list[Any]) -> None:
+def test_route_without_exactly_one_access_declaration_prevents_the_start(
+    accesses: list[Any],
+) -> None:
     router = APIRouter(route_class=ThreadedRoute)
     with pytest.raises(ValueError, match="values to unpack"):
         router.get("/door", dependencies=accesses)(lambda: None)
 
 
-def test_every_route_works_in_a_bulkhead_or_blocks_for_nothing(app: FastAPI) -> None:
+def test_every_route_and_dependency_is_a_coroutine(app: FastAPI) -> None:
     """Every route is a coroutine, because FastAPI runs plain functions in shared threads."""
     shared = [
         f"{route.path}: {call}"
@@ -76,7 +78,7 @@ def _calls(dependant: Dependant) -> Iterator[object]:
         yield from _calls(each)
 
 
-def test_no_door_is_open_beside_the_declared_ones(app: FastAPI) -> None:
+def test_application_has_no_undeclared_routes_except_documentation(app: FastAPI) -> None:
     others = [
         route.path
         for route in iter_route_contexts(app.routes)
@@ -95,7 +97,7 @@ def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_each_operation_says_its_credential_and_its_scope(
+def test_every_operation_documents_its_credentials_and_scopes(
     operations: dict[str, dict[str, Any]],
 ) -> None:
     for name, operation in operations.items():
@@ -106,7 +108,7 @@ def test_each_operation_says_its_credential_and_its_scope(
         assert ways == [] or "401" in operation["responses"], name
 
 
-def test_only_pages_for_people_are_not_in_the_document(
+def test_every_api_route_is_documented_except_aliases_and_well_known_paths(
     app: FastAPI, document: dict[str, Any]
 ) -> None:
     left_out = {
@@ -121,7 +123,7 @@ def test_only_pages_for_people_are_not_in_the_document(
     assert left_out == aliases | by_fixed_address
 
 
-def test_a_trace_id_opens_the_operations_of_a_mails_reader_and_no_other(
+def test_trace_id_is_accepted_only_by_four_documented_operations(
     app: FastAPI, operations: dict[str, dict[str, Any]]
 ) -> None:
     declared = {
@@ -137,14 +139,16 @@ def test_a_trace_id_opens_the_operations_of_a_mails_reader_and_no_other(
         assert [list(each.values()) for each in logins] == [[[scope]]] * 4
 
 
-def test_document_is_valid(document: dict[str, Any]) -> None:
+def test_openapi_document_is_valid(document: dict[str, Any]) -> None:
     # Imported here because the import of the validator is slow.
     from openapi_spec_validator import validate
 
     validate(document)
 
 
-def test_errors_are_problems_with_examples(document: dict[str, Any]) -> None:
+def test_documented_errors_are_problem_responses_with_matching_examples(
+    document: dict[str, Any],
+) -> None:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             for status, response in operation["responses"].items():
@@ -162,7 +166,7 @@ def test_errors_are_problems_with_examples(document: dict[str, Any]) -> None:
                     assert sample["status"] == int(status)
 
 
-def test_no_setting_changes_the_document_that_the_command_prints(
+def test_printed_openapi_document_does_not_depend_on_settings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], document: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("PRESSROOM_API_KEY_HEADER", "X-Other")
@@ -170,7 +174,7 @@ def test_no_setting_changes_the_document_that_the_command_prints(
     assert json.loads(capsys.readouterr().out) == document
 
 
-def test_api_serves_the_document_with_its_own_address(
+def test_served_openapi_document_contains_the_url_of_the_installation(
     stack: Stack, stranger: httpx2.Client, document: dict[str, Any]
 ) -> None:
     reply = stranger.get("/openapi.json")
@@ -219,7 +223,7 @@ def value_of(document: dict[str, Any], example: dict[str, Any]) -> Any:
     return example["value"]
 
 
-def test_every_json_body_and_every_answer_that_is_no_file_has_an_example(
+def test_every_documented_json_body_and_response_has_an_example(
     document: dict[str, Any], contents: list[tuple[str, dict[str, Any]]]
 ) -> None:
     without = [
@@ -232,7 +236,7 @@ def test_every_json_body_and_every_answer_that_is_no_file_has_an_example(
     assert without == []
 
 
-def test_every_example_fits_its_schema(
+def test_every_documented_example_matches_its_schema(
     document: dict[str, Any], contents: list[tuple[str, dict[str, Any]]]
 ) -> None:
     misfits = []

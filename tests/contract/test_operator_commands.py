@@ -13,7 +13,7 @@ from tests.support.stack.maintenance import run_maintenance
 from tests.support.stack.maintenance_kinds import MAINTENANCE_SECONDS
 
 
-def test_a_password_comes_by_stdin_and_is_set_anew(stack: Stack) -> None:
+def test_cli_sets_a_password_from_stdin_and_logs_the_user_out(stack: Stack) -> None:
     email = "by.stdin@example.com"
     create = ("users", "create", email, "--name", "Ada", "--plan", "paid", "--password-stdin")
     printed(stack, *create, stdin=f"{PASSWORD}\n")
@@ -44,14 +44,14 @@ def test_a_password_comes_by_stdin_and_is_set_anew(stack: Stack) -> None:
     assert changed["credential_kind"] == "command"
 
 
-def test_a_script_without_a_terminal_is_told_how_to_give_a_password(stack: Stack) -> None:
+def test_cli_without_terminal_explains_how_to_pass_a_password(stack: Stack) -> None:
     for words in (("create", "no.tty@example.com", "--name", "N"), ("password", "x@example.com")):
         done = pressroom(stack, "users", *words)
         assert done.returncode == 2
         assert "--password-stdin" in done.stderr
 
 
-def test_a_password_that_is_refused_changes_nothing(stack: Stack, owner: Owner) -> None:
+def test_cli_rejects_a_too_short_password_and_an_unknown_user(stack: Stack, owner: Owner) -> None:
     change = ("users", "password", owner.email, "--password-stdin")
     done = pressroom(stack, *change, stdin="short")
     assert (done.returncode, done.stdout) == (1, "")
@@ -59,7 +59,7 @@ def test_a_password_that_is_refused_changes_nothing(stack: Stack, owner: Owner) 
     fails_with(stack, "user.not_found", "users", "show", "nobody@example.com")
 
 
-def test_lists_are_listed_shown_and_archived(
+def test_cli_lists_and_shows_and_archives_mailing_lists(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     slugs = [f"listed-{owner.user_id}-{number}" for number in range(2)]
@@ -80,7 +80,7 @@ def test_lists_are_listed_shown_and_archived(
     assert [each["slug"] for each in gone] == slugs[:1]
 
 
-def test_credits_are_shown_as_the_owner_sees_them(
+def test_cli_shows_the_same_balance_and_ledger_as_the_api(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     printed(stack, "credits", "grant", owner.email, "12.5")
@@ -93,7 +93,7 @@ def test_credits_are_shown_as_the_owner_sees_them(
     assert [each["delta_credit"] for each in entries] == [-0.5, 12.5]
 
 
-def test_a_queued_job_is_cancelled_with_its_subject(
+def test_cli_cancels_a_queued_job_and_marks_its_attachment_failed(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     data(send(client_without_workers, prefer="respond-async"), 202)
@@ -109,7 +109,7 @@ def test_a_queued_job_is_cancelled_with_its_subject(
     fails_with(stack_without_workers, "job.not_found", "jobs", "cancel", "999999999")
 
 
-def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx2.Client) -> None:
+def test_cli_watches_a_job_until_its_end(stack: Stack, client: httpx2.Client) -> None:
     data(send(client, prefer="respond-async"), 200, 202)
     [job] = data(client.get("/jobs"))["items"]
     watched = printed(stack, "jobs", "watch", str(job["id"]))
@@ -117,7 +117,9 @@ def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx2.Client
     assert watched["result"]["hash_id"]
 
 
-def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: httpx2.Client) -> None:
+def test_cli_shows_the_event_feed_newest_first(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
     for _ in range(3):
         data(send(client))
     followed = data(client.get("/events", params={"type": "attachment.ready"}))["items"]
@@ -129,7 +131,7 @@ def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: http
     assert str(followed[0]["id"]) in table.stdout
 
 
-def test_maintenance_is_listed_with_its_last_run(stack: Stack) -> None:
+def test_cli_lists_maintenance_tasks_with_their_last_run(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.purge")
     listed = {each["name"]: each for each in printed(stack, "maintenance")}
     assert {name: each["every_seconds"] for name, each in listed.items()} == MAINTENANCE_SECONDS
@@ -143,7 +145,7 @@ def test_maintenance_is_listed_with_its_last_run(stack: Stack) -> None:
     )
 
 
-def test_maintenance_is_shown_in_a_table_of_80_columns(stack: Stack) -> None:
+def test_cli_maintenance_table_fits_into_80_columns(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.purge")
     # Through a pipe, the table is as wide as the error of a run that failed. Times have three
     # digits at most.
@@ -161,7 +163,7 @@ def test_maintenance_is_shown_in_a_table_of_80_columns(stack: Stack) -> None:
         assert " ago " in line
 
 
-def test_maintenance_runs_now_although_it_is_not_due(stack: Stack) -> None:
+def test_cli_runs_a_maintenance_task_before_its_due_time(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.sweep_uploads")
     before = {each["name"]: each for each in printed(stack, "maintenance")}[
         "maintenance.sweep_uploads"
@@ -172,7 +174,7 @@ def test_maintenance_runs_now_although_it_is_not_due(stack: Stack) -> None:
     assert ran["due_at"] > before["due_at"]
 
 
-def test_maintenance_that_runs_or_is_unknown_is_refused(stack: Stack) -> None:
+def test_cli_rejects_a_running_or_unknown_maintenance_task(stack: Stack) -> None:
     fails_with(stack, "maintenance.not_found", "maintenance", "maintenance.tidy")
     run_maintenance(stack, "maintenance.sweep_files")
     lease = "UPDATE maintenance SET lease_expires_at = {} WHERE name = 'maintenance.sweep_files'"

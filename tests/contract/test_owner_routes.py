@@ -48,7 +48,7 @@ def call(
     return CALLS[route].send(caller, route, path_values)
 
 
-def test_a_number_of_64_bits_names_a_list_and_so_does_its_slug(
+def test_list_routes_accept_64_bit_list_ids_and_slugs(
     client: httpx2.Client, path_values: PathValues
 ) -> None:
     slug = data(client.get(f"/lists/{path_values['list_id']}"))["slug"]
@@ -62,7 +62,7 @@ def test_a_number_of_64_bits_names_a_list_and_so_does_its_slug(
         data(call(client, route, path_values, list_id=slug), 200, 202)
 
 
-def test_a_number_of_64_bits_names_a_member_and_below_lists_their_address_does(
+def test_member_routes_accept_64_bit_ids_and_member_record_routes_also_addresses(
     client: httpx2.Client, reader: Reader, path_values: PathValues
 ) -> None:
     for route in OF_MEMBERS:
@@ -80,7 +80,7 @@ def test_a_number_of_64_bits_names_a_member_and_below_lists_their_address_does(
             data(call(client, route, path_values, user_id=path_values["user_id"]))
 
 
-def test_who_is_a_user_but_no_member_is_404(
+def test_member_routes_return_404_for_a_user_who_is_not_a_member(
     client: httpx2.Client, other_owner: httpx2.Client, path_values: PathValues
 ) -> None:
     user_id = data(other_owner.get("/users/me"))["id"]
@@ -89,7 +89,7 @@ def test_who_is_a_user_but_no_member_is_404(
         problem(call(client, route, path_values, user_id=user_id), 404, "member.not_found")
 
 
-def test_a_member_is_no_more_of_an_owner_than_anybody_else(
+def test_member_of_a_list_cannot_use_routes_of_its_owner(
     reader: Reader, path_values: PathValues
 ) -> None:
     for route in OF_LISTS:

@@ -51,7 +51,7 @@ def subscriber_without_workers(
     return subscribe(stack_without_workers, new_list(client_without_workers)["id"])
 
 
-def test_readers_pages_lead_to_their_own_host(
+def test_reader_pages_redirect_from_the_main_host_to_the_pages_host(
     main_host_client: httpx2.Client,
     pages_host_client: httpx2.Client,
     client_without_workers: httpx2.Client,
@@ -85,7 +85,7 @@ def test_readers_pages_lead_to_their_own_host(
         assert main_host_client.post(path, data={"email": "nobody"}).status_code == 308
 
 
-def test_nobody_logs_in_and_no_program_calls_where_readers_pages_are(
+def test_pages_host_offers_no_login_and_no_api_and_ignores_credentials(
     stack_without_workers: Stack,
     main_host_client: httpx2.Client,
     pages_host_client: httpx2.Client,
@@ -110,7 +110,7 @@ def test_nobody_logs_in_and_no_program_calls_where_readers_pages_are(
     assert (sent.status_code, sent.headers["location"]) == (303, f"{PAGES}/subscribed?list={made}")
 
 
-def test_what_readers_send_works_on_their_host(
+def test_reader_forms_and_one_click_unsubscribe_work_on_the_pages_host(
     stack_without_workers: Stack,
     main_host_client: httpx2.Client,
     pages_host_client: httpx2.Client,
@@ -143,7 +143,7 @@ def test_what_readers_send_works_on_their_host(
         assert leaving.stands() == ("active", False)
 
 
-def test_a_stranger_reports_a_page_on_readers_host(
+def test_abuse_report_form_on_the_pages_host_requires_its_browser_cookie(
     stack_without_workers: Stack,
     pages_host_client: httpx2.Client,
     subscriber_without_workers: Subscriber,
@@ -158,7 +158,7 @@ def test_a_stranger_reports_a_page_on_readers_host(
     assert pages_host_client.post(path, data=hidden(pages_host_client.get(path))).status_code == 303
 
 
-def test_a_visit_to_preferences_stays_on_readers_host(
+def test_preferences_session_remains_on_the_pages_host(
     pages_host_client: httpx2.Client, subscriber_without_workers: Subscriber
 ) -> None:
     token = subscriber_without_workers.mailed_token(Purpose.OPEN_PREFERENCES)
@@ -174,7 +174,7 @@ def test_a_visit_to_preferences_stays_on_readers_host(
 @pytest.mark.parametrize(
     "url", ["https://api.example.com:8443", "http://pages.example", "https://pages.example/below"]
 )
-def test_readers_host_is_another_one_with_the_same_scheme(
+def test_pages_url_must_have_another_host_and_the_same_scheme_as_the_main_url(
     stack_without_workers: Stack, url: str
 ) -> None:
     given = {"public_url": "https://api.example.com", "pages_url": url}

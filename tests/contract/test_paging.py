@@ -82,7 +82,7 @@ def named(items: list[Any]) -> list[Any]:
     return [[each.get(name) for name in NAMES] for each in items]
 
 
-def test_every_list_of_the_document_is_walked_here() -> None:
+def test_paging_tests_cover_every_documented_route_with_a_limit() -> None:
     takes_limit = {
         path
         for path, operations in openapi_document()["paths"].items()
@@ -95,7 +95,7 @@ def test_every_list_of_the_document_is_walked_here() -> None:
 
 @pytest.mark.parametrize("path", LISTS)
 @pytest.mark.parametrize("limit", [1, 3])
-def test_walk_by_cursor_shows_what_one_page_shows(
+def test_cursor_pages_return_the_same_items_as_one_large_page(
     full_account: FullAccount, path: str, limit: int
 ) -> None:
     client, values = full_account
@@ -108,7 +108,7 @@ def test_walk_by_cursor_shows_what_one_page_shows(
 
 @pytest.mark.parametrize("path", ARRAYS)
 @pytest.mark.parametrize("limit", [1, 3])
-def test_walk_by_links_shows_what_one_array_shows(
+def test_link_header_pages_return_the_same_items_as_one_array(
     full_account: FullAccount, path: str, limit: int
 ) -> None:
     client, values = full_account
@@ -133,7 +133,9 @@ BY_OFFSET = [each for each in LISTS if each != "/users/me/security-events"]
 
 
 @pytest.mark.parametrize("path", BY_OFFSET)
-def test_walk_by_offset_shows_the_same(full_account: FullAccount, path: str) -> None:
+def test_offset_pages_return_the_same_items_as_one_large_page(
+    full_account: FullAccount, path: str
+) -> None:
     client, values = full_account
     address = path.format(**values)
     whole = data(client.get(address, params={"limit": 1000}))["items"]
@@ -148,7 +150,7 @@ def test_walk_by_offset_shows_the_same(full_account: FullAccount, path: str) -> 
 
 
 @pytest.mark.parametrize("path", [*LISTS, "/apikeys"])
-def test_the_newest_comes_first(full_account: FullAccount, path: str) -> None:
+def test_listings_return_the_newest_item_first(full_account: FullAccount, path: str) -> None:
     client, values = full_account
     found = data(client.get(path.format(**values)))
     items = found if path in ARRAYS else found["items"]
@@ -161,7 +163,7 @@ def test_the_newest_comes_first(full_account: FullAccount, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*LISTS, *ARRAYS])
-def test_cursor_that_is_none_is_refused(full_account: FullAccount, path: str) -> None:
+def test_listings_reject_malformed_cursors(full_account: FullAccount, path: str) -> None:
     client, values = full_account
     for cursor in ("", "x", "-1", "1.5", "1e3", "٣", "9" * 30, "1-", "0x1", "1 ", "\0"):
         reply = client.get(path.format(**values), params={"cursor": cursor})
@@ -169,7 +171,9 @@ def test_cursor_that_is_none_is_refused(full_account: FullAccount, path: str) ->
 
 
 @pytest.mark.parametrize("path", [*LISTS, *ARRAYS])
-def test_limit_and_offset_have_bounds(full_account: FullAccount, path: str) -> None:
+def test_listings_reject_limits_and_offsets_out_of_bounds(
+    full_account: FullAccount, path: str
+) -> None:
     client, values = full_account
     address = path.format(**values)
     wrong = {"limit": ["0", "1001", "-1", "abc", "", "1.5", "9" * 30]}
@@ -183,7 +187,7 @@ def test_limit_and_offset_have_bounds(full_account: FullAccount, path: str) -> N
             assert body["errors"][0]["field"] == f"query.{name}"
 
 
-def test_what_comes_meanwhile_moves_nothing(stack: Stack) -> None:
+def test_item_created_between_two_pages_does_not_shift_the_next_page(stack: Stack) -> None:
     owner = stack.create_owner()
     with stack.client(owner.key) as client:
         before = [new_list(client)["id"] for _ in range(4)][::-1]
@@ -194,7 +198,9 @@ def test_what_comes_meanwhile_moves_nothing(stack: Stack) -> None:
     assert [each["id"] for each in first["items"] + second["items"]] == before
 
 
-def test_rows_of_one_moment_are_told_apart(stack: Stack, owner: Owner) -> None:
+def test_cursor_pages_return_items_with_equal_timestamps_exactly_once(
+    stack: Stack, owner: Owner
+) -> None:
     with stack.client(owner.key) as client:
         made = {new_list(client)["id"] for _ in range(5)}
         stack.query("UPDATE lists SET created_at = now() WHERE user_id = %s", owner.user_id)
@@ -203,7 +209,7 @@ def test_rows_of_one_moment_are_told_apart(stack: Stack, owner: Owner) -> None:
     assert shown == sorted(shown, reverse=True)
 
 
-def test_cursor_is_no_key_to_other_owners(
+def test_cursor_of_one_owner_reveals_nothing_to_another_owner(
     full_account: FullAccount, stack: Stack, owner: Owner
 ) -> None:
     client, _ = full_account
@@ -236,7 +242,7 @@ def large_list(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
 
 @pytest.mark.parametrize("query", [{}, {"filter": '{"field": "email", "exists": true}'}])
 @pytest.mark.parametrize("rest", ["subscriptions", "segments"])
-def test_a_page_ends_at_4_mb_and_leads_on(
+def test_paged_response_ends_below_4_mb_and_its_cursor_finds_the_remaining_items(
     large_list: tuple[httpx2.Client, int], rest: str, query: dict[str, str]
 ) -> None:
     client, list_id = large_list

@@ -51,7 +51,7 @@ def press(
     return browser.post("/preferences", data=fields)
 
 
-def test_page_of_a_trace_id_offers_the_link(
+def test_unsubscribe_page_offers_to_mail_a_link_to_the_preferences(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     page = stranger.get("/unsubscribe", params={"trace_id": subscriber.trace_id})
@@ -61,7 +61,7 @@ def test_page_of_a_trace_id_offers_the_link(
     assert read_heading(follow_redirect(stranger, reply)) == "Look into your mail"
 
 
-def test_answers_are_the_same_whether_an_address_is_known_or_not(
+def test_preferences_link_request_does_not_reveal_whether_an_address_is_known(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     elsewhere = subscribe(stack, new_list(client))
@@ -88,7 +88,7 @@ def test_answers_are_the_same_whether_an_address_is_known_or_not(
     assert stack.query("SELECT id FROM users WHERE email = %s", strange) == []
 
 
-def test_link_is_mailed_to_whom_the_owner_knows_and_to_nobody_else(
+def test_preferences_link_is_mailed_only_to_members_of_lists_of_that_owner(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     # One owner's lists: a person of one of them is asked about at the other.
@@ -112,7 +112,7 @@ def test_link_is_mailed_to_whom_the_owner_knows_and_to_nobody_else(
 
 
 @pytest.mark.parametrize("email", ["", "nobody", "x" * 5000])
-def test_what_is_no_address_is_said_beside_the_input(
+def test_preferences_link_request_rejects_malformed_addresses(
     stranger: httpx2.Client, subscriber: Subscriber, email: str
 ) -> None:
     reply = ask_by_address(stranger, subscriber.list_id, email)
@@ -120,7 +120,7 @@ def test_what_is_no_address_is_said_beside_the_input(
     assert 'id="email-problem"' in reply.text
 
 
-def test_forged_and_revoked_trace_ids_ask_for_nothing(
+def test_forged_or_revoked_trace_id_cannot_request_a_preferences_link(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     forged = stranger.post("/preferences/ask", params={"trace_id": f"{subscriber.trace_id}A"})
@@ -132,7 +132,7 @@ def test_forged_and_revoked_trace_ids_ask_for_nothing(
     assert stack.query("SELECT id FROM account_mails WHERE email = %s", subscriber.email) == []
 
 
-def test_a_trace_id_opens_nothing_but_its_own_list(
+def test_trace_id_does_not_open_preferences_or_other_lists(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     other = new_list(client, "Another letter")
@@ -153,7 +153,7 @@ def test_a_trace_id_opens_nothing_but_its_own_list(
     assert known_member(client, other, subscriber.email)["status"] == "active"
 
 
-def test_opening_the_link_changes_nothing_and_it_works_once(
+def test_preferences_link_is_usable_only_once_and_opening_its_page_changes_nothing(
     stack: Stack, browser: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     token = receive_token(stranger, subscriber)
@@ -178,7 +178,7 @@ def test_opening_the_link_changes_nothing_and_it_works_once(
     assert read_heading(stolen, 403) == "Please ask for a new link"
 
 
-def test_a_form_of_another_site_begins_no_visit(
+def test_form_from_another_site_cannot_start_a_preferences_session(
     browser: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     # Whoever makes the site has a link of their own, and a form token for their own browser.
@@ -193,7 +193,7 @@ def test_a_form_of_another_site_begins_no_visit(
     assert open_link(browser, token, {"csrf_token": csrf(shown)}).status_code == 303
 
 
-def test_links_and_visits_end_after_an_hour(
+def test_preferences_link_and_session_expire_after_one_hour(
     stack: Stack, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     open_preferences(browser, subscriber)
@@ -209,7 +209,7 @@ def test_links_and_visits_end_after_an_hour(
     assert stack.query(late, subscriber.user_id) == []
 
 
-def test_links_and_visits_end_when_the_account_moves_to_another_address(
+def test_address_change_revokes_preferences_links_and_sessions(
     stack: Stack,
     logged_in_visitor: Visitor,
     email: str,
@@ -235,7 +235,7 @@ def test_links_and_visits_end_when_the_account_moves_to_another_address(
     assert new not in page.text
 
 
-def test_a_visit_ends_when_the_reader_says_so(
+def test_reader_can_end_the_preferences_session(
     browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     page = open_preferences(browser, subscriber)
@@ -246,7 +246,7 @@ def test_a_visit_ends_when_the_reader_says_so(
     assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
 
 
-def test_forms_of_other_sites_change_nothing(
+def test_preferences_form_without_valid_csrf_token_changes_nothing(
     browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     open_preferences(browser, subscriber)
@@ -260,7 +260,7 @@ def test_forms_of_other_sites_change_nothing(
     assert read_heading(browser.get("/preferences")) == "Your subscriptions"
 
 
-def test_visit_shows_the_readers_lists_of_one_owner_and_changes_each_and_no_other(
+def test_preferences_show_and_change_only_lists_of_one_owner(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     second = new_list(client, "The Evening <Letter>")
@@ -290,7 +290,7 @@ def test_visit_shows_the_readers_lists_of_one_owner_and_changes_each_and_no_othe
     assert subscriber.stands() == ("active", True)
 
 
-def test_reader_changes_name_and_open_fields_alone(
+def test_reader_can_change_only_their_name_and_public_fields(
     client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     for key, kind in (("city", "text"), ("visits", "number"), ("news", "boolean")):
@@ -323,7 +323,7 @@ def test_reader_changes_name_and_open_fields_alone(
     assert known_member(client, subscriber.list_id, subscriber.email)["fields"]["note"] == "kept"
 
 
-def test_what_is_known_is_a_page_and_a_file(
+def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     new_field(client, "note")
@@ -358,7 +358,7 @@ def test_what_is_known_is_a_page_and_a_file(
     assert len(found["reports"]) == 1
 
 
-def test_reader_is_erased_after_a_confirmation(
+def test_reader_is_erased_after_confirmation_in_the_preferences(
     stack: Stack, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     open_preferences(browser, subscriber)
@@ -376,7 +376,7 @@ def test_reader_is_erased_after_a_confirmation(
     eventually(lambda: stack.query(email, subscriber.user_id) == erased, what="the erasure")
 
 
-def test_no_mailed_link_erases_an_account(
+def test_preferences_link_cannot_erase_a_person_with_an_account(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client
 ) -> None:
     list_id, person = new_list(client), stack.create_owner()
@@ -392,7 +392,7 @@ def test_no_mailed_link_erases_an_account(
     assert reader.stands() == ("active", True)
 
 
-def test_a_reader_of_other_owners_is_told_that_erasure_reaches_these_too(
+def test_erasure_page_warns_readers_who_are_on_lists_of_other_owners(
     stack: Stack, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     open_preferences(browser, subscriber)
@@ -403,7 +403,7 @@ def test_a_reader_of_other_owners_is_told_that_erasure_reaches_these_too(
     assert told in browser.get("/preferences/erase").text
 
 
-def test_a_reason_is_kept_if_it_is_one_of_ours(
+def test_unknown_unsubscribe_reason_is_not_stored(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id = new_list(client)

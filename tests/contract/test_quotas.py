@@ -74,21 +74,23 @@ def set_plan(stack: Stack, owner: Owner, plan: Plan) -> None:
     stack.query("UPDATE users SET plan = %s WHERE id = %s", plan, owner.user_id)
 
 
-def test_the_free_plan_has_the_bounds_of_the_contract(free_client: httpx2.Client) -> None:
+def test_free_plan_has_the_documented_quotas(free_client: httpx2.Client) -> None:
     me = data(free_client.get("/users/me"))
     used = dict.fromkeys(FREE, 0) | {"keys": 1}
     assert me["plan"] == "free"
     assert me["quotas"] == {n: {"used": used[n], "limit": most} for n, most in FREE.items()}
 
 
-def test_what_a_plan_does_not_name_has_no_limit(client: httpx2.Client) -> None:
+def test_paid_plan_limits_only_members(client: httpx2.Client) -> None:
     found = quotas(client)
     assert found.pop("members") == {"used": 0, "limit": MOST_MEMBERS}
     assert set(found) == set(FREE) - {"members"}
     assert {each["limit"] for each in found.values()} == {None}
 
 
-def test_a_list_more_than_the_plan_allows_is_refused(free_client: httpx2.Client) -> None:
+def test_list_beyond_the_plan_is_rejected_and_archived_lists_do_not_count(
+    free_client: httpx2.Client,
+) -> None:
     made = [new_list(free_client) for _ in range(5)]
     body = {"title": "One more", "slug": "one-more"}
     exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
@@ -99,7 +101,9 @@ def test_a_list_more_than_the_plan_allows_is_refused(free_client: httpx2.Client)
     exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
 
 
-def test_a_downgrade_takes_nothing_away(stack: Stack, client: httpx2.Client, owner: Owner) -> None:
+def test_downgrade_keeps_existing_lists_but_prevents_new_lists(
+    stack: Stack, client: httpx2.Client, owner: Owner
+) -> None:
     made = [new_list(client)["id"] for _ in range(7)]
     set_plan(stack, owner, Plan.FREE)
     listed = [each["id"] for each in data(client.get("/lists"))["items"]]
@@ -110,7 +114,7 @@ def test_a_downgrade_takes_nothing_away(stack: Stack, client: httpx2.Client, own
     data(client.patch(f"/lists/{made[0]}", json={"title": "Another title"}))
 
 
-def test_a_key_more_than_the_plan_allows_is_refused(
+def test_api_key_beyond_the_plan_is_rejected_and_revoked_or_expired_keys_do_not_count(
     stack: Stack, free_client: httpx2.Client
 ) -> None:
     made = [data(free_client.post("/apikeys", json={"name": "n"}))["id"] for _ in range(9)]
@@ -124,7 +128,7 @@ def test_a_key_more_than_the_plan_allows_is_refused(
     exceeded(free_client.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
 
 
-def test_stored_bytes_are_those_of_the_objects(
+def test_storage_quota_counts_images_with_renditions_until_deletion(
     stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
     picture = data(send(free_client, photo(700, 500), "p.jpg", renditions="1"))
@@ -137,7 +141,7 @@ def test_stored_bytes_are_those_of_the_objects(
     assert quotas(free_client)["storage_mb"] == {"used": 0, "limit": 500}
 
 
-def test_a_picture_whose_renditions_the_plan_has_no_room_for_is_refused(
+def test_image_whose_renditions_exceed_the_storage_quota_is_rejected(
     stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
     content = photo(700, 500, quality=60)
@@ -150,7 +154,7 @@ def test_a_picture_whose_renditions_the_plan_has_no_room_for_is_refused(
     data(send(free_client, content, "p.jpg"))
 
 
-def test_a_picture_that_grows_beyond_the_plan_is_refused(
+def test_image_that_grows_beyond_the_storage_quota_during_conversion_is_rejected(
     stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
     coarse = noise()
@@ -165,7 +169,7 @@ def export_size(stack: Stack, owner: Owner) -> int:
     return int(str(size))
 
 
-def test_an_export_counts_while_its_file_is_kept(
+def test_storage_quota_counts_export_files(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     list_id = new_list(client)["id"]
@@ -182,7 +186,7 @@ def test_an_export_counts_while_its_file_is_kept(
     assert stored_bytes(stack, owner.user_id) == 500 * MB - 1
 
 
-def test_rows_count_by_their_bytes_until_they_are_deleted(
+def test_storage_quota_counts_database_rows_until_they_are_deleted(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     def stored() -> int:
@@ -220,7 +224,7 @@ def test_rows_count_by_their_bytes_until_they_are_deleted(
     assert stored() == 0
 
 
-def test_an_owner_without_room_makes_no_rows_and_a_reader_is_let_in(
+def test_owner_without_storage_creates_no_rows_but_readers_can_still_join(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     with hooked() as receiver:
@@ -257,7 +261,7 @@ def test_an_owner_without_room_makes_no_rows_and_a_reader_is_let_in(
         data(client.post(segments, json={"name": "Another", "filter": VIP}))
 
 
-def test_the_sender_is_not_bounded(
+def test_delivery_export_is_not_limited_by_quotas(
     stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
     list_id = new_list(free_client)["id"]
@@ -266,7 +270,7 @@ def test_the_sender_is_not_bounded(
         assert data(export(sender, list_id, "delivery"))["status"] == "succeeded"
 
 
-def test_a_job_is_started_again_only_where_there_is_room(
+def test_job_retry_beyond_the_quota_of_unfinished_jobs_is_rejected(
     stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
     list_id = new_list(free_client)["id"]
@@ -281,7 +285,7 @@ def test_a_job_is_started_again_only_where_there_is_room(
     assert data(free_client.get(f"/jobs/{job['id']}"))["status"] == "failed"
 
 
-def test_calls_of_the_composer_are_counted_by_the_day(
+def test_composer_calls_and_photo_searches_beyond_the_daily_quota_are_rejected(
     stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
     post = fresh()
@@ -302,7 +306,7 @@ def test_calls_of_the_composer_are_counted_by_the_day(
     assert quotas(free_client)["composer_per_day"] == {"used": 1, "limit": 50}
 
 
-def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(
+def test_import_beyond_the_member_quota_fails_but_records_every_opt_out(
     stack: Stack, client: httpx2.Client
 ) -> None:
     list_id, other_id = new_list(client)["id"], new_list(client)["id"]
@@ -335,7 +339,9 @@ def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(
     assert known_member(client, list_id, member)["status"] == "unsubscribed"
 
 
-def test_adding_members_fills_the_plan_and_no_more(stack: Stack, client: httpx2.Client) -> None:
+def test_bulk_add_fills_the_member_quota_and_rejects_the_rest(
+    stack: Stack, client: httpx2.Client
+) -> None:
     list_id = new_list(client)["id"]
     leave_room_for_members(stack, list_id, room=2)
     new = [new_address() for _ in range(3)]
@@ -346,7 +352,7 @@ def test_adding_members_fills_the_plan_and_no_more(stack: Stack, client: httpx2.
     assert data(add(client, list_id, *new[:2])) == 0
 
 
-def test_members_added_one_by_one_at_once_fill_the_plan_and_no_more(
+def test_concurrent_member_additions_never_exceed_the_member_quota(
     stack: Stack, client: httpx2.Client
 ) -> None:
     list_id, other_id = (new_list(client)["id"] for _ in range(2))
@@ -361,7 +367,7 @@ def test_members_added_one_by_one_at_once_fill_the_plan_and_no_more(
     assert len(everybody(client, other_id)) == 2
 
 
-def test_members_of_archived_lists_and_pending_ones_do_not_count(
+def test_pending_members_and_members_of_archived_lists_do_not_count_towards_the_quota(
     stack: Stack, client: httpx2.Client
 ) -> None:
     full_id = new_list(client)["id"]
@@ -374,7 +380,7 @@ def test_members_of_archived_lists_and_pending_ones_do_not_count(
     assert quotas(client)["members"]["used"] == 0
 
 
-def test_a_reader_gets_in_beyond_the_bound_and_the_owner_is_told_once_a_day(
+def test_reader_can_join_beyond_the_member_quota_and_the_owner_is_mailed_once_a_day(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     list_id = new_list(client)["id"]

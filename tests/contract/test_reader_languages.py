@@ -26,7 +26,7 @@ def german(reply: httpx2.Response) -> str:
     return html.unescape(found)
 
 
-def test_each_page_of_readers_is_german_for_germans(
+def test_reader_pages_are_german_for_german_browsers(
     client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     slug = data(client.get(f"/lists/{subscriber.list_id}"))["slug"]
@@ -44,7 +44,7 @@ def test_each_page_of_readers_is_german_for_germans(
         assert german(stranger.get(path, headers=GERMAN)) == heading
 
 
-def test_errors_are_german_too(
+def test_errors_on_reader_pages_are_german_for_german_browsers(
     client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     slug = data(client.get(f"/lists/{subscriber.list_id}"))["slug"]
@@ -66,7 +66,7 @@ def test_errors_are_german_too(
     assert one_click.text == "Sie erhalten keine E-Mails mehr von dieser Liste.\n"
 
 
-def test_programs_and_owners_read_english(
+def test_account_pages_and_api_errors_are_always_english(
     client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     slug = data(client.get(f"/lists/{subscriber.list_id}"))["slug"]
@@ -86,7 +86,7 @@ def mail_of(stack: Stack, email: str, subject: str) -> dict[str, Any]:
     return dict(found[0])
 
 
-def test_mails_keep_the_language_in_which_a_reader_subscribed(
+def test_mails_use_the_language_in_which_the_reader_subscribed(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, title="Tee", confirm_required=True), new_address()
@@ -113,7 +113,7 @@ def test_mails_keep_the_language_in_which_a_reader_subscribed(
     assert mail_of(stack, email, "Der Link zu Ihren Abonnements")
 
 
-def test_a_reader_without_a_known_language_is_asked_in_that_of_their_browser(
+def test_preferences_mail_uses_the_browser_language_if_none_is_stored(
     stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     [(language,)] = stack.query(
@@ -124,7 +124,7 @@ def test_a_reader_without_a_known_language_is_asked_in_that_of_their_browser(
     assert mail_of(stack, subscriber.email, "Der Link zu Ihren Abonnements")
 
 
-def test_a_new_language_waits_for_the_confirmation_of_a_reader_who_was_known(
+def test_language_of_a_known_reader_changes_only_after_confirmation(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     """A stranger who writes the address of a reader changes nothing of theirs."""
@@ -144,7 +144,7 @@ def test_a_new_language_waits_for_the_confirmation_of_a_reader_who_was_known(
     assert stack.query(spoken, email) == [("de",)]
 
 
-def test_embedded_form_and_previews_come_in_a_language(client: httpx2.Client) -> None:
+def test_embedded_form_and_previews_are_available_in_each_language(client: httpx2.Client) -> None:
     made = new_list(client, title="Tee")
     path = f"/lists/{made['id']}"
     asked = {"language": "de"}

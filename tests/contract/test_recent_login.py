@@ -189,7 +189,7 @@ def depends_on_recent_login(dependant: Dependant) -> bool:
     return is_check or any(depends_on_recent_login(each) for each in dependant.dependencies)
 
 
-def test_the_table_has_each_route_that_asks_for_a_recent_login() -> None:
+def test_recent_login_tests_cover_every_route_that_requires_a_recent_login() -> None:
     routes = [*list_api_routes(create_app(Settings.model_construct()))]
     named = [
         (f"{method} {route.path_format}", route)
@@ -204,7 +204,7 @@ def test_the_table_has_each_route_that_asks_for_a_recent_login() -> None:
     assert anonymous(checked | others) == anonymous(PAGES)
 
 
-def test_the_table_has_each_act_that_the_documents_promise() -> None:
+def test_recent_login_tests_cover_exactly_the_documented_actions() -> None:
     accounts = (REPOSITORY / "docs/accounts.md").read_text()
     [acts] = re.findall(
         r"These actions require a login within the last 15 minutes:\n\n((?:- .*\n)+)", accounts
@@ -272,7 +272,9 @@ def attempts(stack: Stack) -> Iterator[Attempts]:
         yield Attempts(stack, owner, values, register(stack).request("credit.read"))
 
 
-def test_an_old_session_does_none_of_these_acts_by_the_api_or_by_a_page(attempts: Attempts) -> None:
+def test_session_with_old_login_is_rejected_by_every_route_that_requires_a_recent_login(
+    attempts: Attempts,
+) -> None:
     csrf_token, before = attempts.owner.visitor.csrf_token(), attempts.made()
     attempts.age(15)
     for route in API:
@@ -291,7 +293,7 @@ def test_an_old_session_does_none_of_these_acts_by_the_api_or_by_a_page(attempts
     assert "signature=" not in image
 
 
-def test_a_bulk_action_that_removes_nobody_needs_no_recent_login(attempts: Attempts) -> None:
+def test_bulk_action_that_removes_nobody_requires_no_recent_login(attempts: Attempts) -> None:
     attempts.age(15)
     bulk = f"/lists/{attempts.values['list_id']}/members/bulk"
     headers, client = {"Origin": attempts.stack.api_url}, attempts.session
@@ -300,7 +302,7 @@ def test_a_bulk_action_that_removes_nobody_needs_no_recent_login(attempts: Attem
     data(client.post(bulk, json=email_off, headers=headers), 202)
 
 
-def test_programs_and_newer_sessions_do_all_of_these_acts(attempts: Attempts) -> None:
+def test_api_keys_and_recent_sessions_can_perform_all_protected_actions(attempts: Attempts) -> None:
     for client, minutes in ((attempts.owner.api, 15), (attempts.session, 14)):
         attempts.age(minutes)
         for route in API:
@@ -318,7 +320,7 @@ def test_programs_and_newer_sessions_do_all_of_these_acts(attempts: Attempts) ->
             assert "again=yes" not in reply.headers.get("location", ""), route
 
 
-def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack: Stack) -> None:
+def test_bulk_action_form_asks_for_a_recent_login_and_keeps_the_chosen_action(stack: Stack) -> None:
     with at_console(stack) as owner:
         list_id = new_list(owner.api)["id"]
         age_logins(stack, owner.owner.email, 15)
@@ -329,7 +331,7 @@ def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack
         assert "The bulk action has started." in owner.do(path, action="email_off")
 
 
-def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
+def test_session_reads_smaller_member_pages_and_many_pages_raise_a_security_event(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     with stack.client(stack.create_key(user_id_of(stack, email))) as program:
@@ -372,7 +374,7 @@ def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
         assert noted() == [{"pages": MAX_PAGES_PER_HOUR}]
 
 
-def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
+def test_session_with_old_login_gets_no_export_file_url_and_cannot_retry_exports(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     origin = {"Origin": stack.api_url}
@@ -394,7 +396,7 @@ def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
         problem(program.post(f"{path}/retry"), 409, "job.not_retryable")
 
 
-def test_an_old_session_opens_no_rows_that_an_import_rejected(stack: Stack) -> None:
+def test_session_with_old_login_cannot_open_rejected_import_rows(stack: Stack) -> None:
     with at_console(stack) as owner:
         list_id = new_list(owner.api)["id"]
         imported(owner.api, list_id, of_addresses("nobody@", "a@example.com"))
@@ -426,7 +428,7 @@ def test_an_old_session_opens_no_rows_that_an_import_rejected(stack: Stack) -> N
         "/account/email/confirm?token=x",
     ],
 )
-def test_pages_ask_once_more_and_go_on_where_the_person_was(
+def test_person_returns_to_the_requested_page_after_a_repeated_login(
     stack: Stack, logged_in_visitor: Visitor, email: str, path: str
 ) -> None:
     fresh = logged_in_visitor.get(path).status_code
@@ -451,7 +453,7 @@ def test_pages_ask_once_more_and_go_on_where_the_person_was(
     assert logged_in_visitor.get(path).status_code == fresh
 
 
-def test_consent_asks_once_more_and_comes_back_to_the_program(
+def test_oauth_consent_requires_a_recent_login_and_then_returns_to_the_client(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     program = register(stack)
@@ -474,7 +476,7 @@ def test_consent_asks_once_more_and_comes_back_to_the_program(
     assert "code" in fields_of(given.headers["location"])
 
 
-def test_a_mail_tells_of_each_new_key_whoever_made_it(
+def test_every_new_api_key_is_reported_by_mail(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     origin = {"Origin": stack.api_url}
@@ -491,7 +493,7 @@ def test_a_mail_tells_of_each_new_key_whoever_made_it(
     )
 
 
-def test_a_mail_tells_of_a_new_program_and_of_more_scopes(
+def test_new_oauth_client_and_additional_scopes_are_reported_by_mail(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     program = register(stack, name="Ledger reader")
@@ -508,7 +510,7 @@ def test_a_mail_tells_of_a_new_program_and_of_more_scopes(
     assert kept == [(2,)]
 
 
-def test_a_mail_tells_of_a_login_in_a_new_browser_once(stack: Stack, email: str) -> None:
+def test_first_login_in_a_new_browser_is_reported_by_one_mail(stack: Stack, email: str) -> None:
     subject = "Your account was used in a new browser"
     count = "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_browser'"
     with a_visitor(stack) as visitor:

@@ -41,7 +41,9 @@ def asked_to_register(visitor: Visitor, email: str) -> str:
     return visitor.mailed_path(email, FINISH)
 
 
-def test_a_person_registers(stack: Stack, visitor: Visitor) -> None:
+def test_person_registers_with_a_mailed_link_and_can_log_in_elsewhere(
+    stack: Stack, visitor: Visitor
+) -> None:
     email = new_address()
     reply = visitor.fill_in("/register", email=f" {email.upper()} ")
     assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
@@ -62,7 +64,9 @@ def test_a_person_registers(stack: Stack, visitor: Visitor) -> None:
         assert elsewhere.log_in(email).status_code == 303
 
 
-def test_only_a_hash_of_the_link_is_kept(stack: Stack, visitor: Visitor) -> None:
+def test_registration_secret_and_password_are_never_stored_in_plain_text_or_logged(
+    stack: Stack, visitor: Visitor
+) -> None:
     email = new_address()
     secret = asked_to_register(visitor, email).partition("token=")[2]
     for table in ("mailed_links", "account_mails", "jobs"):
@@ -75,7 +79,7 @@ def test_only_a_hash_of_the_link_is_kept(stack: Stack, visitor: Visitor) -> None
         assert PASSWORD not in log
 
 
-def test_registering_an_account_again_only_mails_that_there_is_one(
+def test_registering_an_existing_account_only_mails_a_notice(
     stack: Stack, visitor: Visitor
 ) -> None:
     email = new_account(stack)
@@ -86,14 +90,14 @@ def test_registering_an_account_again_only_mails_that_there_is_one(
     assert "token=" not in text
 
 
-def test_a_reader_takes_over_their_own_record(stack: Stack, visitor: Visitor) -> None:
+def test_registering_a_known_reader_reuses_their_user_id(stack: Stack, visitor: Visitor) -> None:
     email = new_account(stack, password=None, name="")
     [(user_id,)] = stack.query("SELECT id FROM users WHERE email = %s", email)
     visitor.fill_in(asked_to_register(visitor, email), name="Vi", password=PASSWORD)
     assert data(visitor.get("/users/me"))["id"] == user_id
 
 
-def test_nobody_sets_a_password_for_somebody_else_to_confirm(
+def test_registration_form_cannot_preset_a_password_for_another_person(
     stack: Stack, visitor: Visitor
 ) -> None:
     email = new_account(stack, password=None)
@@ -107,7 +111,9 @@ def test_nobody_sets_a_password_for_somebody_else_to_confirm(
     assert people(stack, email) == [("Vi", True)]
 
 
-def test_a_link_makes_one_account_once(stack: Stack, visitor: Visitor) -> None:
+def test_registration_link_creates_only_one_account_and_revokes_earlier_links(
+    stack: Stack, visitor: Visitor
+) -> None:
     email = new_address()
     link = asked_to_register(visitor, email)
     with a_visitor(stack) as other:
@@ -130,7 +136,7 @@ def error_text(reply: httpx2.Response) -> str:
     return str(problem)
 
 
-def test_common_passwords_and_those_of_the_person_are_refused(visitor: Visitor) -> None:
+def test_new_password_must_not_be_common_or_contain_name_or_address(visitor: Visitor) -> None:
     email = new_address()
     link = asked_to_register(visitor, email)
     local_part = email.partition("@")[0]
@@ -156,7 +162,9 @@ def test_common_passwords_and_those_of_the_person_are_refused(visitor: Visitor) 
 
 
 @pytest.mark.parametrize("password", ["", "short", "x" * 1025])
-def test_a_password_has_a_length(stack: Stack, visitor: Visitor, password: str) -> None:
+def test_registration_rejects_too_short_and_too_long_passwords(
+    stack: Stack, visitor: Visitor, password: str
+) -> None:
     email = new_address()
     reply = visitor.fill_in(asked_to_register(visitor, email), name="Vi", password=password)
     assert reply.status_code == 422
@@ -166,7 +174,7 @@ def test_a_password_has_a_length(stack: Stack, visitor: Visitor, password: str) 
 
 
 @pytest.mark.parametrize("path", ["/register", "/password/forgotten"])
-def test_what_is_no_address_is_said_to_be_none(visitor: Visitor, path: str) -> None:
+def test_account_forms_reject_malformed_addresses(visitor: Visitor, path: str) -> None:
     for typed in ("", "no address", "a@b@c", "x\0@example.com", '"><script>@example.com'):
         reply = visitor.fill_in(path, email=typed)
         assert reply.status_code == 422
@@ -174,14 +182,16 @@ def test_what_is_no_address_is_said_to_be_none(visitor: Visitor, path: str) -> N
 
 
 @pytest.mark.parametrize("path", ["/register/confirm", "/password/new"])
-def test_what_is_no_link_is_told_to_people(visitor: Visitor, path: str) -> None:
+def test_invalid_mailed_link_shows_an_error_page(visitor: Visitor, path: str) -> None:
     for token in ("", "x", "A" * 43, "x" * 5000, "\0"):
         reply = visitor.get(path, token=token)
         assert reply.status_code == 403
         assert heading(reply.text) == "This link doesn’t work"
 
 
-def test_links_are_for_an_hour_and_for_one_purpose(stack: Stack, visitor: Visitor) -> None:
+def test_registration_link_expires_after_one_hour_and_works_for_one_purpose(
+    stack: Stack, visitor: Visitor
+) -> None:
     email = new_address()
     link = asked_to_register(visitor, email)
     [(lifetime,)] = stack.query(
@@ -195,7 +205,7 @@ def test_links_are_for_an_hour_and_for_one_purpose(stack: Stack, visitor: Visito
     assert visitor.get(link).status_code == 403
 
 
-def test_a_new_password_ends_every_session_and_link_and_lets_in(
+def test_password_reset_revokes_all_sessions_and_links_and_logs_the_person_in(
     stack: Stack, visitor: Visitor
 ) -> None:
     email = new_account(stack)
@@ -220,7 +230,9 @@ def test_a_new_password_ends_every_session_and_link_and_lets_in(
     stack.query("DELETE FROM login_attempts")
 
 
-def test_a_link_to_a_new_password_sets_one(stack: Stack, visitor: Visitor) -> None:
+def test_only_one_of_several_concurrent_password_resets_with_one_link_succeeds(
+    stack: Stack, visitor: Visitor
+) -> None:
     email = new_account(stack)
     visitor.fill_in("/password/forgotten", email=email)
     link = visitor.mailed_path(email, NEW)
@@ -240,7 +252,9 @@ def test_a_link_to_a_new_password_sets_one(stack: Stack, visitor: Visitor) -> No
     assert visitor.log_in(email, passwords[replies.index(303)]).status_code == 303
 
 
-def test_nobody_is_mailed_where_there_is_nobody(stack: Stack, visitor: Visitor) -> None:
+def test_password_reset_for_an_unknown_address_sends_no_mail(
+    stack: Stack, visitor: Visitor
+) -> None:
     email = new_address()
     reply = visitor.fill_in("/password/forgotten", email=email)
     assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
@@ -252,7 +266,7 @@ def test_nobody_is_mailed_where_there_is_nobody(stack: Stack, visitor: Visitor) 
     assert stack.mails(email) == []
 
 
-def test_an_address_is_not_mailed_again_and_again(stack: Stack, visitor: Visitor) -> None:
+def test_password_reset_mails_per_address_are_limited(stack: Stack, visitor: Visitor) -> None:
     email = new_account(stack)
     for _ in range(MAX_MAILS_PER_ADDRESS + 2):
         assert visitor.fill_in("/password/forgotten", email=email).status_code == 303
@@ -274,7 +288,7 @@ def other_browser(stack: Stack, email: str) -> Iterator[Visitor]:
 @pytest.mark.parametrize(
     "path", ["/account", "/account/password", "/account/email", "/account/email/confirm?token=x"]
 )
-def test_pages_of_an_account_ask_for_a_login_first(stack: Stack, path: str) -> None:
+def test_account_pages_require_a_login(stack: Stack, path: str) -> None:
     with a_visitor(stack) as visitor:
         reply = visitor.get(path)
         assert reply.status_code == 303
@@ -283,13 +297,13 @@ def test_pages_of_an_account_ask_for_a_login_first(stack: Stack, path: str) -> N
         assert posted.status_code in (303, 405)
 
 
-def test_keys_open_no_page(stack: Stack, email: str) -> None:
+def test_api_key_cannot_open_account_pages(stack: Stack, email: str) -> None:
     with stack.client(stack.create_key(user_id_of(stack, email))) as client:
         assert client.get("/account").status_code == 303
 
 
 @pytest.mark.parametrize("which", ["one", "all others"])
-def test_sessions_are_shown_and_ended(
+def test_account_page_shows_sessions_and_revokes_one_or_all_others(
     logged_in_visitor: Visitor, other_browser: Visitor, which: str
 ) -> None:
     page = logged_in_visitor.get("/account").text
@@ -304,7 +318,9 @@ def test_sessions_are_shown_and_ended(
     assert "Firefox on Linux" not in logged_in_visitor.get("/account").text
 
 
-def test_nobody_ends_a_session_of_somebody_else(stack: Stack, logged_in_visitor: Visitor) -> None:
+def test_person_cannot_end_sessions_of_another_person(
+    stack: Stack, logged_in_visitor: Visitor
+) -> None:
     with a_visitor(stack) as other:
         other.enter(new_account(stack))
         [(number,)] = stack.query("SELECT max(id) FROM user_sessions")
@@ -317,7 +333,7 @@ def test_nobody_ends_a_session_of_somebody_else(stack: Stack, logged_in_visitor:
 @pytest.mark.parametrize(
     "path", ["/logout", "/account/sessions", "/account/password", "/account/email"]
 )
-def test_actions_from_other_sites_are_refused(
+def test_account_forms_from_other_sites_are_rejected(
     stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, path: str
 ) -> None:
     form = {"session": "others", "current": PASSWORD, "password": OTHER_PASSWORD}
@@ -338,7 +354,7 @@ def test_actions_from_other_sites_are_refused(
     assert other_browser.is_in()
 
 
-def test_only_who_knows_the_password_changes_it(
+def test_password_change_requires_the_current_password_and_is_throttled(
     stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, email: str
 ) -> None:
     before = stack.query("SELECT password_hash FROM users WHERE email = %s", email)
@@ -363,7 +379,7 @@ def test_only_who_knows_the_password_changes_it(
     stack.query("DELETE FROM login_attempts")
 
 
-def test_an_account_goes_to_another_address(
+def test_address_change_is_confirmed_by_mail_and_revokes_other_sessions_and_old_links(
     stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, visitor: Visitor, email: str
 ) -> None:
     user_id = user_id_of(stack, email)
@@ -387,12 +403,16 @@ def test_an_account_goes_to_another_address(
     assert visitor.log_in(new).status_code == 303
 
 
-def test_the_account_s_own_address_is_no_new_one(logged_in_visitor: Visitor, email: str) -> None:
+def test_address_change_to_the_current_address_only_mails_a_notice(
+    logged_in_visitor: Visitor, email: str
+) -> None:
     logged_in_visitor.fill_in("/account/email", email=email, current=PASSWORD)
     assert "token=" not in logged_in_visitor.mailed(email, "This address is in use already")
 
 
-def test_a_new_address_needs_the_password(stack: Stack, logged_in_visitor: Visitor) -> None:
+def test_address_change_requires_the_password_and_a_valid_address(
+    stack: Stack, logged_in_visitor: Visitor
+) -> None:
     new = new_address()
     assert (
         logged_in_visitor.fill_in("/account/email", email=new, current="wrong").status_code == 422

@@ -24,24 +24,26 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/attachments/a/b", "/users", "/jobs//1/x"])
-def test_unknown_route_is_a_problem(client: httpx2.Client, path: str) -> None:
+def test_unknown_route_returns_a_problem_response(client: httpx2.Client, path: str) -> None:
     problem(client.get(path), 404, "route.not_found")
 
 
-def test_wrong_method_is_a_problem_that_names_the_right_ones(client: httpx2.Client) -> None:
+def test_wrong_method_returns_a_problem_response_with_allowed_methods(
+    client: httpx2.Client,
+) -> None:
     reply = client.put("/attachments")
     problem(reply, 405, "route.method_not_allowed")
     assert {"GET", "POST"} <= set(re.split(r", *", reply.headers["allow"]))
 
 
-def test_validation_names_every_field(client: httpx2.Client) -> None:
+def test_validation_error_names_every_invalid_field(client: httpx2.Client) -> None:
     reply = client.post("/apikeys", json={"name": 7, "scopes": ["attachment", "everything"]})
     body = problem(reply, 422, "body.invalid")
     assert [each["field"] for each in body["errors"]] == ["body.name", "body.scopes[1]"]
     assert all(each["code"] and each["message"] for each in body["errors"])
 
 
-def test_every_operation_refuses_a_body_that_is_no_json(
+def test_every_operation_with_a_json_body_rejects_other_bodies(
     client: httpx2.Client, list_id: int
 ) -> None:
     document = create_app(Settings.model_construct()).openapi()
@@ -71,12 +73,12 @@ def test_every_operation_refuses_a_body_that_is_no_json(
     [b"{", b"name=key", b"\xff\xfe\x00", b'{"name": "\xe9"}', b'{"name": NaN}', b"[" * 100_000],
     ids=["cut", "form", "bytes", "latin-1", "NaN", "deep"],
 )
-def test_body_that_is_not_json_is_400(client: httpx2.Client, body: bytes) -> None:
+def test_malformed_json_body_is_rejected(client: httpx2.Client, body: bytes) -> None:
     reply = client.post("/apikeys", content=body, headers={"Content-Type": "application/json"})
     problem(reply, 400, "body.not_json")
 
 
-def test_json_content_type_with_empty_body_is_no_body(client: httpx2.Client) -> None:
+def test_empty_body_with_json_content_type_counts_as_missing_body(client: httpx2.Client) -> None:
     empty = {"Content-Type": "application/json", "Content-Length": "0"}
     data(client.get("/users/me", headers=empty))
     key = data(client.post("/apikeys", json={"name": "n"}))
@@ -85,7 +87,9 @@ def test_json_content_type_with_empty_body_is_no_body(client: httpx2.Client) -> 
 
 
 @pytest.mark.parametrize("text", ["\0", "a\0b"])
-def test_nul_characters_are_refused_not_broken_on(client: httpx2.Client, text: str) -> None:
+def test_nul_characters_in_bodies_and_paths_cause_no_server_error(
+    client: httpx2.Client, text: str
+) -> None:
     problem(client.post("/apikeys", json={"name": text}), 422, "body.invalid")
     quoted = text.replace("\0", "%00")
     problem(client.get(f"/media/{quoted}"), 404, "media.not_found")
@@ -93,13 +97,13 @@ def test_nul_characters_are_refused_not_broken_on(client: httpx2.Client, text: s
     problem(client.delete(f"/attachments/{quoted}"), 404, "attachment.not_found")
 
 
-def test_id_that_names_nothing_is_404_the_largest_included(client: httpx2.Client) -> None:
+def test_unknown_64_bit_ids_return_404(client: httpx2.Client) -> None:
     for number in [1, 2**53, 2**63, LARGEST, "00000000000000000001"]:
         problem(client.delete(f"/apikeys/{number}"), 404, "api_key.not_found")
         problem(client.get(f"/jobs/{number}"), 404, "job.not_found")
 
 
-def test_other_ids_are_400(client: httpx2.Client) -> None:
+def test_malformed_ids_are_rejected(client: httpx2.Client) -> None:
     for text in [str(LARGEST + 1), "-1", "+1", "1.0", "1e3", "0x1", "abc", "%20", "%D9%A1", "1%00"]:
         for method, path in (("GET", "/jobs/"), ("DELETE", "/jobs/"), ("DELETE", "/apikeys/")):
             body = problem(client.request(method, path + text), 400, "request.invalid")
@@ -114,19 +118,19 @@ def test_user_ids_are_random_and_safe_in_javascript(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("token", ["a", "A.b_c-9", "x" * 128])
-def test_sane_request_id_is_echoed(client: httpx2.Client, token: str) -> None:
+def test_valid_request_id_is_echoed(client: httpx2.Client, token: str) -> None:
     assert client.get("/healthz", headers={"X-Request-ID": token}).headers["x-request-id"] == token
 
 
 @pytest.mark.parametrize("token", ["", "x" * 129, "a b", "a;b", "caf\xe9", "<script>"])
-def test_other_request_id_is_replaced(client: httpx2.Client, token: str) -> None:
+def test_invalid_request_id_is_replaced(client: httpx2.Client, token: str) -> None:
     headers = httpx2.Headers({"X-Request-ID": token}, encoding="latin-1")
     reply = client.get("/nowhere", headers=headers)
     assert reply.headers["x-request-id"] not in ("", token)
     problem(reply, 404, "route.not_found")
 
 
-def test_trailing_slash_is_accepted_without_a_redirect(client: httpx2.Client) -> None:
+def test_trailing_slash_is_accepted_without_redirect(client: httpx2.Client) -> None:
     record = data(client.post("/attachments/", files={"file": ("a.jpg", encoded("JPEG"))}))
     for path in ("/users/me/", "/attachments/", f"/attachments/{record['hash_id']}/", "/jobs/"):
         assert client.get(path).status_code == 200
@@ -140,7 +144,7 @@ def test_trailing_slash_is_accepted_without_a_redirect(client: httpx2.Client) ->
     "path",
     ["/users/me", "/jobs", "/auxilia/credits/balance", "/healthz", "/readyz", "/openapi.json"],
 )
-def test_head_answers_what_get_does_without_a_body(client: httpx2.Client, path: str) -> None:
+def test_head_returns_the_headers_of_get_without_a_body(client: httpx2.Client, path: str) -> None:
     get, head = client.get(path), client.head(path)
     assert head.status_code == get.status_code == 200
     assert head.content == b""
@@ -151,21 +155,23 @@ def test_head_answers_what_get_does_without_a_body(client: httpx2.Client, path: 
 @pytest.mark.parametrize(
     "path", ["/users/me", "/auxilia/credits/balance", "/nowhere", "/healthz", "/openapi.json"]
 )
-def test_json_ends_its_last_line(client: httpx2.Client, path: str) -> None:
+def test_json_response_ends_with_a_line_break(client: httpx2.Client, path: str) -> None:
     reply = client.get(path)
     assert reply.headers["content-type"].endswith("json")
     assert reply.content.endswith(b"}\n")
     assert int(reply.headers["content-length"]) == len(reply.content)
 
 
-def test_head_is_refused_as_get_is(client: httpx2.Client, stranger: httpx2.Client) -> None:
+def test_head_returns_the_same_error_status_as_get(
+    client: httpx2.Client, stranger: httpx2.Client
+) -> None:
     assert client.head("/nowhere").status_code == 404
     assert client.head("/jobs/1").status_code == 404
     assert stranger.head("/users/me").status_code == 401
     assert client.head("/jobs/1/retry").status_code == 405
 
 
-def test_preflight_allows_what_the_api_takes(stranger: httpx2.Client) -> None:
+def test_cors_preflight_allows_every_header_of_the_api(stranger: httpx2.Client) -> None:
     asked = (
         "authorization, content-type, idempotency-key, last-event-id, prefer, x-api-key"
         ", x-request-id"
@@ -202,7 +208,9 @@ async def _get(app: FastAPI, path: str) -> httpx2.Response:
         return await client.get(path, headers={"Origin": "https://writer.example"})
 
 
-def test_a_bug_answers_a_problem_that_tells_nothing(app_with_broken_route: FastAPI) -> None:
+def test_unexpected_exception_returns_a_problem_response_without_details(
+    app_with_broken_route: FastAPI,
+) -> None:
     reply = asyncio.run(_get(app_with_broken_route, "/broken"))
     problem(reply, 500, "internal_error")
     assert "hunter2" not in reply.text
@@ -211,7 +219,7 @@ def test_a_bug_answers_a_problem_that_tells_nothing(app_with_broken_route: FastA
     assert reply.headers["access-control-allow-origin"] == "*"
 
 
-def test_unreachable_services_are_503_with_retry_after_and_no_secrets(
+def test_unreachable_services_cause_503_with_retry_after_and_without_secrets(
     disconnected_api: httpx2.Client, owner_without_workers: Owner
 ) -> None:
     reply = disconnected_api.get(
@@ -230,7 +238,7 @@ def test_unreachable_services_are_503_with_retry_after_and_no_secrets(
         ("/lists/{}/stats", {"from": "9999-01-01"}, "figures.range", "query.from"),
     ],
 )
-def test_a_value_of_the_query_is_refused_by_its_place(
+def test_invalid_query_value_is_rejected_and_names_its_parameter(
     client: httpx2.Client, list_id: int, *, path: str, query: dict[str, str], code: str, place: str
 ) -> None:
     told = problem(client.get(path.format(list_id), params=query), 400, code)
@@ -249,7 +257,9 @@ FOREIGN = ("Value error", "Assertion failed")
         ("POST /lists", "body.title: must not hold NUL characters"),
     ],
 )
-def test_the_rule_is_all_that_a_message_says(client: httpx2.Client, call: str, said: str) -> None:
+def test_error_message_contains_only_the_violated_rule(
+    client: httpx2.Client, call: str, said: str
+) -> None:
     method, path = call.split()
     body = {"title": "\0", "slug": "t"} if method == "POST" else None
     refused = client.request(method, path, json=body).json()
@@ -260,14 +270,14 @@ def test_the_rule_is_all_that_a_message_says(client: httpx2.Client, call: str, s
 @pytest.mark.parametrize(
     "words", [["export", "list", "--kind", "much"], ["users", "plan", "a@b.example", "gold"]]
 )
-def test_a_command_refuses_in_our_words(words: list[str]) -> None:
+def test_cli_error_contains_no_library_wording(words: list[str]) -> None:
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == 2
     assert "is not one of" in refused.output
     assert not any(foreign in refused.output for foreign in FOREIGN)
 
 
-def test_a_wrong_setting_is_refused_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_error_contains_no_library_wording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRESSROOM_DATABASE_URL", "mysql://pressroom")
     with pytest.raises(SettingsError) as caught:
         read_settings(DatabaseSettings)
@@ -295,7 +305,7 @@ def exposed_by(reply: httpx2.Response) -> set[str]:
     return set(reply.headers["access-control-expose-headers"].split(", "))
 
 
-def test_scripts_may_read_every_header_that_an_answer_has(
+def test_cors_exposes_every_response_header_to_scripts(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     client.headers["Origin"] = stranger.headers["Origin"] = "https://writer.example"

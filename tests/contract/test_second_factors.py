@@ -53,7 +53,7 @@ def location(reply: httpx2.Response) -> str:
     return reply.headers["location"]
 
 
-def test_a_login_asks_for_a_code_of_the_app(
+def test_login_requires_the_code_of_the_authenticator_app(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -74,7 +74,7 @@ def test_a_login_asks_for_a_code_of_the_app(
         data(program.get("/users/me"))
 
 
-def test_an_app_is_added_by_a_code_that_it_shows(logged_in_visitor: Visitor) -> None:
+def test_authenticator_app_is_added_only_with_a_valid_code(logged_in_visitor: Visitor) -> None:
     shown = logged_in_visitor.get(APP)
     assert "<svg" in shown.text
     wrong = logged_in_visitor.client.post(APP, data={**hidden(shown), "code": "000000"})
@@ -86,7 +86,7 @@ def test_an_app_is_added_by_a_code_that_it_shows(logged_in_visitor: Visitor) -> 
     assert "You have none" in logged_in_visitor.get(FACTORS).text
 
 
-def test_a_rotation_wraps_secrets_anew(
+def test_encryption_key_rotation_rewraps_authenticator_secrets(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -106,7 +106,7 @@ def test_a_rotation_wraps_secrets_anew(
         uow.session.close()
 
 
-def test_a_recovery_code_stands_for_a_lost_app_once(
+def test_recovery_code_replaces_the_authenticator_app_only_once(
     make_visitor: Callable[[], Visitor], logged_in_visitor: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -122,7 +122,7 @@ def test_a_recovery_code_stands_for_a_lost_app_once(
     assert not again.is_in()
 
 
-def test_new_recovery_codes_end_the_old_ones(
+def test_new_recovery_codes_revoke_the_old_ones(
     logged_in_visitor: Visitor, visitor: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -134,7 +134,7 @@ def test_new_recovery_codes_end_the_old_ones(
     location(send_code(visitor, asked, made[0]))
 
 
-def test_recovery_codes_are_shown_with_the_first_factor_alone(
+def test_recovery_codes_are_shown_only_when_the_first_factor_is_added(
     logged_in_visitor: Visitor, device: Device
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -142,7 +142,7 @@ def test_recovery_codes_are_shown_with_the_first_factor_alone(
     assert not any(code in logged_in_visitor.get(FACTORS).text for code in app.recovery_codes)
 
 
-def test_a_passkey_of_a_device_that_does_not_count_works_again_and_again(
+def test_passkey_without_signature_counter_works_repeatedly(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor
 ) -> None:
     synced = Device(stack.api_url, counts=False)
@@ -151,7 +151,7 @@ def test_a_passkey_of_a_device_that_does_not_count_works_again_and_again(
         location(log_in_by_passkey(visitor, synced))
 
 
-def test_a_device_is_registered_once_and_a_person_has_a_bounded_number(
+def test_passkey_is_registered_only_once_and_a_person_has_at_most_20(
     stack: Stack, logged_in_visitor: Visitor, device: Device, email: str
 ) -> None:
     add_passkey(logged_in_visitor, device)
@@ -166,11 +166,11 @@ def test_a_device_is_registered_once_and_a_person_has_a_bounded_number(
     assert "at most 20 passkeys" in late.text
 
 
-def test_a_name_is_asked_for(logged_in_visitor: Visitor, device: Device) -> None:
+def test_passkey_requires_a_name(logged_in_visitor: Visitor, device: Device) -> None:
     assert add_passkey(logged_in_visitor, device, name=" ").status_code == 422
 
 
-def test_the_person_is_mailed_of_each_change(
+def test_every_change_of_second_factors_is_reported_by_mail(
     logged_in_visitor: Visitor, email: str, device: Device
 ) -> None:
     add_app(logged_in_visitor)
@@ -186,7 +186,7 @@ def test_the_person_is_mailed_of_each_change(
         logged_in_visitor.mailed(email, CHANGED, number=number)
 
 
-def test_the_last_factor_takes_the_recovery_codes_with_it(
+def test_removing_the_last_second_factor_deletes_the_recovery_codes(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
     add_app(logged_in_visitor)
@@ -205,7 +205,7 @@ def test_the_last_factor_takes_the_recovery_codes_with_it(
     assert logged_in_visitor.client.post(FACTORS, data=form).status_code == 404
 
 
-def test_no_factor_of_another_person_is_removed(
+def test_person_cannot_remove_second_factors_of_another_person(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, device: Device
 ) -> None:
     other = new_account(stack)
@@ -221,7 +221,7 @@ def test_no_factor_of_another_person_is_removed(
 
 
 @pytest.mark.parametrize("path", [APP, PASSKEY, FACTORS, f"{FACTORS}/codes"])
-def test_changes_need_a_recent_login(
+def test_second_factor_changes_require_a_recent_login(
     stack: Stack, logged_in_visitor: Visitor, email: str, path: str
 ) -> None:
     token = logged_in_visitor.csrf_token()
@@ -233,7 +233,7 @@ def test_changes_need_a_recent_login(
     assert location(logged_in_visitor.client.post(path, data=form)).startswith(again)
 
 
-def test_a_login_once_more_asks_for_the_factor_and_counts_as_recent(
+def test_repeated_login_asks_for_the_second_factor_and_counts_as_recent(
     stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -250,7 +250,7 @@ def test_a_login_once_more_asks_for_the_factor_and_counts_as_recent(
     assert logged_in_visitor.get(PASSKEY).status_code == 200
 
 
-def test_an_operator_sets_a_factor_up_before_all_else(
+def test_operator_must_set_up_a_second_factor_before_any_other_action(
     stack: Stack, visitor: Visitor, email: str
 ) -> None:
     assert printed(stack, "users", "operator", email, "on")["is_operator"] is True
@@ -272,7 +272,7 @@ def test_an_operator_sets_a_factor_up_before_all_else(
     assert visitor.get("/account").status_code == 200
 
 
-def test_everyone_needs_one_where_the_deployment_says_so(
+def test_deployment_setting_requires_a_second_factor_of_everyone(
     stack: Stack, logged_in_visitor: Visitor
 ) -> None:
     resources = stack.resources
@@ -289,7 +289,7 @@ def reset_link(visitor: Visitor, email: str) -> str:
     return visitor.mailed_path(email, "Choose a new password")
 
 
-def test_a_reset_asks_for_the_second_factor(
+def test_password_reset_requires_the_second_factor(
     logged_in_visitor: Visitor, visitor: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -306,7 +306,7 @@ def test_a_reset_asks_for_the_second_factor(
     assert not logged_in_visitor.is_in()
 
 
-def test_a_reset_takes_a_passkey_and_ends_those_that_are_ticked(
+def test_password_reset_accepts_a_passkey_and_removes_the_ticked_passkeys(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
     lost = Device(stack.api_url)
@@ -323,7 +323,7 @@ def test_a_reset_takes_a_passkey_and_ends_those_that_are_ticked(
     assert stack.query(own, user_id_of(stack, email)) == [("Mine",)]
 
 
-def test_a_reset_without_a_word_ends_all_passkeys(
+def test_password_reset_removes_every_passkey_that_its_page_did_not_show(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
     """Also those that an intruder makes while the person reads the page."""
@@ -336,7 +336,7 @@ def test_a_reset_without_a_word_ends_all_passkeys(
     assert stack.query(own, user_id_of(stack, email)) == [(0,)]
 
 
-def test_a_change_of_password_offers_to_end_passkeys(
+def test_password_change_removes_a_passkey_only_if_ticked(
     stack: Stack, logged_in_visitor: Visitor, email: str, device: Device
 ) -> None:
     add_passkey(logged_in_visitor, device)
@@ -355,7 +355,7 @@ def test_a_change_of_password_offers_to_end_passkeys(
     assert stack.query(own, user_id_of(stack, email)) == [(0,)]
 
 
-def test_an_undone_change_of_address_removes_the_factors_that_came_after_it(
+def test_undone_address_change_removes_second_factors_added_after_the_change(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
     """Otherwise the new password would need the intruder's app."""
@@ -379,7 +379,7 @@ def test_an_undone_change_of_address_removes_the_factors_that_came_after_it(
     assert visitor.is_in()
 
 
-def test_the_operator_lets_a_person_in_who_lost_all_factors(
+def test_operator_removes_all_second_factors_and_the_person_is_notified_by_mail(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
     app = add_app(logged_in_visitor)

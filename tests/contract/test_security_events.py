@@ -46,7 +46,7 @@ def types(client: httpx2.Client) -> list[str]:
     return [each["type"] for each in reversed(events(client))]
 
 
-def test_a_login_is_shown_and_a_flood_of_those_that_failed_before_it_by_few_rows(
+def test_security_events_show_a_login_and_summarize_repeated_failures(
     stack: Stack, firefox_visitor: Visitor, email: str
 ) -> None:
     for _ in range(9):
@@ -66,7 +66,7 @@ def test_a_login_is_shown_and_a_flood_of_those_that_failed_before_it_by_few_rows
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", login["occurred_at"])
 
 
-def test_a_failed_login_of_an_unknown_address_is_no_row(
+def test_failed_login_of_an_address_without_account_is_not_recorded(
     stack: Stack, firefox_visitor: Visitor
 ) -> None:
     subscriber = new_account(stack, password=None)
@@ -76,7 +76,7 @@ def test_a_failed_login_of_an_unknown_address_is_no_row(
     assert stack.query("SELECT count(*) FROM events WHERE type = 'login.failed'") == before
 
 
-def test_each_change_of_an_account_is_an_event(
+def test_every_account_change_is_a_security_event(
     stack: Stack, firefox_visitor: Visitor, email: str
 ) -> None:
     firefox_visitor.log_in(email)
@@ -101,7 +101,9 @@ def test_each_change_of_an_account_is_an_event(
         assert changed["credential"] == events(elsewhere.client)[-1]["credential"]
 
 
-def test_keys_and_programs_that_come_and_go_are_events(stack: Stack, owner: Owner) -> None:
+def test_creation_and_revocation_of_keys_and_grants_are_security_events(
+    stack: Stack, owner: Owner
+) -> None:
     program, person = register(stack), log_in_owner(stack, owner)
     with person.browser as browser, stack.client(owner.key) as client:
         made = data(client.post("/apikeys", json={"name": "one"}))
@@ -128,7 +130,7 @@ def test_keys_and_programs_that_come_and_go_are_events(stack: Stack, owner: Owne
         assert browser.get("/account/events").text.count("2 API keys were ended") == 1
 
 
-def test_what_the_plan_refuses_is_one_event_an_hour(stack: Stack) -> None:
+def test_repeated_plan_rejections_are_recorded_only_once(stack: Stack) -> None:
     frugal = stack.create_owner(plan=Plan.FREE)
     with stack.client(frugal.key) as client:
         list_id = new_list(client)["id"]
@@ -140,7 +142,9 @@ def test_what_the_plan_refuses_is_one_event_an_hour(stack: Stack) -> None:
         assert events(client)[0]["credential"]["kind"] == "key"
 
 
-def test_the_pages_show_what_happened(stack: Stack, firefox_visitor: Visitor, email: str) -> None:
+def test_account_pages_show_security_events_in_words_and_pages(
+    stack: Stack, firefox_visitor: Visitor, email: str
+) -> None:
     firefox_visitor.log_in(email, "not the password")
     firefox_visitor.log_in(email)
     with stack.resources.unit_of_work() as uow:
@@ -157,12 +161,12 @@ def test_the_pages_show_what_happened(stack: Stack, firefox_visitor: Visitor, em
     assert firefox_visitor.get("/account/events?cursor=x").status_code == 400
 
 
-def test_every_type_has_words() -> None:
+def test_every_security_event_type_has_its_own_text() -> None:
     made = [RecordedEvent(type=kind, detail={}) for kind in EventType]
     assert len({line.text for line in map(build_event_line, made)}) == len(EventType)
 
 
-def test_what_only_a_later_release_records_is_shown_by_its_name(
+def test_security_event_of_an_unknown_type_is_shown_by_its_name(
     stack: Stack, firefox_visitor: Visitor, email: str
 ) -> None:
     stack.query(

@@ -25,7 +25,7 @@ from tests.support.lists.segments import (
 from tests.support.lists.subscribers import Reader, members, new_address, new_list
 
 
-def test_a_segment_is_kept_shown_counted_changed_and_deleted(
+def test_segment_is_created_and_counted_and_changed_and_deleted(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     some_members(client, list_id, 3, vips=2)
@@ -53,7 +53,7 @@ def segments(client: httpx2.Client, list_id: int) -> list[dict[str, Any]]:
     return list(data(client.get(f"/lists/{list_id}/segments"))["items"])
 
 
-def test_a_list_has_each_name_once_whatever_its_case(client: httpx2.Client, list_id: int) -> None:
+def test_segment_name_is_unique_per_list_ignoring_case(client: httpx2.Client, list_id: int) -> None:
     new_segment(client, list_id, name="Straße")
     path = f"/lists/{list_id}/segments"
     again = {"name": "STRASSE", "filter": VIP}
@@ -65,7 +65,9 @@ def test_a_list_has_each_name_once_whatever_its_case(client: httpx2.Client, list
     new_segment(client, new_list(client)["id"], name="Straße")
 
 
-def test_a_name_that_is_none_is_422(client: httpx2.Client, list_id: int) -> None:
+def test_segment_rejects_an_empty_or_long_or_multiline_name(
+    client: httpx2.Client, list_id: int
+) -> None:
     for name in ["", "   ", "x" * 101, "two\nlines"]:
         reply = client.post(f"/lists/{list_id}/segments", json={"name": name, "filter": VIP})
         body = problem(reply, 422, "segment.name")
@@ -80,7 +82,7 @@ def test_a_name_that_is_none_is_422(client: httpx2.Client, list_id: int) -> None
         ({}, "filter"),
     ],
 )
-def test_a_filter_that_is_none_is_400_and_names_the_place(
+def test_malformed_segment_filter_is_rejected_with_the_place_of_the_error(
     client: httpx2.Client, list_id: int, written: Any, place: str
 ) -> None:
     path, made = f"/lists/{list_id}/segments", new_segment(client, list_id)
@@ -94,7 +96,7 @@ def test_a_filter_that_is_none_is_400_and_names_the_place(
         assert [each["field"] for each in body["errors"]] == [place]
 
 
-def test_a_filter_that_is_kept_has_so_many_bytes_at_most(
+def test_filter_of_a_segment_or_export_is_rejected_above_the_maximum_size(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     path, made = f"/lists/{list_id}/segments", new_segment(client, list_id)
@@ -116,7 +118,7 @@ def test_a_filter_that_is_kept_has_so_many_bytes_at_most(
     assert shown["filter"] == largest
 
 
-def test_a_field_with_another_key_is_the_same_field(client: httpx2.Client, list_id: int) -> None:
+def test_segment_follows_a_field_whose_key_changes(client: httpx2.Client, list_id: int) -> None:
     [ada, ben] = some_members(client, list_id, 2)
     field = new_field(client, "town")
     set_member(client, list_id, ada, fields={"town": "Rome"})
@@ -132,7 +134,7 @@ def test_a_field_with_another_key_is_the_same_field(client: httpx2.Client, list_
     assert (shown["filter"], shown["count"]) == (in_city, 1)
 
 
-def test_a_tag_with_another_name_is_the_same_tag(client: httpx2.Client, list_id: int) -> None:
+def test_segment_follows_a_tag_whose_name_changes(client: httpx2.Client, list_id: int) -> None:
     [_, _, *others] = some_members(client, list_id, 5, vips=2)
     segments_of = {
         new_segment(client, list_id, {"field": "tag", "is": " VIP "}, "VIPs")["id"]: 2,
@@ -153,7 +155,7 @@ def test_a_tag_with_another_name_is_the_same_tag(client: httpx2.Client, list_id:
     ]
 
 
-def test_a_tag_that_a_segment_names_is_in_use(client: httpx2.Client, list_id: int) -> None:
+def test_tag_in_use_by_a_segment_cannot_be_deleted(client: httpx2.Client, list_id: int) -> None:
     made = new_segment(client, list_id, {"not": {"any": [VIP, {"field": "type", "is": "gold"}]}})
     path = f"/lists/{list_id}/tags/{tag_id(client, list_id, 'vip')}"
     error = problem(client.delete(path), 409, "tag.in_use")
@@ -166,7 +168,7 @@ def test_a_tag_that_a_segment_names_is_in_use(client: httpx2.Client, list_id: in
     assert data(client.delete(path)) == 1
 
 
-def test_a_field_that_was_retired_is_refused_by_name_where_the_segment_is_used(
+def test_segment_with_a_retired_field_is_rejected_when_used_but_can_be_changed(
     client: httpx2.Client, list_id: int
 ) -> None:
     field = new_field(client, "town")
@@ -189,7 +191,7 @@ def test_a_field_that_was_retired_is_refused_by_name_where_the_segment_is_used(
     assert data(client.get(path))["count"] == 0
 
 
-def test_a_list_has_so_many_segments_at_most(
+def test_list_has_a_maximum_number_of_segments(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     stack.query(
@@ -202,7 +204,7 @@ def test_a_list_has_so_many_segments_at_most(
     problem(reply, 409, "segment.too_many")
 
 
-def test_a_segment_is_of_its_list_and_of_its_owner_alone(
+def test_segment_is_accessible_only_through_its_own_list_and_owner(
     client: httpx2.Client, other_owner: httpx2.Client, list_id: int
 ) -> None:
     made, other = new_segment(client, list_id), new_list(client)["id"]
@@ -239,7 +241,7 @@ def change(
     return list(data(reply)["tags"])
 
 
-def test_tags_are_set_whole_added_and_removed(
+def test_member_tags_are_replaced_and_added_and_removed(
     client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     assert change(client, list_id, member_address, tags=["VIP", "press"]) == ["press", "VIP"]
@@ -260,7 +262,7 @@ def test_tags_are_set_whole_added_and_removed(
     assert set(tag_names(client, list_id)) == {"VIP", "press", "a fair", "x", "y"}
 
 
-def test_a_tag_is_kept_as_it_was_first_written(
+def test_tag_keeps_its_first_spelling_regardless_of_case(
     client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     assert change(client, list_id, member_address, tags=[" Straße ", "STRASSE"]) == ["Straße"]
@@ -268,7 +270,7 @@ def test_a_tag_is_kept_as_it_was_first_written(
     assert tag_names(client, list_id) == ["Straße"]
 
 
-def test_what_is_no_tag_is_refused(
+def test_malformed_tags_are_rejected(
     client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     for wrong in ["", " ", "a,b", "x" * 41, "a\nb", "a\0b", 5, None]:
@@ -280,7 +282,7 @@ def test_what_is_no_tag_is_refused(
         assert tag_names(client, list_id) == []
 
 
-def test_a_member_has_a_bounded_number_of_tags(
+def test_member_has_at_most_100_tags(
     client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     path = f"/lists/{list_id}/members/{member_address}"
@@ -292,7 +294,7 @@ def test_a_member_has_a_bounded_number_of_tags(
     assert len(change(client, list_id, member_address, add_tags=["TAG 7"])) == 100
 
 
-def test_a_list_has_a_bounded_number_of_tags(
+def test_list_has_at_most_10_000_tags(
     stack: Stack, client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     stack.query(
@@ -306,7 +308,7 @@ def test_a_list_has_a_bounded_number_of_tags(
     problem(client.patch(path, json={"tags": ["two"]}), 409, "tag.too_many")
 
 
-def test_a_tag_is_renamed_for_all_and_no_member_is_rewritten(
+def test_renamed_tag_changes_for_all_members_without_rewriting_them(
     stack: Stack, client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     change(client, list_id, member_address, tags=["VIP", "press"])
@@ -320,7 +322,7 @@ def test_a_tag_is_renamed_for_all_and_no_member_is_rewritten(
     assert stack.query(rows, list_id) == before
 
 
-def test_a_deleted_tag_is_on_no_member_and_comes_back_as_another(
+def test_deleted_tag_is_removed_from_all_members_and_not_restored_by_a_new_tag(
     client: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     other = new_address()
@@ -334,7 +336,7 @@ def test_a_deleted_tag_is_on_no_member_and_comes_back_as_another(
     assert members(client, list_id, email=other)[0]["tags"] == []
 
 
-def test_one_tag_comes_of_many_who_make_it_at_once(client: httpx2.Client, list_id: int) -> None:
+def test_concurrent_tagging_creates_each_tag_only_once(client: httpx2.Client, list_id: int) -> None:
     names = [f"tag {number}" for number in range(20)]
     people = [new_address() for _ in range(6)]
     for each in people:
@@ -352,7 +354,7 @@ def test_one_tag_comes_of_many_who_make_it_at_once(client: httpx2.Client, list_i
     assert found == [found[0]] * 6
 
 
-def test_tags_belong_to_one_list(
+def test_tag_is_accessible_only_through_its_own_list_and_owner(
     client: httpx2.Client, other_owner: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     change(client, list_id, member_address, tags=["VIP"])

@@ -17,7 +17,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", ""])
-def test_a_program_learns_what_this_is_and_where_to_go(
+def test_root_url_returns_name_and_version_and_links_to_programs(
     stack: Stack, stranger: httpx2.Client, accept: str
 ) -> None:
     reply = stranger.get("/", headers={"Accept": accept})
@@ -31,7 +31,7 @@ def test_a_program_learns_what_this_is_and_where_to_go(
     assert reply.headers["vary"] == "Accept, Origin"
 
 
-def test_a_person_sees_a_page_with_links(stack: Stack, stranger: httpx2.Client) -> None:
+def test_root_url_shows_browsers_a_page_with_links(stack: Stack, stranger: httpx2.Client) -> None:
     reply = stranger.get("/", headers={"Accept": BROWSER})
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
@@ -41,7 +41,7 @@ def test_a_person_sees_a_page_with_links(stack: Stack, stranger: httpx2.Client) 
     assert "script" not in reply.text
 
 
-def test_other_usual_addresses_lead_to_ours(stranger: httpx2.Client) -> None:
+def test_common_aliases_redirect_to_docs_and_health_check(stranger: httpx2.Client) -> None:
     for path, ours in (("/redoc", "/docs"), ("/health", "/healthz")):
         reply = stranger.get(path)
         assert (reply.status_code, reply.headers["location"]) == (307, ours)
@@ -54,7 +54,9 @@ def test_other_usual_addresses_lead_to_ours(stranger: httpx2.Client) -> None:
 PLACE = "/.well-known/security.txt"
 
 
-def test_security_txt_says_whom_to_tell_of_a_hole(stack_without_workers: Stack) -> None:
+def test_security_txt_names_contacts_and_an_expiry_within_a_year(
+    stack_without_workers: Stack,
+) -> None:
     reply = httpx2.get(stack_without_workers.api_url + PLACE)
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/plain; charset=utf-8"
@@ -72,19 +74,19 @@ def test_security_txt_says_whom_to_tell_of_a_hole(stack_without_workers: Stack) 
     assert timedelta(days=170) < ahead < timedelta(days=365)
 
 
-def test_there_is_no_security_txt_without_a_contact(stranger: httpx2.Client) -> None:
+def test_security_txt_is_missing_without_a_configured_contact(stranger: httpx2.Client) -> None:
     problem(stranger.get(PLACE), 404, "route.not_found")
 
 
 @pytest.mark.parametrize(
     "contact", ["security@news.example", "http://news.example", "mailto:a b", "tel:1\nContact: x"]
 )
-def test_what_is_no_uri_of_a_contact_is_refused_at_the_start(contact: str) -> None:
+def test_security_contact_must_be_a_mailto_or_https_or_tel_uri(contact: str) -> None:
     with pytest.raises(ValueError, match="mailto:, https:// or tel:"):
         settings(security_contacts=contact)
 
 
-def test_a_password_manager_finds_the_page_that_changes_a_password(
+def test_well_known_change_password_url_redirects_to_the_password_page(
     stack: Stack, stranger: httpx2.Client
 ) -> None:
     reply = stranger.get("/.well-known/change-password")
@@ -100,7 +102,7 @@ def test_a_password_manager_finds_the_page_that_changes_a_password(
 VERSION = "Pressroom-Version"
 
 
-def test_every_answer_of_the_api_says_its_version(
+def test_every_api_response_names_the_oldest_contract_version_by_default(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     for reply in (
@@ -119,7 +121,7 @@ def test_every_answer_of_the_api_says_its_version(
         assert reply.headers.get_list(VERSION) == [VERSIONS[-1]], reply.request.url
 
 
-def test_a_page_for_people_has_no_version(stranger: httpx2.Client) -> None:
+def test_html_pages_have_no_contract_version(stranger: httpx2.Client) -> None:
     for headers in ({}, {VERSION: "1999-01-01"}):
         reply = stranger.get("/login", headers=headers)
         assert reply.status_code == 200
@@ -127,13 +129,15 @@ def test_a_page_for_people_has_no_version(stranger: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_call_may_ask_for_a_version(client: httpx2.Client, version: str) -> None:
+def test_request_can_choose_a_contract_version(client: httpx2.Client, version: str) -> None:
     reply = client.get("/users/me", headers={VERSION: version})
     data(reply)
     assert reply.headers[VERSION] == version
 
 
-def test_an_unknown_version_is_refused_with_those_that_are_known(client: httpx2.Client) -> None:
+def test_unknown_contract_version_is_rejected_and_the_known_ones_are_named(
+    client: httpx2.Client,
+) -> None:
     for asked in ["1999-01-01", "2999-01-01", "latest", "", f"{VERSIONS[0]}, {VERSIONS[0]}", "é"]:
         sent = httpx2.Headers({VERSION: asked}, encoding="utf-8")
         error = problem(client.post("/lists", json={}, headers=sent), 400, "version.unknown")

@@ -45,7 +45,7 @@ def said(reply: httpx2.Response) -> str:
     return html.unescape(found[1])
 
 
-def test_form_subscribes_and_leads_to_a_page_of_ours(
+def test_sign_up_form_subscribes_and_redirects_to_the_thanks_page(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     email = new_address()
@@ -60,7 +60,7 @@ def test_form_subscribes_and_leads_to_a_page_of_ours(
 
 
 @pytest.mark.parametrize("accept", ["*/*", "text/html", "text/html, application/json", ""])
-def test_whatever_sends_a_form_is_led_on(
+def test_sign_up_form_redirects_unless_only_json_is_accepted(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int, accept: str
 ) -> None:
     headers, in_parts = {"Accept": accept}, {"email": (None, new_address())}
@@ -72,7 +72,7 @@ def test_whatever_sends_a_form_is_led_on(
     assert len(members(client, form_list_id)) == 2
 
 
-def test_program_that_sends_a_form_may_ask_for_json(
+def test_sign_up_form_returns_json_if_requested(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     accept = {"Accept": "application/json"}
@@ -82,7 +82,7 @@ def test_program_that_sends_a_form_may_ask_for_json(
     assert len(members(client, form_list_id)) == 1
 
 
-def test_list_that_requires_confirmation_requires_it_by_a_form_too(
+def test_sign_up_form_of_a_list_that_requires_confirmation_creates_a_pending_member(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     words = "Until tomorrow."
@@ -95,7 +95,7 @@ def test_list_that_requires_confirmation_requires_it_by_a_form_too(
     assert known_member(client, list_id, email)["status"] == "pending"
 
 
-def test_known_address_gets_the_same_page(
+def test_sign_up_form_shows_the_same_page_for_a_known_address(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     email = new_address()
@@ -106,7 +106,7 @@ def test_known_address_gets_the_same_page(
     assert len(members(client, form_list_id)) == 1
 
 
-def test_form_leads_back_to_an_origin_of_the_operator_or_of_the_list(
+def test_sign_up_form_redirects_only_to_origins_of_the_operator_or_the_list(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     data(client.patch(f"/lists/{form_list_id}", json={"redirect_origins": [OWNER_ORIGIN]}))
@@ -126,7 +126,7 @@ def test_form_leads_back_to_an_origin_of_the_operator_or_of_the_list(
     assert len(members(client, other)) == 3
 
 
-def test_no_hostile_address_is_led_to(
+def test_sign_up_form_never_redirects_to_a_hostile_url(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     data(client.patch(f"/lists/{form_list_id}", json={"redirect_origins": [OWNER_ORIGIN]}))
@@ -145,7 +145,7 @@ def test_no_hostile_address_is_led_to(
         assert reply.headers["location"] == f"{stack.api_url}/subscribed?list={form_list_id}"
 
 
-def test_wrong_address_is_named_and_can_be_corrected(
+def test_sign_up_form_names_an_invalid_address_and_offers_correction(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     back = "https://shop.example/joined"
@@ -166,14 +166,14 @@ def test_wrong_address_is_named_and_can_be_corrected(
     assert members(client, form_list_id) == []
 
 
-def test_hostile_address_is_not_in_the_page_either(
+def test_error_page_of_a_sign_up_form_omits_a_hostile_redirect_url(
     stranger: httpx2.Client, form_list_id: int
 ) -> None:
     reply = send(stranger, form_list_id, email="wrong", redirect_url="https://evil.example/")
     assert "evil" not in reply.text + reply.headers["content-security-policy"]
 
 
-def test_list_that_is_gone_and_a_list_that_never_was_are_pages(
+def test_sign_up_form_of_an_archived_or_unknown_list_shows_a_404_page(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     data(client.delete(f"/lists/{form_list_id}"))
@@ -186,7 +186,7 @@ def test_list_that_is_gone_and_a_list_that_never_was_are_pages(
 
 
 @pytest.mark.parametrize("provider", WIDGET_FIELDS)
-def test_form_subscribes_by_a_passed_challenge_and_shows_the_widget_again_until_then(
+def test_sign_up_form_shows_the_challenge_again_until_the_challenge_is_passed(
     client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
     fields = {"challenge_enabled": True, "challenge_provider": provider}
@@ -212,7 +212,7 @@ def test_form_subscribes_by_a_passed_challenge_and_shows_the_widget_again_until_
     assert known_member(client, list_id, email)["source"] == "challenge"
 
 
-def test_form_on_another_site_acts_for_nobody_who_is_logged_in(
+def test_cross_site_sign_up_form_ignores_the_session_of_a_logged_in_person(
     stack: Stack, client: httpx2.Client, form_list_id: int
 ) -> None:
     victim: Owner = stack.create_owner()
@@ -227,12 +227,14 @@ def test_form_on_another_site_acts_for_nobody_who_is_logged_in(
     assert member(client, form_list_id, victim.email) is None
 
 
-def test_page_of_thanks_needs_a_list(stranger: httpx2.Client) -> None:
+def test_thanks_page_requires_a_valid_list_id(stranger: httpx2.Client) -> None:
     for query in ({}, {"list": "x"}, {"list": "-1"}):
         assert read_heading(stranger.get("/subscribed", params=query), 400)
 
 
-def test_origins_of_a_list_have_one_spelling(client: httpx2.Client, form_list_id: int) -> None:
+def test_redirect_origins_are_normalized_and_deduplicated(
+    client: httpx2.Client, form_list_id: int
+) -> None:
     path, ten = f"/lists/{form_list_id}", [f"https://{n}.example" for n in range(10)]
     twice = ["https://A.example", "https://a.example:443", "http://[::1]:8080"]
     for sent, kept in ((twice, ["https://a.example", "http://[::1]:8080"]), (ten, ten), ([], [])):
@@ -241,7 +243,9 @@ def test_origins_of_a_list_have_one_spelling(client: httpx2.Client, form_list_id
         assert new_list(client, redirect_origins=sent)["redirect_origins"] == kept
 
 
-def test_what_is_no_origin_is_refused(client: httpx2.Client, form_list_id: int) -> None:
+def test_invalid_or_too_many_redirect_origins_are_rejected(
+    client: httpx2.Client, form_list_id: int
+) -> None:
     for sent in [[f"https://{n}.example" for n in range(11)], ["https://a.example/"], ["*"]]:
         reply = client.patch(f"/lists/{form_list_id}", json={"redirect_origins": sent})
         error = problem(reply, 422, "list.redirect_origins")

@@ -60,7 +60,7 @@ def wrong(reply: httpx2.Response) -> dict[str, str]:
     return {name: html.unescape(text) for name, text in re.findall(pattern, reply.text)}
 
 
-def test_page_asks_what_the_owner_opened_and_shows_what_is_agreed_to(
+def test_sign_up_page_asks_for_public_fields_and_shows_the_consent_wording(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, title=TITLE, consent_wording=WORDING, tagline="Each <morning>")
@@ -75,7 +75,7 @@ def test_page_asks_what_the_owner_opened_and_shows_what_is_agreed_to(
     assert page.headers["content-language"] == "en"
 
 
-def test_person_subscribes_on_the_page_with_their_answers(
+def test_sign_up_page_subscribes_a_person_with_their_field_values(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, title=TITLE), new_address()
@@ -102,7 +102,7 @@ def test_person_subscribes_on_the_page_with_their_answers(
     assert found["fields"] == {**answers, "city": "Paris", "visits": 2, "news": True}
 
 
-def test_the_page_itself_is_noted_as_the_place_of_consent(
+def test_consent_from_the_sign_up_page_records_its_url_and_wording(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, consent_wording=WORDING), new_address()
@@ -113,7 +113,7 @@ def test_the_page_itself_is_noted_as_the_place_of_consent(
     assert entry["wording"] == WORDING
 
 
-def test_each_wrong_answer_is_said_beside_its_input_and_all_are_kept(
+def test_sign_up_page_shows_errors_next_to_their_inputs_and_keeps_all_input(
     client: httpx2.Client, stranger: httpx2.Client, sign_up_path: str
 ) -> None:
     written = {
@@ -140,7 +140,7 @@ def test_each_wrong_answer_is_said_beside_its_input_and_all_are_kept(
     assert member(client, new_list(client)["id"], written["email"]) is None
 
 
-def test_page_leads_on_to_an_origin_of_the_list_and_to_no_other(
+def test_sign_up_page_redirects_only_to_allowed_origins_of_the_list(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, redirect_origins=[OWNER_ORIGIN])
@@ -157,7 +157,7 @@ def test_page_leads_on_to_an_origin_of_the_list_and_to_no_other(
     assert read_heading(follow_redirect(stranger, reply)) == "Thank you"
 
 
-def test_page_and_pasted_form_of_a_list_with_a_challenge_have_the_widget(
+def test_sign_up_page_and_embedded_form_contain_the_challenge_widget(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, challenge_enabled=True, challenge_provider="turnstile")
@@ -173,7 +173,9 @@ def test_page_and_pasted_form_of_a_list_with_a_challenge_have_the_widget(
     assert known_member(client, made["id"], email)["source"] == "challenge"
 
 
-def test_what_is_no_list_is_a_page(client: httpx2.Client, stranger: httpx2.Client) -> None:
+def test_sign_up_page_of_an_unknown_or_archived_list_is_a_404_page(
+    client: httpx2.Client, stranger: httpx2.Client
+) -> None:
     archived = new_list(client)
     data(client.delete(f"/lists/{archived['id']}"))
     for slug in ["no-such-list", "NO", "9" * 20, "%00", "a.b", archived["slug"]]:
@@ -181,7 +183,9 @@ def test_what_is_no_list_is_a_page(client: httpx2.Client, stranger: httpx2.Clien
         assert read_heading(send(stranger, f"/s/{slug}", email=new_address()), 404)
 
 
-def test_what_is_no_form_is_refused_by_a_page(stranger: httpx2.Client, sign_up_path: str) -> None:
+def test_sign_up_page_rejects_json_bodies_and_wrong_methods_with_a_page(
+    stranger: httpx2.Client, sign_up_path: str
+) -> None:
     reply = stranger.post(sign_up_path, json={"email": new_address()})
     read_heading(reply, 415)
     wrong_method = stranger.put(sign_up_path)
@@ -189,7 +193,7 @@ def test_what_is_no_form_is_refused_by_a_page(stranger: httpx2.Client, sign_up_p
     assert wrong_method.headers["allow"] == "GET, HEAD, POST"
 
 
-def test_pasted_form_has_the_same_inputs_and_no_frame_style_or_script(
+def test_embedded_form_has_the_same_inputs_without_frame_and_style_and_script(
     stack: Stack, client: httpx2.Client
 ) -> None:
     made = new_list(client, title=TITLE, consent_wording=WORDING)
@@ -203,7 +207,7 @@ def test_pasted_form_has_the_same_inputs_and_no_frame_style_or_script(
         assert word not in told["html"]
 
 
-def test_no_page_tells_a_stranger_where_the_form_of_a_list_may_stand(
+def test_sign_up_page_never_reveals_the_redirect_origins_of_the_list(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, redirect_origins=["https://not-public-yet.example"])
@@ -213,7 +217,9 @@ def test_no_page_tells_a_stranger_where_the_form_of_a_list_may_stand(
     assert stranger.get(f"{path}/embed").status_code == 404
 
 
-def test_what_is_pasted_subscribes(client: httpx2.Client, stranger: httpx2.Client) -> None:
+def test_embedded_form_subscribes_its_sender(
+    client: httpx2.Client, stranger: httpx2.Client
+) -> None:
     made, email = new_list(client), new_address()
     told = data(client.get(f"/lists/{made['slug']}/embed"))
     answers = {**dict.fromkeys(inputs(told["html"]), ""), "email": email}

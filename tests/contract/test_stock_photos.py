@@ -46,7 +46,7 @@ def calls(unsplash_client: httpx2.Client, query: str | None = None) -> list[dict
     [({}, 1, 10), ({"page": 2, "limit": 7}, 2, 7)],
     ids=["the first ten photos", "another page"],
 )
-def test_search_answers_the_providers_payload_unchanged(
+def test_photo_search_returns_the_unchanged_payload_of_the_provider(
     client: httpx2.Client,
     unsplash_client: httpx2.Client,
     asked: dict[str, int],
@@ -63,7 +63,7 @@ def test_search_answers_the_providers_payload_unchanged(
     assert reply.headers["pressroom-source"] == "unsplash"
 
 
-def test_a_search_out_of_bounds_is_400(
+def test_photo_search_rejects_invalid_parameters_without_a_provider_call(
     client: httpx2.Client, unsplash_client: httpx2.Client
 ) -> None:
     assert len(data(search(client, fresh(), limit=30))["results"]) == 30
@@ -75,7 +75,7 @@ def test_a_search_out_of_bounds_is_400(
     assert calls(unsplash_client) == []
 
 
-def test_a_search_is_asked_once_within_the_hour(
+def test_photo_search_results_are_cached_across_owners(
     client: httpx2.Client, unsplash_client: httpx2.Client, stack: Stack
 ) -> None:
     query = fresh()
@@ -89,7 +89,7 @@ def test_a_search_is_asked_once_within_the_hour(
     assert search(client, query, limit=3).headers["pressroom-source"] == "unsplash"
 
 
-def test_what_is_kept_of_a_search_expires_and_its_name_tells_nothing(
+def test_photo_search_cache_expires_after_an_hour_and_hides_the_search_text(
     client: httpx2.Client, stack: Stack
 ) -> None:
     redis = stack.resources.redis
@@ -109,7 +109,7 @@ def test_what_is_kept_of_a_search_expires_and_its_name_tells_nothing(
         ("error-500", (502, "stockphoto.failed", None)),
     ],
 )
-def test_a_provider_in_trouble_is_told_as_it_is_and_nothing_of_it_is_kept(
+def test_photo_provider_errors_are_reported_and_never_cached(
     client: httpx2.Client,
     unsplash_client: httpx2.Client,
     trouble: str,
@@ -123,7 +123,7 @@ def test_a_provider_in_trouble_is_told_as_it_is_and_nothing_of_it_is_kept(
         assert len(calls(unsplash_client, query)) == count
 
 
-def test_the_quota_that_the_provider_tells_is_in_the_metrics(
+def test_metrics_show_the_remaining_quota_of_the_photo_provider(
     stack: Stack, client: httpx2.Client
 ) -> None:
     data(search(client, fresh()))
@@ -139,7 +139,7 @@ def test_the_quota_that_the_provider_tells_is_in_the_metrics(
     assert 0 <= float(line.split()[1]) < 5000
 
 
-def test_the_use_of_a_photo_is_told_each_time_with_its_mark(
+def test_every_photo_download_is_reported_to_the_provider(
     client: httpx2.Client, unsplash_client: httpx2.Client
 ) -> None:
     photo = data(search(client, fresh()))["results"][3]
@@ -154,7 +154,7 @@ def test_the_use_of_a_photo_is_told_each_time_with_its_mark(
         assert told[-1]["query"] == {"ixid": endpoint.partition("ixid=")[2]}
 
 
-def test_a_download_needs_an_endpoint(client: httpx2.Client) -> None:
+def test_photo_download_requires_an_endpoint_url(client: httpx2.Client) -> None:
     problem(client.get(DOWNLOAD), 400, "request.invalid")
     problem(client.get(DOWNLOAD, params={"endpoint": ""}), 400, "stockphoto.endpoint_not_allowed")
 
@@ -167,7 +167,7 @@ def test_a_download_needs_an_endpoint(client: httpx2.Client) -> None:
         ("garbage", (502, "stockphoto.failed", None)),
     ],
 )
-def test_a_download_that_the_provider_refuses_is_told_as_it_is(
+def test_photo_download_errors_of_the_provider_are_reported(
     stack: Stack, client: httpx2.Client, photo_id: str, error: tuple[int, str, str | None]
 ) -> None:
     endpoint = f"{stack.sandbox_url}{UNSPLASH_PREFIX}/photos/{photo_id}/download"
@@ -176,7 +176,9 @@ def test_a_download_that_the_provider_refuses_is_told_as_it_is(
     assert reply.headers.get("retry-after") == error[2]
 
 
-def test_from_a_search_to_an_attachment_without_any_network(client: httpx2.Client) -> None:
+def test_stock_photo_can_be_found_and_downloaded_and_uploaded_in_the_sandbox(
+    client: httpx2.Client,
+) -> None:
     photo = data(search(client, fresh("boats")))["results"][0]
     endpoint = photo["links"]["download_location"]
     url = data(client.get(DOWNLOAD, params={"endpoint": endpoint}))["url"]
@@ -190,7 +192,7 @@ def test_from_a_search_to_an_attachment_without_any_network(client: httpx2.Clien
     assert httpx2.get(photo["urls"]["small"], timeout=30).content == shown
 
 
-def test_openverse_is_asked_by_its_name(client: httpx2.Client) -> None:
+def test_openverse_photos_can_be_searched_and_downloaded(client: httpx2.Client) -> None:
     reply = client.get("/composer/openverse/photos/search", params={"query": "sea", "limit": 30})
     found = data(reply)
     assert (found["page_size"], len(found["results"])) == (20, 20)
@@ -202,13 +204,13 @@ def test_openverse_is_asked_by_its_name(client: httpx2.Client) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "/auxilia"])
 @pytest.mark.parametrize("name", ["stockphoto", "unsplash"])
-def test_the_configured_provider_has_two_names_and_two_paths(
+def test_photo_search_is_available_under_two_provider_names_and_two_paths(
     client: httpx2.Client, prefix: str, name: str
 ) -> None:
     reply = client.get(f"{prefix}/composer/{name}/photos/search", params={"query": "paths"})
     assert len(data(reply)["results"]) == 10
 
 
-def test_a_provider_that_nobody_knows_is_400(client: httpx2.Client) -> None:
+def test_unknown_photo_provider_is_rejected(client: httpx2.Client) -> None:
     reply = client.get("/composer/flickr/photos/search", params={"query": "x"})
     assert "unsplash" in problem(reply, 400, "request.invalid")["detail"]

@@ -30,7 +30,9 @@ def unknown(reply: httpx2.Response) -> list[str]:
 
 
 @pytest.mark.parametrize("path", ["/lists", "/lists/{}/subscriptions", "/auxilia/credits/ledger"])
-def test_filter_that_is_none_is_refused(client: httpx2.Client, list_id: int, path: str) -> None:
+def test_strict_request_rejects_unknown_query_parameters(
+    client: httpx2.Client, list_id: int, path: str
+) -> None:
     address = path.format(list_id)
     query = {"sort": "email", "limit": "5", "name": "x"}
     assert unknown(client.get(address, params=query, headers=STRICT)) == [
@@ -44,7 +46,9 @@ def test_filter_that_is_none_is_refused(client: httpx2.Client, list_id: int, pat
     assert "preference-applied" not in client.get(address).headers
 
 
-def test_field_that_is_none_is_refused_and_nothing_is_made(client: httpx2.Client) -> None:
+def test_strict_request_rejects_unknown_body_fields_and_creates_nothing(
+    client: httpx2.Client,
+) -> None:
     body = {"title": "Tea", "slug": new_slug(), "flavour": "green"}
     assert unknown(client.post("/lists", json=body, headers=STRICT)) == ["body.flavour"]
     assert data(client.get("/lists"))["items"] == []
@@ -53,7 +57,7 @@ def test_field_that_is_none_is_refused_and_nothing_is_made(client: httpx2.Client
     assert unknown(changed) == ["body.titel"]
 
 
-def test_filters_in_filters_are_checked_and_too_deep_ones_refused(
+def test_strict_request_rejects_unknown_fields_in_nested_filters(
     client: httpx2.Client, list_id: int
 ) -> None:
     path = f"/lists/{list_id}/members/search"
@@ -72,7 +76,9 @@ def test_filters_in_filters_are_checked_and_too_deep_ones_refused(
     problem(client.post(path, **sent), 400, "filter.invalid")  # type: ignore[arg-type]
 
 
-def test_field_of_an_item_is_named_by_its_place(client: httpx2.Client, list_id: int) -> None:
+def test_strict_bulk_add_names_unknown_fields_of_each_item_and_adds_nobody(
+    client: httpx2.Client, list_id: int
+) -> None:
     people: list[dict[str, Any]] = [
         {"email": new_address(), "name": "Ada"},
         {"email": new_address(), "tags": ["vip"], "age": 7},
@@ -89,7 +95,7 @@ def test_field_of_an_item_is_named_by_its_place(client: httpx2.Client, list_id: 
     assert data(add(client, list_id, *people)) == 1
 
 
-def test_charge_with_a_field_that_is_none_is_not_made(
+def test_strict_charge_with_an_unknown_field_is_not_made(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     credits.grant(stack, owner.user_id, "5")
@@ -102,14 +108,14 @@ def test_charge_with_a_field_that_is_none_is_not_made(
     assert credits.balance(client) == 4
 
 
-def test_half_a_character_in_an_unknown_name_is_escaped_in_the_error(client: httpx2.Client) -> None:
+def test_strict_error_escapes_a_lone_surrogate_in_a_field_name(client: httpx2.Client) -> None:
     body = r'{"amount_credit": 1, "source_id": "post", "\ud800": 2}'
     headers = {**STRICT, "Content-Type": "application/json"}
     wrong = client.post(credits.CONSUME, content=body, headers=headers)
     assert unknown(wrong) == [r"body.\ud800"]
 
 
-def test_first_preference_counts(client: httpx2.Client) -> None:
+def test_first_handling_preference_of_a_request_wins(client: httpx2.Client) -> None:
     for prefer, is_strict in [
         ("handling=strict", True),
         ('Handling = "Strict"', True),
@@ -125,7 +131,7 @@ def test_first_preference_counts(client: httpx2.Client) -> None:
         assert reply.status_code == (400 if is_strict else 200)
 
 
-def test_error_names_few_of_many_names_and_cuts_a_long_one(client: httpx2.Client) -> None:
+def test_strict_error_lists_at_most_20_names_and_truncates_long_ones(client: httpx2.Client) -> None:
     many = client.get("/lists", params={f"n{number}": 1 for number in range(8_000)}, headers=STRICT)
     assert unknown(many) == [f"query.n{number}" for number in range(20)]
     long = [client.get("/lists", params={"n" * 60_000: 1}, headers=STRICT)]
@@ -136,12 +142,16 @@ def test_error_names_few_of_many_names_and_cuts_a_long_one(client: httpx2.Client
         assert len(reply.content) < 2_000
 
 
-def test_strangers_hear_nothing_of_a_query(stranger: httpx2.Client) -> None:
+def test_strict_request_without_credentials_gets_no_error_about_its_query(
+    stranger: httpx2.Client,
+) -> None:
     reply = stranger.get("/lists", params={"sort": "x"}, headers=STRICT)
     problem(reply, 401, "auth.credentials_missing")
 
 
-def test_strangers_hear_nothing_of_a_body(stranger: httpx2.Client) -> None:
+def test_strict_request_without_credentials_gets_no_error_about_its_body(
+    stranger: httpx2.Client,
+) -> None:
     reply = stranger.post("/lists", json={"colour": "green"}, headers=STRICT)
     problem(reply, 401, "auth.credentials_missing")
 
@@ -173,7 +183,7 @@ def undocumented(schema: Any, value: Any, place: str) -> list[str]:
     ]
 
 
-def test_every_operation_knows_what_its_callers_send_and_answers_no_more_than_it_says(
+def test_every_operation_accepts_strict_requests_and_returns_only_documented_fields(
     filled_account: World,
 ) -> None:
     paths = openapi_document()["paths"]
@@ -220,7 +230,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_import_with_an_option_as_a_part_imports_nothing(
+def test_import_with_an_option_in_the_body_is_rejected_and_imports_nothing(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     headers: dict[str, str],
@@ -237,7 +247,7 @@ def test_an_import_with_an_option_as_a_part_imports_nothing(
 
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
 @pytest.mark.parametrize("name", ["encrypted", "renditions"])
-def test_an_image_with_an_option_as_a_part_is_not_stored(
+def test_image_upload_with_an_option_in_the_body_is_rejected_and_stores_nothing(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     headers: dict[str, str],
@@ -251,7 +261,7 @@ def test_an_image_with_an_option_as_a_part_is_not_stored(
     assert set(stack_without_workers.stored()) <= before
 
 
-def test_other_parts_are_refused_if_asked_to_and_passed_over_otherwise(
+def test_unknown_multipart_parts_are_rejected_only_in_strict_requests(
     client: httpx2.Client, list_id: int
 ) -> None:
     image: Part = ("file", ("a.png", encoded("PNG")))
@@ -270,7 +280,7 @@ def test_other_parts_are_refused_if_asked_to_and_passed_over_otherwise(
 
 
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
-def test_a_bulk_action_with_its_dry_run_in_the_body_is_not_done(
+def test_bulk_action_with_dry_run_in_the_body_is_rejected_and_not_performed(
     client_without_workers: httpx2.Client, headers: dict[str, str]
 ) -> None:
     list_id = new_list(client_without_workers)["id"]

@@ -36,7 +36,7 @@ def say(client: httpx2.Client, list_id: int, email: str, **more: Any) -> None:
     assert data(reply) == 1
 
 
-def test_a_new_member_has_what_they_said(
+def test_new_member_gets_the_submitted_name_and_fields(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -46,7 +46,7 @@ def test_a_new_member_has_what_they_said(
 
 
 @pytest.mark.parametrize("fields", [{"note": "x"}, {"unknown": "x"}, {"visits": "many"}])
-def test_a_field_that_is_not_public_is_as_if_it_were_not_there(
+def test_sign_up_rejects_private_or_unknown_fields_and_invalid_values(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int, fields: dict[str, Any]
 ) -> None:
     email = new_address()
@@ -59,7 +59,7 @@ def test_a_field_that_is_not_public_is_as_if_it_were_not_there(
     assert member(client, list_id, email) is None
 
 
-def test_a_stranger_changes_nothing_of_a_member(
+def test_sign_up_by_a_stranger_changes_nothing_of_an_existing_member(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -68,7 +68,7 @@ def test_a_stranger_changes_nothing_of_a_member(
     assert known_member(client, list_id, email) == before
 
 
-def test_of_a_member_who_is_known_it_waits_for_the_mailed_confirmation(
+def test_sign_up_values_of_a_known_member_apply_only_after_mailed_confirmation(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -93,7 +93,7 @@ def test_of_a_member_who_is_known_it_waits_for_the_mailed_confirmation(
     ) == [(None,)]
 
 
-def test_a_token_sets_what_was_said_when_it_was_mailed_and_no_other(
+def test_confirmation_applies_the_sign_up_values_submitted_before_its_mail(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     """A stranger who writes the same address later sets nothing by the reader's own mail."""
@@ -105,7 +105,7 @@ def test_a_token_sets_what_was_said_when_it_was_mailed_and_no_other(
     assert known_member(client, list_id, email)["fields"] == {"city": "Paris"}
 
 
-def test_what_waits_goes_with_the_mail_that_it_asked_for(
+def test_sign_up_values_are_merged_across_several_confirmation_mails(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id, email = new_list(client, confirm_required=True)["id"], new_address()
@@ -128,7 +128,7 @@ def test_what_waits_goes_with_the_mail_that_it_asked_for(
     assert (found["name"], found["fields"]) == ("Ada", {"city": "Oslo"})
 
 
-def test_a_field_that_was_closed_meanwhile_is_not_set_by_the_token(
+def test_confirmation_does_not_set_a_field_that_is_no_longer_public(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -157,7 +157,7 @@ def test_a_field_that_was_closed_meanwhile_is_not_set_by_the_token(
     assert (found["status"], found["fields"]) == ("active", {"city": "Paris", "visits": 7})
 
 
-def test_who_is_logged_in_says_it_for_themselves(
+def test_logged_in_person_sets_and_changes_their_own_public_fields(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     path = f"/subscriptions/{list_id}/no-challenge"
@@ -172,7 +172,7 @@ def test_who_is_logged_in_says_it_for_themselves(
     problem(reader.client.post(path, json={"fields": {"note": "x"}}), 422, "field.value")
 
 
-def test_what_waits_goes_with_a_transfer(
+def test_sign_up_values_follow_a_pending_member_to_another_list(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email, target = new_address(), new_list(client)["id"]
@@ -192,7 +192,7 @@ def inputs_of(stranger: httpx2.Client, slug: str) -> set[str]:
     return set(re.findall(r'name="fields\.([^"]+)"', page.text))
 
 
-def test_each_list_asks_for_the_public_fields_that_it_chose(
+def test_sign_up_page_of_each_list_asks_only_for_the_chosen_public_fields(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     new_field(client, "company", public=True)
@@ -210,7 +210,7 @@ def test_each_list_asks_for_the_public_fields_that_it_chose(
     assert inputs_of(stranger, first["slug"]) == {"city", "company", "visits"}
 
 
-def test_nobody_signs_up_without_a_required_field(
+def test_sign_up_without_a_required_field_is_rejected(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, required_fields=["city"])
@@ -235,7 +235,7 @@ def test_nobody_signs_up_without_a_required_field(
         {"asked_fields": [], "required_fields": ["city"]},
     ],
 )
-def test_a_list_asks_for_public_fields_of_its_owner_alone(
+def test_list_rejects_private_or_unknown_or_unasked_required_fields(
     client: httpx2.Client, list_id: int, chosen: dict[str, Any]
 ) -> None:
     new_field(client, "hidden")

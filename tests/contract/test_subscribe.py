@@ -22,7 +22,7 @@ from tests.support.lists.subscribers import (
 )
 
 
-def test_new_address_is_subscribed_at_once(
+def test_new_address_is_subscribed_immediately_on_a_list_without_confirmation(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -44,7 +44,7 @@ def test_new_address_is_subscribed_at_once(
     assert found["user_id"] < 2**53
 
 
-def test_one_address_is_one_member_however_it_is_written(
+def test_different_spellings_of_an_address_are_one_member(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     word = new_address().split("@")[0]
@@ -59,7 +59,7 @@ def test_one_address_is_one_member_however_it_is_written(
         assert members(client, list_id, email=written) == [found]
 
 
-def test_what_is_no_address_is_422_and_names_the_place(
+def test_sign_up_rejects_malformed_addresses_and_names_the_field(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     path = f"/subscriptions/{list_id}"
@@ -70,7 +70,7 @@ def test_what_is_no_address_is_422_and_names_the_place(
     assert members(client, list_id) == []
 
 
-def test_challenge_fields_are_ignored_where_no_challenge_is_wanted(
+def test_challenge_fields_are_ignored_on_lists_without_challenge(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     for provider, token in (("", ""), ("unheard-of", "fail-1"), ("turnstile", "error-1")):
@@ -80,7 +80,7 @@ def test_challenge_fields_are_ignored_where_no_challenge_is_wanted(
         assert known_member(client, list_id, email)["status"] == "active"
 
 
-def test_the_form_takes_no_notice_of_credentials(
+def test_public_sign_up_ignores_credentials(
     client: httpx2.Client, other_owner: httpx2.Client, stack: Stack, list_id: int
 ) -> None:
     with stack.client("prk_nonsense") as mistaken:
@@ -90,7 +90,7 @@ def test_the_form_takes_no_notice_of_credentials(
             assert known_member(client, list_id, email)["source"] == "form"
 
 
-def test_who_wants_no_mail_gets_none_by_the_form(
+def test_public_sign_up_keeps_mail_off_that_the_person_switched_off(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).wants_mail(list_id, enabled=False)
@@ -101,7 +101,7 @@ def test_who_wants_no_mail_gets_none_by_the_form(
     assert reader.stands(list_id) == ("pending", False)
 
 
-def test_no_stranger_brings_back_whom_the_owner_removed(
+def test_public_sign_up_of_a_removed_member_requires_confirmation(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -121,7 +121,7 @@ def test_no_stranger_brings_back_whom_the_owner_removed(
     assert (after["status"], after["email_enabled"], after["id"]) == ("active", True, before["id"])
 
 
-def test_a_persons_name_is_for_lists_that_they_joined_by_a_login(
+def test_account_name_is_shown_only_to_lists_joined_while_logged_in(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     subscribe(stranger, list_id, reader.email)
@@ -155,7 +155,7 @@ def opponent(caller: httpx2.Client, **query: object) -> httpx2.Response:
     return caller.get("/subscriptions/opponent", params=dict(query))  # type: ignore[arg-type]
 
 
-def test_relation_is_the_callers_own_by_id_and_by_slug(
+def test_person_reads_their_own_subscription_by_list_id_or_slug(
     make_reader: Callable[[], Reader], mailing_list: dict[str, Any]
 ) -> None:
     one, two = make_reader().joins(mailing_list["id"]), make_reader().joins(mailing_list["id"])
@@ -167,7 +167,7 @@ def test_relation_is_the_callers_own_by_id_and_by_slug(
         assert two.email not in one.client.get(f"/subscriptions/{name}/rel").text
 
 
-def test_no_relation_is_404(
+def test_subscription_of_a_person_who_is_not_on_the_list_returns_404(
     client: httpx2.Client, reader: Reader, mailing_list: dict[str, Any]
 ) -> None:
     for caller in (client, reader.client):
@@ -180,7 +180,7 @@ def test_no_relation_is_404(
         problem(reader.client.get(f"/subscriptions/{name}/rel"), 400, "list.name_invalid")
 
 
-def test_my_subscriptions_are_those_that_i_have_newest_first_with_their_lists(
+def test_person_lists_their_subscriptions_newest_first_without_ended_ones(
     client: httpx2.Client,
     other_owner: httpx2.Client,
     stranger: httpx2.Client,
@@ -210,7 +210,7 @@ def test_my_subscriptions_are_those_that_i_have_newest_first_with_their_lists(
     assert data(client.get("/subscriptions")) == []
 
 
-def test_opponent_by_trace_id_is_the_list_and_the_persons_subscription(
+def test_trace_id_shows_the_list_and_a_masked_subscription(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -225,7 +225,7 @@ def test_opponent_by_trace_id_is_the_list_and_the_persons_subscription(
                 assert found["sub"] == {**reader.standing(list_id), "list": None, **hidden}
 
 
-def test_opponent_that_cannot_be_told_says_why(
+def test_subscription_lookup_rejects_missing_or_invalid_trace_ids_and_credentials(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     trace_id, other = trace_for(stack, list_id, reader.user_id), new_list(client)["id"]
@@ -256,7 +256,7 @@ def join(reader: Reader, list_id: int) -> int:
 
 
 @pytest.mark.parametrize("from_status", ["active", "unsubscribed", "removed", "never there"])
-def test_coming_back_lifts_every_opt_out(
+def test_rejoining_while_logged_in_lifts_every_opt_out(
     stack: Stack, client: httpx2.Client, reader: Reader, list_id: int, from_status: str
 ) -> None:
     if from_status != "never there":

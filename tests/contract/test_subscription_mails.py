@@ -39,7 +39,7 @@ def status(client: httpx2.Client, confirming_list_id: int, email: str) -> str:
     return str(known_member(client, confirming_list_id, email)["status"])
 
 
-def test_confirmation_is_mailed_in_both_forms_and_makes_the_subscription_active(
+def test_confirmation_mail_has_text_and_html_and_activates_the_subscription(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, confirming_list_id: int
 ) -> None:
     email = new_address()
@@ -58,7 +58,7 @@ def test_confirmation_is_mailed_in_both_forms_and_makes_the_subscription_active(
     assert status(client, confirming_list_id, email) == "active"
 
 
-def test_who_confirmed_is_told_how_to_leave_by_one_click(
+def test_welcome_mail_contains_one_click_unsubscribe(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, confirming_list_id: int
 ) -> None:
     email = new_address()
@@ -76,7 +76,7 @@ def test_who_confirmed_is_told_how_to_leave_by_one_click(
     assert known_member(client, confirming_list_id, email)["email_enabled"] is False
 
 
-def test_an_address_is_not_flooded_however_often_it_is_asked_for(
+def test_repeated_sign_ups_send_at_most_one_confirmation_mail_per_ten_minutes(
     stack: Stack, stranger: httpx2.Client, confirming_list_id: int
 ) -> None:
     email = new_address()
@@ -92,7 +92,7 @@ def test_an_address_is_not_flooded_however_often_it_is_asked_for(
     mailed(stack, email, 2)
 
 
-def test_mails_of_a_list_take_turns_as_jobs_of_its_owner(
+def test_confirmation_mail_job_belongs_to_the_list_owner(
     stack: Stack, owner: Owner, stranger: httpx2.Client, confirming_list_id: int
 ) -> None:
     ask(stranger, confirming_list_id, new_address())
@@ -103,7 +103,7 @@ def test_mails_of_a_list_take_turns_as_jobs_of_its_owner(
     assert stack.query(jobs, confirming_list_id) == [(owner.user_id,)]
 
 
-def test_who_was_taken_off_meanwhile_is_sent_no_link_that_works(
+def test_confirmation_link_of_a_removed_person_does_not_work(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, confirming_list_id: int
 ) -> None:
     email = new_address()
@@ -141,7 +141,7 @@ def remind(stack: Stack, *addresses: str) -> None:
     run_maintenance(stack, "maintenance.remind")
 
 
-def test_a_person_is_reminded_once_in_their_language_by_a_link_of_its_own(
+def test_pending_person_is_reminded_only_once_in_their_language(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, title="Tee", confirm_required=True), new_address()
@@ -174,7 +174,7 @@ def test_a_person_is_reminded_once_in_their_language_by_a_link_of_its_own(
     assert status(client, made["id"], email) == "active"
 
 
-def test_an_address_is_reminded_of_one_list_a_day(
+def test_address_gets_at_most_one_reminder_per_day_across_lists(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     lists = [new_list(client, confirm_required=True)["id"] for _ in range(3)]
@@ -204,7 +204,7 @@ def test_an_address_is_reminded_of_one_list_a_day(
     assert not [row for each in addresses for row in stack.query(_TIMES, each) if row[0]]
 
 
-def test_nobody_is_reminded_to_whom_a_no_was_said(
+def test_person_who_confirmed_or_declined_or_is_on_the_deny_list_gets_no_reminder(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     final: dict[str, Callable[[Subscriber], object]] = {
@@ -237,7 +237,7 @@ def test_nobody_is_reminded_to_whom_a_no_was_said(
     assert reminded == {"says nothing"}
 
 
-def test_hosts_that_run_at_once_order_it_once_and_a_late_no_stops_the_mail(
+def test_concurrent_hosts_enqueue_one_reminder_and_a_later_denial_cancels_the_mail(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     list_id, email = new_list(client_without_workers, confirm_required=True)["id"], new_address()

@@ -19,7 +19,7 @@ from tests.support.http.replies import TIMESTAMP, data, problem
 from tests.support.people.erasure import erase
 
 
-def test_paid_order_is_credited_once_though_the_webhook_comes_three_times(
+def test_paid_order_is_credited_once_despite_repeated_webhooks(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     sandbox_payments.mode(times=3)
@@ -38,7 +38,7 @@ def delivered(sandbox: SandboxPayments, order_id: int) -> int:
     return sum(len(each["attempts"]) for each in sandbox.events(order_id))
 
 
-def test_topup_entry_names_its_order_and_rate(
+def test_topup_ledger_entry_names_order_and_rate(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order = topups.ordered(client, '"amount": 100, "currency": "JPY"')
@@ -57,7 +57,7 @@ def test_topup_entry_names_its_order_and_rate(
     assert {name: entry[name] for name in expected} == expected
 
 
-def test_a_promised_payment_counts_once_it_has_come(
+def test_delayed_payment_is_credited_only_after_the_money_arrived(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     kept, broken = topups.ordered(client)["order_id"], topups.ordered(client)["order_id"]
@@ -72,7 +72,7 @@ def test_a_promised_payment_counts_once_it_has_come(
     assert balance(client) == 500
 
 
-def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
+def test_refund_creates_a_debt_that_the_next_topup_pays(
     stack: Stack, client: httpx2.Client, owner: Owner, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.paid(stack, client, sandbox_payments)
@@ -101,7 +101,7 @@ def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
     assert balance(client) == 151
 
 
-def test_credits_come_back_when_a_refund_fails(
+def test_failed_refund_returns_the_credits_and_settles_the_debt(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.paid(stack, client, sandbox_payments)
@@ -131,7 +131,7 @@ def test_credits_come_back_when_a_refund_fails(
     assert topups.read(client, order_id)["refunded_amount"] == 2
 
 
-def test_a_refund_that_failed_before_we_heard_of_it_takes_nothing(
+def test_refund_that_failed_before_its_webhook_arrived_takes_no_credits(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.paid(stack, client, sandbox_payments)
@@ -146,7 +146,7 @@ def test_a_refund_that_failed_before_we_heard_of_it_takes_nothing(
     assert topups.read(client, order_id)["refunded_amount"] == 1
 
 
-def test_the_credits_of_an_unclaimed_order_can_be_claimed_when_its_refund_fails(
+def test_failed_refund_makes_an_unclaimed_order_claimable_again(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id, token = paid(stack, stranger, sandbox_payments)
@@ -159,7 +159,7 @@ def test_the_credits_of_an_unclaimed_order_can_be_claimed_when_its_refund_fails(
     assert balance(client) == 500
 
 
-def test_a_dispute_takes_the_credits_until_it_is_won(
+def test_dispute_takes_the_credits_until_the_dispute_is_won(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.paid(stack, client, sandbox_payments)
@@ -180,7 +180,7 @@ def paid(stack: Stack, stranger: httpx2.Client, sandbox: SandboxPayments) -> tup
     return order["order_id"], order["claim_token"]
 
 
-def test_unclaimed_order_waits_for_whoever_has_its_token(
+def test_paid_anonymous_order_is_credited_to_the_first_person_with_its_token(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id, token = paid(stack, stranger, sandbox_payments)
@@ -195,7 +195,7 @@ def test_unclaimed_order_waits_for_whoever_has_its_token(
     assert balance(client) == 500
 
 
-def test_two_claims_at_once_are_one(
+def test_only_one_concurrent_claim_of_an_order_succeeds(
     stack: Stack, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     tokens = [paid(stack, stranger, sandbox_payments)[1] for _ in range(3)]
@@ -211,7 +211,7 @@ def test_two_claims_at_once_are_one(
         assert sum(balance(each) for each in callers) == 1500
 
 
-def test_an_order_may_be_claimed_before_it_is_paid(
+def test_anonymous_order_can_be_claimed_before_payment(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order = topups.ordered(stranger)
@@ -221,7 +221,7 @@ def test_an_order_may_be_claimed_before_it_is_paid(
     assert balance(client) == 500
 
 
-def test_what_went_back_before_the_claim_is_taken_at_once(
+def test_refund_before_the_claim_is_deducted_at_the_claim(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id, token = paid(stack, stranger, sandbox_payments)
@@ -236,7 +236,7 @@ def test_what_went_back_before_the_claim_is_taken_at_once(
     assert topups.moves(client) == [("topup", 500, 500), ("topup_refund", 200, -200)]
 
 
-def test_a_disputed_order_can_be_claimed_and_won(
+def test_disputed_order_can_be_claimed_and_credited_after_a_won_dispute(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id, token = paid(stack, stranger, sandbox_payments)
@@ -249,19 +249,19 @@ def test_a_disputed_order_can_be_claimed_and_won(
     assert balance(client) == 500
 
 
-def test_a_wrong_token_finds_nothing(client: httpx2.Client, stranger: httpx2.Client) -> None:
+def test_wrong_claim_token_finds_no_order(client: httpx2.Client, stranger: httpx2.Client) -> None:
     for token in ["", "x", "A" * 43, "ü" * 43, "A" * 255, "../" * 14 + "A"]:
         problem(claim(client, token), 404, "order.not_found")
         problem(stranger.post(STATUS, json={"claim_token": token}), 404, "order.not_found")
 
 
-def test_a_missing_token_is_422(client: httpx2.Client) -> None:
+def test_missing_claim_token_is_rejected(client: httpx2.Client) -> None:
     for body in [{}, {"claim_token": None}, {"claim_token": 7}, []]:
         for path in (CLAIM, STATUS):
             problem(client.post(path, json=body), 422, "body.invalid")
 
 
-def test_an_owned_orders_token_reads_and_does_not_take(
+def test_claim_token_of_an_owned_order_shows_its_status_but_cannot_claim_again(
     client: httpx2.Client, other_owner: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     token = topups.ordered(client)["claim_token"]
@@ -269,7 +269,7 @@ def test_an_owned_orders_token_reads_and_does_not_take(
     problem(claim(other_owner, token), 409, "order.claimed")
 
 
-def test_a_token_rests_nowhere(
+def test_claim_token_is_never_stored_or_logged(
     stack: Stack, stranger: httpx2.Client, client: httpx2.Client
 ) -> None:
     token = topups.ordered(stranger)["claim_token"]
@@ -281,7 +281,9 @@ def test_a_token_rests_nowhere(
     assert not [log for log in logs if token in log.read_text(errors="replace")]
 
 
-def test_tokens_made_under_a_retired_key_are_known(stack: Stack, client: httpx2.Client) -> None:
+def test_claim_token_signed_with_a_retired_key_is_accepted(
+    stack: Stack, client: httpx2.Client
+) -> None:
     from core.keyring import Keyring
 
     with stack.client() as stranger:
@@ -297,7 +299,7 @@ def test_tokens_made_under_a_retired_key_are_known(stack: Stack, client: httpx2.
     data(claim(client, token))
 
 
-def test_erased_persons_orders_keep_the_money_and_not_the_person(
+def test_erasure_keeps_orders_without_personal_data_and_late_payments_still_count(
     stack: Stack, sandbox_payments: SandboxPayments
 ) -> None:
     person = stack.create_owner()

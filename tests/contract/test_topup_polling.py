@@ -45,7 +45,7 @@ def next_check(stack: Stack, unpaid_order_id: int) -> object:
     return seconds
 
 
-def test_a_paid_order_is_found_by_a_worker(
+def test_worker_finds_a_paid_order_by_polling(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
@@ -61,7 +61,7 @@ def test_a_paid_order_is_found_by_a_worker(
 @pytest.mark.parametrize(
     ("age_minutes", "next_minutes"), [(0, 1), (2, 5), (6, 20), (30, 61), (59, 61)]
 )
-def test_an_unpaid_order_is_asked_about_less_and_less(
+def test_unpaid_order_is_polled_at_growing_intervals(
     stack: Stack, unpaid_order_id: int, age_minutes: int, next_minutes: int
 ) -> None:
     age(stack, unpaid_order_id, f"{age_minutes} minutes")
@@ -87,7 +87,7 @@ def age(stack: Stack, unpaid_order_id: int, by: str) -> None:
     )
 
 
-def test_an_order_that_was_paid_at_the_last_moment_is_paid(
+def test_order_paid_just_before_its_expiry_is_credited(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
@@ -98,7 +98,7 @@ def test_an_order_that_was_paid_at_the_last_moment_is_paid(
     assert balance(client) == 500
 
 
-def test_what_becomes_of_a_promised_payment_of_an_expired_order_is_found(
+def test_polling_finds_delayed_payments_of_expired_orders(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     kept, broken = (topups.ordered(client)["order_id"] for _ in range(2))
@@ -122,7 +122,7 @@ def test_what_becomes_of_a_promised_payment_of_an_expired_order_is_found(
 @pytest.mark.parametrize(
     ("hours", "next_hours"), [(2, 25), (26, 73), (80, 14 * 24 + 1), (14 * 24 + 2, None)]
 )
-def test_a_promised_payment_is_asked_about_for_two_weeks(
+def test_delayed_payment_is_polled_for_two_weeks(
     stack: Stack,
     unpaid_order_id: int,
     sandbox_payments: SandboxPayments,
@@ -140,7 +140,7 @@ def test_a_promised_payment_is_asked_about_for_two_weeks(
         assert seconds == pytest.approx((next_hours - hours) * 3600, abs=60)
 
 
-def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
+def test_order_of_a_disabled_payment_channel_is_polled_for_at_most_two_weeks(
     stack: Stack, unpaid_order_id: int
 ) -> None:
     off = build_settings(stack.environment).model_copy(update={"payments_sandbox_secret_key": None})
@@ -151,7 +151,7 @@ def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
         assert (next_check(stack, unpaid_order_id) is None) is is_over
 
 
-def test_an_abandoned_order_costs_five_calls_and_is_closed_at_the_provider(
+def test_abandoned_order_costs_five_provider_calls_and_closes_its_checkout(
     stack: Stack,
     unpaid_order_id: int,
     sandbox_payments: SandboxPayments,
@@ -179,7 +179,7 @@ def test_an_abandoned_order_costs_five_calls_and_is_closed_at_the_provider(
     assert (looks, calls) == (4, ["get", "get", "get", "get", "post"])
 
 
-def test_a_provider_that_is_away_is_asked_again_later(
+def test_poll_is_retried_later_when_the_payment_provider_is_unavailable(
     stack: Stack, unpaid_order_id: int, sandbox_payments: SandboxPayments
 ) -> None:
     sandbox_payments.pay(unpaid_order_id)
@@ -196,7 +196,7 @@ def test_a_provider_that_is_away_is_asked_again_later(
     assert topups.status_of(stack, unpaid_order_id) == "paid"
 
 
-def test_an_order_that_cannot_be_settled_waits_an_hour_and_keeps_no_other_waiting(
+def test_order_that_cannot_be_settled_does_not_block_other_orders(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     broken, *others = (topups.ordered(client)["order_id"] for _ in range(3))
@@ -217,7 +217,7 @@ def test_an_order_that_cannot_be_settled_waits_an_hour_and_keeps_no_other_waitin
     assert topups.status_of(stack, broken) == "paid"
 
 
-def test_pollers_at_once_share_the_work(
+def test_concurrent_pollers_credit_each_order_only_once(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_ids = [topups.ordered(client)["order_id"] for _ in range(8)]
@@ -238,7 +238,7 @@ def test_pollers_at_once_share_the_work(
 
 
 @pytest.mark.tier("faults")
-def test_a_channel_that_hangs_stops_no_other_one(
+def test_unresponsive_payment_channel_does_not_block_another_channel(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     hanging = [topups.ordered(client)["order_id"] for _ in range(3)]
@@ -270,7 +270,7 @@ def test_a_channel_that_hangs_stops_no_other_one(
         assert next_check(stack, order_id) is not None
 
 
-def test_more_orders_than_one_batch_are_checked_in_one_round(
+def test_one_polling_round_checks_more_orders_than_one_batch(
     stack: Stack, unpaid_order_id: int, sandbox_payments: SandboxPayments
 ) -> None:
     many = polling.MAX_BATCH_ORDERS + 1

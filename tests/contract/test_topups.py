@@ -17,7 +17,7 @@ from tests.support.credits.topups import ORDERS, SHOP, topup
 from tests.support.http.replies import TIMESTAMP, data, problem
 
 
-def test_new_order_says_where_it_is_paid(
+def test_new_topup_order_contains_its_price_and_payment_url(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order = topups.ordered(client, '"amount": 5, "currency": "USD", "channel": "sandbox"')
@@ -49,7 +49,7 @@ def test_new_order_says_where_it_is_paid(
     }
 
 
-def test_money_is_rounded_up_and_credits_down(
+def test_topup_order_rounds_money_up_and_credits_down(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     for numbers, amount, credit_amount, minor in (
@@ -63,7 +63,7 @@ def test_money_is_rounded_up_and_credits_down(
         assert sandbox_payments.session(order["order_id"])["amount"] == minor
 
 
-def test_what_is_wrong_is_422_and_names_its_field(
+def test_topup_order_rejects_invalid_values_and_names_the_field(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     for numbers, code, field in [
@@ -81,7 +81,7 @@ def test_what_is_wrong_is_422_and_names_its_field(
             assert [each["field"] for each in error["errors"]] == [field]
 
 
-def test_redirect_url_is_required_and_of_an_allowed_origin(client: httpx2.Client) -> None:
+def test_topup_order_requires_a_redirect_url_of_an_allowed_origin(client: httpx2.Client) -> None:
     missing = problem(topups.send(client, '{"amount": 5}'), 422, "body.invalid")
     assert missing["message"] == "body.redirect_url: Field required"
     assert missing["errors"][0]["code"] == "missing"
@@ -92,13 +92,15 @@ def test_redirect_url_is_required_and_of_an_allowed_origin(client: httpx2.Client
     assert error["errors"][0]["field"] == "body.redirect_url"
 
 
-def test_a_channel_that_is_not_set_up_is_503(client: httpx2.Client) -> None:
+def test_topup_order_for_an_unconfigured_payment_channel_returns_503(client: httpx2.Client) -> None:
     reply = topup(client, '"amount": 5, "channel": "stripe"')
     problem(reply, 503, "topup.channel_unavailable")
     assert int(reply.headers["retry-after"]) > 0
 
 
-def test_any_credential_may_order_and_reading_needs_credit_read(stack: Stack, owner: Owner) -> None:
+def test_any_credential_can_order_credits_but_reading_orders_requires_credit_read(
+    stack: Stack, owner: Owner
+) -> None:
     with stack.client(stack.create_key(owner.user_id, Scope.ATTACHMENT)) as other:
         order = topups.ordered(other)
         problem(other.get(f"{ORDERS}/{order['order_id']}"), 403, "auth.insufficient_scope")
@@ -106,7 +108,7 @@ def test_any_credential_may_order_and_reading_needs_credit_read(stack: Stack, ow
         topups.read(reader, order["order_id"])
 
 
-def test_a_provider_that_refuses_is_502_and_the_order_has_failed(
+def test_order_rejected_by_the_payment_provider_fails_and_releases_its_idempotency_key(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     sandbox_payments.trouble(count=100, status=402)
@@ -123,7 +125,7 @@ def test_a_provider_that_refuses_is_502_and_the_order_has_failed(
     assert rows == [("failed", "payments.refused"), ("pending", None)]
 
 
-def test_a_page_that_takes_too_long_is_504_and_a_retry_under_the_key_gets_it(
+def test_slow_payment_page_returns_504_and_a_retry_with_the_same_key_returns_the_order(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     sandbox_payments.trouble(count=1, seconds=2.0)
@@ -139,7 +141,7 @@ def test_a_page_that_takes_too_long_is_504_and_a_retry_under_the_key_gets_it(
     ] == [order["payment_url"]]
 
 
-def test_a_hiccup_of_the_provider_is_not_noticed(
+def test_temporary_payment_provider_errors_are_retried_without_duplicate_checkouts(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     for when in ("before", "after"):
@@ -149,13 +151,13 @@ def test_a_hiccup_of_the_provider_is_not_noticed(
         assert len(mine) == 1
 
 
-def test_without_credentials_a_key_is_ignored(stranger: httpx2.Client) -> None:
+def test_idempotency_key_of_an_anonymous_order_is_ignored(stranger: httpx2.Client) -> None:
     key = token_hex(16)
     orders = {data(topup(stranger, '"amount": 5', key=key))["order_id"] for _ in range(2)}
     assert len(orders) == 2
 
 
-def test_orders_are_listed_as_they_are_read(client: httpx2.Client) -> None:
+def test_topup_order_listing_matches_single_orders_newest_first(client: httpx2.Client) -> None:
     made = [topups.ordered(client)["order_id"] for _ in range(3)][::-1]
     reply = client.get(ORDERS)
     data(reply)
@@ -164,7 +166,7 @@ def test_orders_are_listed_as_they_are_read(client: httpx2.Client) -> None:
     assert items == [topups.read(client, each) for each in made]
 
 
-def test_orders_of_one_status_are_listed_alone(
+def test_topup_order_listing_is_filtered_by_status(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     paid, waiting = (topups.ordered(client)["order_id"] for _ in range(2))
@@ -177,7 +179,7 @@ def test_orders_of_one_status_are_listed_alone(
     problem(client.get(ORDERS, params={"status": "unknown"}), 400, "request.invalid")
 
 
-def test_strangers_read_prices_and_caches_keep_them(stranger: httpx2.Client) -> None:
+def test_credit_prices_are_public_and_cacheable(stranger: httpx2.Client) -> None:
     reply = stranger.get("/auxilia/credits/prices")
     data(reply)
     assert reply.headers["cache-control"] == "public, max-age=300"
@@ -205,7 +207,7 @@ def led_to(address: str) -> httpx2.Response:
     return httpx2.get(address, timeout=60.0)
 
 
-def test_payer_is_led_back_with_what_became_of_the_order(
+def test_payer_is_redirected_to_the_shop_with_the_current_order_status(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
@@ -223,7 +225,7 @@ def test_payer_is_led_back_with_what_became_of_the_order(
     assert topups.moves(client) == [("topup", 500, 500)]
 
 
-def test_who_cancels_is_led_back_too(
+def test_payer_who_cancels_is_redirected_to_the_shop_with_status_pending(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
@@ -235,7 +237,7 @@ def test_who_cancels_is_led_back_too(
     ]
 
 
-def test_a_provider_that_is_away_leaves_it_pending(
+def test_payment_return_page_reports_pending_while_the_provider_is_unavailable(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
@@ -248,7 +250,7 @@ def test_a_provider_that_is_away_leaves_it_pending(
     assert led_to(back).headers["location"].endswith("&status=paid")
 
 
-def test_head_asks_nobody_and_changes_nothing(
+def test_head_request_of_the_payment_return_page_does_not_update_the_order(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
@@ -258,7 +260,7 @@ def test_head_asks_nobody_and_changes_nothing(
     sandbox_payments.release()
 
 
-def test_an_address_that_we_did_not_make_leads_nowhere(
+def test_payment_return_url_with_a_forged_signature_redirects_nowhere(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
@@ -286,7 +288,7 @@ def test_an_address_that_we_did_not_make_leads_nowhere(
     assert location == f"{SHOP}&order_id={order_id}&status=pending"
 
 
-def test_an_address_signed_before_a_rotation_still_leads_back(
+def test_payment_return_url_signed_with_a_retired_key_still_redirects(
     stack: Stack, client: httpx2.Client
 ) -> None:
     order_id = topups.ordered(client)["order_id"]

@@ -60,7 +60,7 @@ def other_alphabets(genuine: str) -> set[str]:
     return {genuine.translate(str.maketrans("-_", "+/"))} - {genuine}
 
 
-def test_forgeries_are_403(
+def test_forged_trace_ids_are_rejected(
     stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -79,7 +79,7 @@ def test_forgeries_are_403(
     assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": genuine})) == 1
 
 
-def test_another_spelling_of_the_same_bytes_is_403(
+def test_trace_id_in_another_base64_alphabet_is_rejected(
     stack: Stack, stranger: httpx2.Client, list_id: int
 ) -> None:
     keyring = stack.resources.keyring
@@ -94,13 +94,13 @@ def test_another_spelling_of_the_same_bytes_is_403(
         problem(reply, 403, "trace.invalid")
 
 
-def test_a_trace_id_fits_into_an_address_as_it_is(stack: Stack) -> None:
+def test_trace_id_needs_no_url_encoding_and_has_a_maximum_length(stack: Stack) -> None:
     longest = trace_for(stack, 2**53 - 1, 2**53 - 1)
     assert len(longest) <= traces.MAX_TRACE_ID_CHARACTERS
     assert set(longest) <= set(string.ascii_letters + string.digits + "_.-")
 
 
-def test_what_a_retired_key_signed_still_holds(
+def test_trace_id_signed_with_a_retired_key_is_accepted(
     stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     assert stack.resources.keyring.current != RETIRED_KEY
@@ -111,7 +111,7 @@ def test_what_a_retired_key_signed_still_holds(
     assert reader.stands(list_id)[0] == "unsubscribed"
 
 
-def test_what_is_kept_under_a_retired_key_is_still_an_opt_out(
+def test_opt_out_stored_with_a_retired_key_still_applies(
     stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     digest = Keyring([RETIRED_KEY]).signer("opt-out").digest(reader.email.encode())

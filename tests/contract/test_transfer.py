@@ -52,7 +52,7 @@ def edit(client: httpx2.Client, list_id: int, user_id: int, **fields: object) ->
     data(client.patch(f"/lists/{list_id}/members/{user_id}", json=fields))
 
 
-def test_a_member_moves_and_the_source_keeps_them_as_removed(
+def test_transfer_copies_the_member_and_marks_the_source_record_as_removed(
     client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -70,7 +70,7 @@ def test_a_member_moves_and_the_source_keeps_them_as_removed(
     assert (count(client, list_id), count(client, target_list_id)) == (0, 1)
 
 
-def test_who_was_moved_already_is_0(
+def test_repeated_transfer_changes_nothing(
     client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -80,7 +80,7 @@ def test_who_was_moved_already_is_0(
     assert reader.standing(target_list_id) == before
 
 
-def test_there_and_back(
+def test_member_transferred_back_keeps_the_latest_tier(
     client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -108,7 +108,7 @@ def test_there_and_back(
         (("free", None), ("free", None), ("free", None)),
     ],
 )
-def test_where_both_have_them_the_higher_tier_and_the_later_expiry_stay(
+def test_transfer_to_a_list_with_the_member_keeps_higher_tier_and_later_expiry(
     client: httpx2.Client,
     reader: Reader,
     list_id: int,
@@ -130,7 +130,7 @@ def test_where_both_have_them_the_higher_tier_and_the_later_expiry_stay(
     assert (reader.stands(list_id)[0], reader.stands(target_list_id)[0]) == ("removed", "active")
 
 
-def test_who_left_and_was_moved_back_is_on_the_list_again_after_undoing(
+def test_opt_out_carried_back_by_a_transfer_can_be_undone_by_the_person(
     *,
     stack: Stack,
     client: httpx2.Client,
@@ -151,7 +151,7 @@ def test_who_left_and_was_moved_back_is_on_the_list_again_after_undoing(
 
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("joined_both", [True, False])
-def test_who_left_either_list_has_left_the_target(
+def test_transfer_keeps_an_opt_out_from_either_list(
     client: httpx2.Client,
     stranger: httpx2.Client,
     reader: Reader,
@@ -176,7 +176,7 @@ def test_who_left_either_list_has_left_the_target(
 
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("joined_both", [True, False])
-def test_who_wants_no_mail_of_either_list_gets_none_of_the_target(
+def test_transfer_keeps_mail_off_that_the_person_switched_off_on_either_list(
     client: httpx2.Client,
     reader: Reader,
     list_id: int,
@@ -197,7 +197,7 @@ def test_who_wants_no_mail_of_either_list_gets_none_of_the_target(
     assert reader.stands(target_list_id) == ("active", True)
 
 
-def test_a_no_is_not_left_behind_by_moving_there_and_back(
+def test_opt_out_from_one_list_survives_a_transfer_and_a_rejoin_of_another_list(
     client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id)
@@ -211,7 +211,7 @@ def test_a_no_is_not_left_behind_by_moving_there_and_back(
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_mail_that_the_owner_switched_off_stays_off(
+def test_transfer_keeps_mail_off_that_the_owner_switched_off(
     client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int, side: str
 ) -> None:
     reader.joins(list_id).joins(target_list_id)
@@ -224,7 +224,7 @@ def test_mail_that_the_owner_switched_off_stays_off(
     assert data(client.put(path, json={"enabled": True})) == 1
 
 
-def test_a_waiting_member_waits_on_the_target_and_their_link_leads_there(
+def test_pending_member_stays_pending_after_transfer_and_confirms_the_target_list(
     stack: Stack,
     client: httpx2.Client,
     stranger: httpx2.Client,
@@ -257,7 +257,7 @@ def confirm(stack: Stack, secret: str) -> None:
         sign_up.confirm_subscription(uow, secret, actor)
 
 
-def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(
+def test_confirmation_mail_follows_a_pending_member_who_is_transferred(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     """The mail stays unsent because the test stack runs no workers."""
@@ -272,7 +272,7 @@ def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(
     assert len(stack_without_workers.query(ordered, moved["id"])) == 1
 
 
-def test_a_waiting_member_who_is_on_the_target_already_stays_there(
+def test_transfer_of_a_pending_member_keeps_an_active_membership_of_the_target(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader, target_list_id: int
 ) -> None:
     source = new_list(client, confirm_required=True)["id"]
@@ -282,7 +282,7 @@ def test_a_waiting_member_who_is_on_the_target_already_stays_there(
     assert reader.stands(target_list_id) == ("active", True)
 
 
-def test_the_destination_must_be_the_callers_own(
+def test_transfer_target_must_be_another_existing_list_of_the_same_owner(
     client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -304,7 +304,7 @@ def test_the_destination_must_be_the_callers_own(
     assert members(other_owner, theirs) == []
 
 
-def test_who_is_on_neither_list_is_404(
+def test_transfer_of_a_person_who_is_not_on_the_source_list_returns_404(
     client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
     problem(move(client, list_id, reader.user_id, target_list_id), 404, "member.not_found")
@@ -331,7 +331,7 @@ def next_holder(stack: Stack, email: str) -> Iterator[Visitor]:
         yield visitor
 
 
-def test_a_complaint_about_the_address_that_the_list_knows_is_theirs(
+def test_complaint_about_a_former_address_opts_out_the_person(
     logged_in_visitor: Visitor,
     email: str,
     client: httpx2.Client,
@@ -350,7 +350,7 @@ def test_a_complaint_about_the_address_that_the_list_knows_is_theirs(
     assert roster(delivery_client, list_id) == []
 
 
-def test_no_file_makes_a_second_member_of_them(
+def test_import_with_a_former_address_updates_the_existing_member(
     logged_in_visitor: Visitor,
     email: str,
     client: httpx2.Client,
@@ -375,7 +375,7 @@ def test_no_file_makes_a_second_member_of_them(
     assert roster(delivery_client, list_id) == []
 
 
-def test_of_two_rows_that_name_them_the_first_counts_unless_one_is_their_no(
+def test_import_treats_former_and_new_address_as_one_person(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int
 ) -> None:
     join(logged_in_visitor, list_id)
@@ -395,7 +395,7 @@ def test_of_two_rows_that_name_them_the_first_counts_unless_one_is_their_no(
     assert [each["email"] for each in members(client, list_id)] == [other]
 
 
-def test_a_file_brings_them_by_the_address_that_they_had(
+def test_import_with_a_former_address_adds_the_person_who_changed_from_that_address(
     logged_in_visitor: Visitor,
     email: str,
     client: httpx2.Client,
@@ -410,7 +410,7 @@ def test_a_file_brings_them_by_the_address_that_they_had(
     assert roster(delivery_client, list_id) == [new]
 
 
-def test_a_no_before_two_moves_holds_for_the_address_between(
+def test_opt_out_before_two_address_changes_also_covers_the_address_in_between(
     logged_in_visitor: Visitor,
     email: str,
     client: httpx2.Client,
@@ -427,7 +427,7 @@ def test_a_no_before_two_moves_holds_for_the_address_between(
     assert roster(delivery_client, list_id) == []
 
 
-def test_who_has_the_address_now_is_named_by_it(
+def test_reused_former_address_refers_to_its_current_holder(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int
 ) -> None:
     join(logged_in_visitor, list_id)
@@ -445,7 +445,7 @@ def test_who_has_the_address_now_is_named_by_it(
     assert left["user_id"] != other_id
 
 
-def test_their_no_holds_for_both_addresses(
+def test_opt_out_after_an_address_change_covers_both_addresses(
     logged_in_visitor: Visitor,
     email: str,
     client: httpx2.Client,
@@ -467,7 +467,7 @@ def test_their_no_holds_for_both_addresses(
 
 
 @pytest.mark.parametrize("leaves_first", [False, True])
-def test_it_outlives_their_erasure_by_both(
+def test_opt_out_covers_former_and_new_address_even_after_erasure(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, leaves_first: bool
 ) -> None:
     join(logged_in_visitor, list_id)
@@ -482,7 +482,7 @@ def test_it_outlives_their_erasure_by_both(
     assert count(client, list_id) == 0
 
 
-def test_nobody_lifts_the_no_of_who_had_the_address_before(
+def test_new_holder_of_a_former_address_does_not_lift_the_opt_out_of_the_former_holder(
     logged_in_visitor: Visitor,
     email: str,
     client: httpx2.Client,
@@ -505,7 +505,7 @@ def test_nobody_lifts_the_no_of_who_had_the_address_before(
     assert roster(delivery_client, list_id) == [new]
 
 
-def test_what_a_list_made_of_it_meanwhile_ends_when_they_take_it_back(
+def test_membership_of_a_vacated_address_ends_when_the_address_change_is_undone(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     letters = [new_list(client)["id"] for _ in range(2)]

@@ -39,7 +39,7 @@ def ways(trace_id: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_a_trace_id_unsubscribes_its_person(
+def test_trace_id_unsubscribes_its_person_wherever_the_request_carries_the_trace_id(
     stack: Stack, stranger: httpx2.Client, reader: Reader, mailing_list: dict[str, Any]
 ) -> None:
     trace_id = trace_for(stack, mailing_list["id"], reader.user_id)
@@ -51,7 +51,7 @@ def test_a_trace_id_unsubscribes_its_person(
                 assert reader.stands(mailing_list["id"])[0] == "unsubscribed", way
 
 
-def test_a_login_unsubscribes_its_own_person(
+def test_logged_in_person_unsubscribes_only_themselves(
     client: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
     leaving, staying = make_reader().joins(list_id), make_reader().joins(list_id)
@@ -62,7 +62,7 @@ def test_a_login_unsubscribes_its_own_person(
     assert count(client, list_id) == 1
 
 
-def test_with_a_trace_id_other_credentials_are_ignored(
+def test_request_with_a_trace_id_ignores_other_credentials(
     stack: Stack, reader: Reader, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
     reader.joins(list_id)
@@ -77,14 +77,16 @@ def test_with_a_trace_id_other_credentials_are_ignored(
     assert bystander.stands(list_id) == ("active", True)
 
 
-def test_a_trace_id_is_a_string(stranger: httpx2.Client, list_id: int) -> None:
+def test_trace_id_must_be_a_string(stranger: httpx2.Client, list_id: int) -> None:
     for value in [5, True, ["a"], {"a": 1}]:
         reply = stranger.request("DELETE", f"/subscriptions/{list_id}", json={"trace_id": value})
         body = problem(reply, 422, "body.invalid")
         assert [each["field"] for each in body["errors"]] == ["body.trace_id"]
 
 
-def test_bodies_that_cannot_be_read_are_refused(stranger: httpx2.Client, list_id: int) -> None:
+def test_unsubscribe_request_with_an_unreadable_body_is_rejected(
+    stranger: httpx2.Client, list_id: int
+) -> None:
     path = f"/subscriptions/{list_id}"
     for kind, body, status, code in (
         ("application/json", b"{", 400, "body.not_json"),
@@ -100,7 +102,7 @@ def test_bodies_that_cannot_be_read_are_refused(stranger: httpx2.Client, list_id
 
 
 @pytest.mark.parametrize("came", ["never", "removed", "pending", "active"])
-def test_a_no_holds_whatever_was_before(
+def test_opt_out_is_recorded_for_every_previous_subscription_status(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, came: str
 ) -> None:
     list_id = new_list(client, confirm_required=came == "pending")["id"]
@@ -121,7 +123,7 @@ def test_a_no_holds_whatever_was_before(
     assert count(client, list_id) == 0
 
 
-def test_leaving_one_list_is_not_leaving_another(
+def test_unsubscribing_from_one_list_keeps_other_subscriptions(
     client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     second_list_id = new_list(client)["id"]
@@ -141,7 +143,7 @@ def set_by_trace(
     return caller.put(f"/subscriptions/{list_id}/email", json=body)
 
 
-def test_a_trace_id_and_a_login_switch_their_persons_mail_off_and_on(
+def test_trace_id_or_login_switches_mail_off_and_on_for_its_own_person(
     stack: Stack, stranger: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
     one, two = make_reader().joins(list_id), make_reader().joins(list_id)
@@ -155,7 +157,7 @@ def test_a_trace_id_and_a_login_switch_their_persons_mail_off_and_on(
     assert two.stands(list_id) == ("active", True)
 
 
-def test_mail_on_does_not_bring_back_who_left(
+def test_switching_mail_on_does_not_restore_an_unsubscribed_person(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id).wants_mail(list_id, enabled=True)
@@ -163,7 +165,7 @@ def test_mail_on_does_not_bring_back_who_left(
     assert count(client, list_id) == 0
 
 
-def test_a_no_without_a_subscription_is_kept(
+def test_mail_opt_out_without_subscription_is_recorded(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     trace_id = trace_for(stack, list_id, reader.user_id)
@@ -176,7 +178,7 @@ def test_a_no_without_a_subscription_is_kept(
     problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
 
 
-def test_enabled_is_a_boolean(reader: Reader, list_id: int) -> None:
+def test_request_that_switches_mail_requires_a_json_boolean(reader: Reader, list_id: int) -> None:
     reader.joins(list_id)
     for body in ({}, {"enabled": None}, {"enabled": 1}, {"enabled": "true"}):
         reply = reader.client.put(f"/subscriptions/{list_id}/email", json=body)
@@ -185,7 +187,9 @@ def test_enabled_is_a_boolean(reader: Reader, list_id: int) -> None:
         assert reader.stands(list_id) == ("active", True)
 
 
-def test_enabled_in_a_form_is_one_of_its_words(reader: Reader, list_id: int) -> None:
+def test_request_that_switches_mail_accepts_only_true_or_false_in_a_form(
+    reader: Reader, list_id: int
+) -> None:
     path = f"/subscriptions/{list_id}/email"
     reader.joins(list_id)
     problem(reader.client.put(path, data={"enabled": "yes"}), 422, "body.invalid")
@@ -194,7 +198,7 @@ def test_enabled_in_a_form_is_one_of_its_words(reader: Reader, list_id: int) -> 
         assert reader.stands(list_id) == ("active", enabled)
 
 
-def test_mail_is_switched_off_by_one_click_by_json_by_no_body_and_by_a_login(
+def test_one_click_unsubscribe_accepts_form_and_json_and_empty_body_and_login(
     stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     """RFC 8058: a POST without credentials, urlencoded or multipart."""
@@ -231,7 +235,7 @@ each_way = pytest.mark.parametrize(
 
 
 @each_way
-def test_neither_trace_id_nor_login_is_401(
+def test_unsubscribe_routes_require_a_trace_id_or_a_login(
     stranger: httpx2.Client, list_id: int, method: str, name: str
 ) -> None:
     path = f"/subscriptions/{list_id}{name}"
@@ -245,7 +249,7 @@ def test_neither_trace_id_nor_login_is_401(
 
 
 @each_way
-def test_each_way_refuses_what_names_another_list_person_or_credential(
+def test_unsubscribe_routes_reject_trace_ids_and_credentials_that_do_not_match(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, method: str, name: str
 ) -> None:
     letter, other = new_list(client), new_list(client)["id"]

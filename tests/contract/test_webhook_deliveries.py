@@ -48,7 +48,7 @@ def shown(client: httpx2.Client, endpoint: dict[str, Any]) -> dict[str, Any]:
     return dict(data(client.get(f"{PATH}/{endpoint['id']}")))
 
 
-def test_events_arrive_in_order_signed_and_as_the_feed_shows_them(
+def test_webhook_events_arrive_signed_and_in_feed_order(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     happen(stack, owner)
@@ -81,7 +81,7 @@ def test_events_arrive_in_order_signed_and_as_the_feed_shows_them(
     assert newest["milliseconds"] >= 0
 
 
-def test_receiver_that_closes_its_connections_fails_no_event(
+def test_webhook_receiver_that_closes_connections_loses_no_event(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.closes_silently = True
@@ -94,7 +94,7 @@ def test_receiver_that_closes_its_connections_fails_no_event(
     assert {each["attempts"] for each in deliveries(client, endpoint)} == {1}
 
 
-def test_types_and_list_are_kept_to(
+def test_webhook_receives_only_its_event_types_and_list(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     list_id, other_id = new_list(client)["id"], new_list(client)["id"]
@@ -109,7 +109,7 @@ def test_types_and_list_are_kept_to(
 
 
 @pytest.mark.tier("processes")
-def test_failed_try_is_made_again_with_the_same_id_and_the_next_event_waits(
+def test_failed_webhook_delivery_is_retried_with_the_same_id_before_the_next_event(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (500, {}) if len(receiver.hooks) == 1 else OK
@@ -130,7 +130,7 @@ def test_failed_try_is_made_again_with_the_same_id_and_the_next_event_waits(
 
 
 @pytest.mark.tier("faults")
-def test_failure_amid_many_events_keeps_their_order_and_counts_no_other_try(
+def test_failed_webhook_delivery_among_many_keeps_the_order_of_all_events(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
@@ -162,7 +162,7 @@ def test_failure_amid_many_events_keeps_their_order_and_counts_no_other_try(
     assert attempts == [1] * 34 + [2] + [1] * 25
 
 
-def test_receiver_says_when_to_come_again(
+def test_webhook_retry_respects_the_retry_after_header(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (503, {"Retry-After": "3600"})
@@ -178,7 +178,7 @@ def test_receiver_says_when_to_come_again(
     assert shown(client, endpoint)["failing_since"] is not None
 
 
-def test_receiver_that_is_gone_ends_the_endpoint(
+def test_response_410_ends_the_webhook_endpoint_and_notifies_the_owner(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (410, {})
@@ -195,7 +195,7 @@ def test_receiver_that_is_gone_ends_the_endpoint(
 
 
 @pytest.mark.tier("faults")
-def test_receiver_that_is_gone_since_the_url_changed_ends_nothing(
+def test_response_410_of_a_replaced_url_does_not_end_the_webhook_endpoint(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     with hooked() as former, stack.client(owner.key) as other:
@@ -214,7 +214,7 @@ def test_receiver_that_is_gone_since_the_url_changed_ends_nothing(
     assert shown(client, endpoint)["state"] == "active"
 
 
-def test_endpoint_that_fails_for_three_days_is_paused_and_gets_what_it_missed_later(
+def test_webhook_endpoint_failing_for_three_days_is_paused_and_gets_missed_events_later(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (500, {})
@@ -244,7 +244,7 @@ def test_endpoint_that_fails_for_three_days_is_paused_and_gets_what_it_missed_la
     assert receiver.ids == missed
 
 
-def test_event_that_is_refused_for_three_days_is_given_up_and_the_others_arrive(
+def test_webhook_event_rejected_for_three_days_is_dropped_and_later_events_arrive(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda hook: (422, {}) if hook.id == receiver.ids[0] else OK
@@ -272,7 +272,7 @@ def test_event_that_is_refused_for_three_days_is_given_up_and_the_others_arrive(
     assert shown(client, endpoint)["state"] == "active"
 
 
-def test_both_secrets_sign_after_a_rotation(
+def test_old_and_new_webhook_secrets_both_sign_until_the_old_one_expires(
     stack: Stack, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
@@ -299,7 +299,7 @@ def test_both_secrets_sign_after_a_rotation(
         receiver.hooks[1].check(endpoint["secret"])
 
 
-def test_no_endpoint_has_more_secrets_than_fit_a_header(
+def test_webhook_endpoint_has_a_maximum_number_of_live_secrets(
     stack: Stack, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
@@ -317,7 +317,7 @@ def test_no_endpoint_has_more_secrets_than_fit_a_header(
     assert data(client.post(f"{path}/rotate"))["secret"]
 
 
-def test_resend_and_replay_send_events_again_under_their_ids(
+def test_webhook_resend_and_replay_deliver_events_again_with_their_original_ids(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     happen(stack, owner)
@@ -343,7 +343,7 @@ def test_resend_and_replay_send_events_again_under_their_ids(
     assert data(client.post(f"{path}/replay", json={"since": later})) == 0
 
 
-def test_what_an_owner_asks_for_is_bounded_while_nothing_arrives(
+def test_webhook_tests_and_resends_are_limited_while_the_receiver_fails(
     stack: Stack, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     receiver.answer = lambda _: (503, {"Retry-After": "3600"})
@@ -372,7 +372,7 @@ def test_what_an_owner_asks_for_is_bounded_while_nothing_arrives(
     assert data(client.post(again))["status"] == "pending"
 
 
-def test_pages_of_deliveries(
+def test_webhook_delivery_pages_return_each_delivery_exactly_once(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
@@ -382,7 +382,7 @@ def test_pages_of_deliveries(
     assert [each["id"] for each in seen] == [each["id"] for each in deliveries(client, endpoint)]
 
 
-def test_deleted_endpoint_gets_nothing_more(
+def test_deleted_webhook_endpoint_receives_no_more_events(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     gone, stays = new_endpoint(client, receiver.url), new_endpoint(client, receiver.url)
@@ -396,7 +396,7 @@ def test_deleted_endpoint_gets_nothing_more(
     hook.check(stays["secret"])
 
 
-def test_url_is_in_no_log(
+def test_webhook_urls_never_appear_in_logs(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, f"{receiver.url}/T0KEN-of-the-receiver")

@@ -43,7 +43,7 @@ def subscription_webhook_client(stack: Stack, owner: Owner) -> Iterator[httpx2.C
         yield client
 
 
-def test_endpoint_is_made_shown_and_mailed_and_its_secret_is_shown_once(
+def test_new_webhook_is_reported_by_mail_and_its_secret_is_not_stored_in_plain_text(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     made = new_endpoint(client, URL, LEFT, CREATED, CREATED)
@@ -59,7 +59,9 @@ def test_endpoint_is_made_shown_and_mailed_and_its_secret_is_shown_once(
     assert not any(secret.removeprefix("whsec_")[:20] in str(row) for row in stored)
 
 
-def test_url_that_may_not_be_called_is_refused_by_its_rule(client: httpx2.Client) -> None:
+def test_webhook_url_of_a_private_or_unsafe_address_is_rejected_with_the_rule(
+    client: httpx2.Client,
+) -> None:
     for url, rule in [
         ("ftp://example.com/", "is written https://host/path"),
         ("https://user:secret@example.com/", "without a user"),
@@ -80,7 +82,7 @@ def test_url_that_may_not_be_called_is_refused_by_its_rule(client: httpx2.Client
         problem(changed, 422, "webhook.url_not_allowed")
 
 
-def test_body_is_checked(client: httpx2.Client) -> None:
+def test_malformed_webhook_endpoint_is_rejected(client: httpx2.Client) -> None:
     for body in (
         {"url": URL, "types": []},
         {"url": URL, "types": ["subscription.made_up"]},
@@ -92,7 +94,7 @@ def test_body_is_checked(client: httpx2.Client) -> None:
         assert client.post(PATH, json=body).status_code == 422
 
 
-def test_key_needs_the_scope_and_those_of_its_types(
+def test_webhook_endpoint_requires_the_webhook_scope_and_the_scopes_of_its_event_types(
     stack: Stack, owner: Owner, subscription_webhook_client: httpx2.Client, client: httpx2.Client
 ) -> None:
     made = new_endpoint(subscription_webhook_client, URL, CREATED)
@@ -119,7 +121,7 @@ def test_key_needs_the_scope_and_those_of_its_types(
     )
 
 
-def test_list_of_another_owner_is_refused(
+def test_webhook_endpoint_for_a_list_of_another_owner_is_rejected(
     client: httpx2.Client, other_owner: httpx2.Client
 ) -> None:
     theirs = new_list(other_owner)["id"]
@@ -129,7 +131,7 @@ def test_list_of_another_owner_is_refused(
     assert new_endpoint(client, URL, list_id=own)["list_id"] == own
 
 
-def test_endpoint_is_changed_paused_and_resumed(client: httpx2.Client) -> None:
+def test_webhook_endpoint_is_changed_and_paused_and_resumed(client: httpx2.Client) -> None:
     made = new_endpoint(client, URL)
     path = f"{PATH}/{made['id']}"
     changed = data(client.patch(path, json={"url": f"{URL}/2", "types": [LEFT]}))
@@ -151,7 +153,9 @@ def test_endpoint_is_changed_paused_and_resumed(client: httpx2.Client) -> None:
     assert data(client.get(path))["state"] == "active"
 
 
-def test_deleted_endpoint_is_shown_no_more(client: httpx2.Client) -> None:
+def test_deleted_webhook_endpoint_is_hidden_and_recorded_as_security_event(
+    client: httpx2.Client,
+) -> None:
     made = new_endpoint(client, URL)
     path = f"{PATH}/{made['id']}"
     assert data(client.delete(path)) == 1
@@ -163,7 +167,7 @@ def test_deleted_endpoint_is_shown_no_more(client: httpx2.Client) -> None:
     assert events[0]["detail"] == {"endpoint_id": made["id"]}
 
 
-def test_account_has_a_bounded_number_of_endpoints(client: httpx2.Client) -> None:
+def test_account_has_a_maximum_number_of_webhook_endpoints(client: httpx2.Client) -> None:
     made = [new_endpoint(client, URL) for _ in range(MAX_ENDPOINTS)]
     asked = {"url": URL, "types": [CREATED]}
     problem(client.post(PATH, json=asked), 409, "webhook.too_many_endpoints")
@@ -171,7 +175,7 @@ def test_account_has_a_bounded_number_of_endpoints(client: httpx2.Client) -> Non
     new_endpoint(client, URL)
 
 
-def test_name_servers_that_say_nothing_hold_up_no_other_owner(
+def test_unresponsive_name_servers_of_one_owner_do_not_block_other_owners(
     stack: Stack, other_owner: httpx2.Client
 ) -> None:
     port = free_port()
@@ -207,7 +211,7 @@ def test_name_servers_that_say_nothing_hold_up_no_other_owner(
         api.kill()
 
 
-def test_unknown_delivery_and_cursor_are_refused(client: httpx2.Client) -> None:
+def test_unknown_webhook_delivery_and_malformed_cursor_are_rejected(client: httpx2.Client) -> None:
     path = f"{PATH}/{new_endpoint(client, URL)['id']}/deliveries"
     assert data(client.get(path))["items"] == []
     problem(client.get(path, params={"cursor": "x"}), 400, "cursor.invalid")
@@ -228,7 +232,7 @@ def states(client: httpx2.Client) -> dict[int, str]:
     return {each["id"]: each["state"] for each in data(client.get(PATH))}
 
 
-def test_endpoint_ends_with_the_key_that_made_it_and_with_the_keys_that_made_that_one(
+def test_webhook_endpoint_ends_when_its_api_key_or_a_parent_key_is_revoked(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     first, of_first = endpoint_of_a_key(stack, owner)
@@ -246,7 +250,7 @@ def test_endpoint_ends_with_the_key_that_made_it_and_with_the_keys_that_made_tha
     assert shown["reason"] == "It ended with its API key."
 
 
-def test_endpoint_whose_url_a_key_changed_ends_with_that_key(
+def test_webhook_endpoint_ends_with_the_api_key_that_last_changed_its_url(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     own, other = (new_endpoint(client, URL) for _ in range(2))
@@ -259,7 +263,7 @@ def test_endpoint_whose_url_a_key_changed_ends_with_that_key(
     assert states(client) == {own["id"]: "ended", other["id"]: "active"}
 
 
-def test_endpoints_that_are_kept_are_the_accounts_own(
+def test_kept_webhook_endpoint_belongs_to_the_account_after_key_revocation(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     key_id, kept = endpoint_of_a_key(stack, owner)
@@ -270,7 +274,7 @@ def test_endpoints_that_are_kept_are_the_accounts_own(
     assert states(client) == {kept: "active"}
 
 
-def test_operator_revokes_a_key_with_its_endpoints_unless_told_otherwise(
+def test_operator_key_revocation_ends_webhook_endpoints_unless_kept(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     (first, of_first), (second, of_second) = (endpoint_of_a_key(stack, owner) for _ in range(2))
@@ -284,7 +288,7 @@ def mails_of_keys(stack: Stack, owner: Owner) -> list[str]:
     return [str(detail) for (detail,) in stack.query(f"{query} ORDER BY id", owner.user_id)]
 
 
-def test_endpoints_of_a_key_that_expires_pause_after_a_mail_and_get_what_they_missed(
+def test_expired_api_key_pauses_its_webhook_endpoints_after_a_mailed_warning(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     key_id, paused = endpoint_of_a_key(stack, owner)
@@ -319,7 +323,7 @@ def test_endpoints_of_a_key_that_expires_pause_after_a_mail_and_get_what_they_mi
     assert len(mails_of_keys(stack, owner)) == 2
 
 
-def test_no_mail_of_an_expiry_comes_after_an_erasure(stack: Stack, owner: Owner) -> None:
+def test_erased_person_gets_no_mail_about_an_expired_api_key(stack: Stack, owner: Owner) -> None:
     key_id, _ = endpoint_of_a_key(stack, owner)
     stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", key_id)
     stack.query("UPDATE users SET erased_at = now() WHERE id = %s", owner.user_id)
@@ -327,7 +331,7 @@ def test_no_mail_of_an_expiry_comes_after_an_erasure(stack: Stack, owner: Owner)
     assert mails_of_keys(stack, owner) == []
 
 
-def test_mails_that_one_key_causes_hide_none_of_another_key(
+def test_mails_about_new_webhooks_are_limited_per_api_key(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     def mails() -> list[tuple[object, ...]]:
@@ -341,7 +345,9 @@ def test_mails_that_one_key_causes_hide_none_of_another_key(
     assert sorted(mails()) == [(1,), (3,)]
 
 
-def test_endpoints_of_an_erased_person_go_with_all_they_have(stack: Stack) -> None:
+def test_erasure_of_an_owner_deletes_webhook_endpoints_and_secrets_and_deliveries(
+    stack: Stack,
+) -> None:
     owner = stack.create_owner()
     with hooked() as receiver, stack.client(owner.key) as client:
         endpoint = new_endpoint(client, receiver.url, FeedEventType.KEY_CREATED)
@@ -356,7 +362,7 @@ def test_endpoints_of_an_erased_person_go_with_all_they_have(stack: Stack) -> No
         assert stack.query(f"SELECT 1 FROM {table} WHERE {column} = %s", endpoint["id"]) == []
 
 
-def test_answers_about_an_erased_member_are_blanked(
+def test_erasure_of_a_member_clears_stored_webhook_responses_about_the_member(
     stack: Stack, reader: Reader, list_id: int
 ) -> None:
     [(owner_id,)] = stack.query("SELECT user_id FROM lists WHERE id = %s", list_id)
@@ -406,7 +412,7 @@ def arrived(receiver: HookReceiver, expected: list[str]) -> bool:
     return receiver.ids == expected
 
 
-def test_added_type_begins_with_what_happens_from_now_on(
+def test_event_type_added_to_a_webhook_endpoint_delivers_only_later_events(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT)
@@ -421,7 +427,7 @@ def test_added_type_begins_with_what_happens_from_now_on(
     eventually(lambda: arrived(receiver, expected), what="what is new")
 
 
-def test_paused_endpoint_gets_what_it_missed_of_its_former_types_and_nothing_old_of_others(
+def test_resumed_webhook_gets_missed_events_only_of_types_configured_at_that_time(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT)
@@ -444,7 +450,7 @@ def test_paused_endpoint_gets_what_it_missed_of_its_former_types_and_nothing_old
     eventually(lambda: arrived(receiver, expected), what="what it missed")
 
 
-def test_type_that_is_taken_away_and_added_again_begins_anew(
+def test_event_type_removed_and_added_again_delivers_only_later_events(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT, CREATED)
@@ -461,7 +467,7 @@ def test_type_that_is_taken_away_and_added_again_begins_anew(
 
 
 @pytest.mark.tier("faults")
-def test_no_event_is_lost_while_types_change_and_events_are_taken(
+def test_concurrent_event_type_changes_lose_no_webhook_event(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT)
