@@ -17,7 +17,7 @@ NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
         (MEDIA_URLS, "abc123def456.webp", "/media/abc123def456.webp", "media-link"),
     ],
 )
-def test_signed_url_format_stays_compatible_with_issued_urls(
+def test_signed_url_keeps_the_format_of_previously_issued_urls(
     urls: SignedUrls, name: str, path: str, purpose: str
 ) -> None:
     url, expires_at = urls.create(

@@ -6,7 +6,7 @@ from tests.support.lists.acting import Acting
 from tests.support.stack.maintenance import run_maintenance
 
 
-def test_folding_leaves_the_subscriber_count_unchanged_and_no_deltas(
+def test_folding_of_subscriber_count_deltas_keeps_the_count_and_leaves_no_deltas(
     stack: Stack, acting: Acting, owner: Owner
 ) -> None:
     list_id = acting.new_list(owner, confirm_required=False, challenge=False)

@@ -43,7 +43,7 @@ def make_due(empty_stack: Stack) -> None:
     empty_stack.query("UPDATE object_removals SET try_at = now()")
 
 
-def test_forgotten_objects_and_folders_are_removed_together_with_their_queue_rows(
+def test_objects_and_folders_scheduled_for_removal_are_deleted_with_their_queue_rows(
     empty_stack: Stack, removal_resources: Resources
 ) -> None:
     folder = f"imports/{random_hash_id()}/"
@@ -57,7 +57,7 @@ def test_forgotten_objects_and_folders_are_removed_together_with_their_queue_row
     assert count_removals(empty_stack) == 0
 
 
-def test_object_forgotten_in_a_rolled_back_transaction_is_kept(
+def test_object_scheduled_for_removal_in_a_rolled_back_transaction_is_kept(
     empty_stack: Stack, removal_resources: Resources
 ) -> None:
     [key] = put(removal_resources)

@@ -296,7 +296,9 @@ def test_person_who_subscribes_after_being_purged_concurrently_becomes_a_new_per
     assert new_id != person
 
 
-def test_unpaid_unclaimed_orders_are_deleted_after_90_days(stack: Stack, owner: Owner) -> None:
+def test_unpaid_payment_orders_without_an_owner_are_deleted_after_90_days(
+    stack: Stack, owner: Owner
+) -> None:
     gone = {
         "never opened": create_old_order(stack),
         "failed": create_old_order(stack, "status = 'failed'"),
@@ -327,7 +329,9 @@ def test_unpaid_unclaimed_orders_are_deleted_after_90_days(stack: Stack, owner: 
         assert left == len(kept)
 
 
-def test_retention_keeps_an_order_that_is_claimed_during_purge(stack: Stack, owner: Owner) -> None:
+def test_retention_keeps_a_payment_order_that_is_claimed_during_purge(
+    stack: Stack, owner: Owner
+) -> None:
     order_id = create_old_order(stack)
     with transaction(stack) as cursor:
         claim = "UPDATE payment_orders SET user_id = %s, claimed_at = now() WHERE id = %s"

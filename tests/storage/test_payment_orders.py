@@ -81,7 +81,7 @@ def order_in(cursor: Cursor, status: str) -> None:
 
 
 @pytest.mark.parametrize("status", ALLOWED)
-def test_database_accepts_only_allowed_status_changes_of_an_order(
+def test_database_accepts_only_allowed_status_changes_of_a_payment_order(
     cursor: Cursor, status: str
 ) -> None:
     order_in(cursor, status)
@@ -91,11 +91,11 @@ def test_database_accepts_only_allowed_status_changes_of_an_order(
     assert not passes(cursor, change, "elsewhere")
 
 
-def test_new_order_must_have_status_created(cursor: Cursor) -> None:
+def test_new_payment_order_requires_status_created(cursor: Cursor) -> None:
     assert {status for status in ALLOWED if passes(cursor, NEW, status)} == {"created"}
 
 
-def test_database_records_each_status_change_of_an_order(cursor: Cursor) -> None:
+def test_database_records_each_status_change_of_a_payment_order(cursor: Cursor) -> None:
     order_in(cursor, "refunded")
     cursor.execute("UPDATE payment_orders SET payment_url = 'x' WHERE id = 1")
     cursor.execute(
@@ -124,7 +124,7 @@ def test_database_records_each_status_change_of_an_order(cursor: Cursor) -> None
         "created_at = now() + interval '1 hour'",
     ],
 )
-def test_terms_of_an_order_cannot_be_changed(cursor: Cursor, change: str) -> None:
+def test_terms_of_a_payment_order_cannot_be_changed(cursor: Cursor, change: str) -> None:
     order_in(cursor, "pending")
     assert not passes(cursor, f"UPDATE payment_orders SET {change} WHERE id = 1")
 
@@ -157,7 +157,7 @@ def test_terms_of_an_order_cannot_be_changed(cursor: Cursor, change: str) -> Non
         ("credited = 500", "credited = 0"),
     ],
 )
-def test_recorded_payment_facts_of_an_order_cannot_be_reverted(
+def test_recorded_facts_of_a_payment_order_cannot_be_reverted(
     cursor: Cursor, known: str, less: str
 ) -> None:
     order_in(cursor, "pending")
@@ -184,12 +184,12 @@ def test_recorded_payment_facts_of_an_order_cannot_be_reverted(
         "resolution = 'x'",
     ],
 )
-def test_impossible_payment_facts_of_an_order_are_rejected(cursor: Cursor, impossible: str) -> None:
+def test_impossible_facts_of_a_payment_order_are_rejected(cursor: Cursor, impossible: str) -> None:
     order_in(cursor, "pending")
     assert not passes(cursor, f"UPDATE payment_orders SET {impossible} WHERE id = 1")
 
 
-def test_owner_of_an_order_cannot_be_changed(cursor: Cursor, stack: Stack) -> None:
+def test_owner_of_a_payment_order_cannot_be_changed(cursor: Cursor, stack: Stack) -> None:
     first, second = stack.create_owner().user_id, stack.create_owner().user_id
     order_in(cursor, "pending")
     change = "UPDATE payment_orders SET user_id = %s WHERE id = 1"
@@ -198,7 +198,7 @@ def test_owner_of_an_order_cannot_be_changed(cursor: Cursor, stack: Stack) -> No
     assert not passes(cursor, change, None)
 
 
-def test_orders_and_their_history_can_never_be_deleted_or_rewritten(cursor: Cursor) -> None:
+def test_paid_payment_order_and_its_history_cannot_be_deleted_or_rewritten(cursor: Cursor) -> None:
     order_in(cursor, "paid")
     cursor.execute(
         "INSERT INTO payment_events (channel, event_id, type, order_id, facts, happened_at)"
@@ -225,7 +225,7 @@ def test_payment_event_is_stored_only_once_per_channel(cursor: Cursor) -> None:
         cursor.execute(keep, ("sandbox",))
 
 
-def test_credit_entry_requires_an_existing_order(cursor: Cursor, stack: Stack) -> None:
+def test_credit_entry_for_a_missing_payment_order_is_rejected(cursor: Cursor, stack: Stack) -> None:
     user_id = stack.create_owner().user_id
     with pytest.raises(psycopg2.errors.ForeignKeyViolation):
         cursor.execute(

@@ -57,6 +57,6 @@ def test_worker_without_broker_connection_creates_no_queue_canaries(probes: Benc
         started.kill()
 
 
-def test_worker_cannot_serve_waiting_and_computing_queues_together() -> None:
+def test_worker_rejects_a_mix_of_io_bound_and_cpu_bound_queues() -> None:
     with pytest.raises(IncompatibleQueues, match="mail and bulk need different kinds of workers"):
         plan_serving([Queue.MAIL, Queue.BULK])

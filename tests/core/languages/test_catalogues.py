@@ -61,7 +61,7 @@ each_template = pytest.mark.parametrize(
 )
 
 
-def test_german_is_available_besides_default_english() -> None:
+def test_english_and_german_are_available_as_languages() -> None:
     assert list_languages()[0] == ENGLISH
     assert "de" in list_languages()
 

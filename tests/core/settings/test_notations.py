@@ -42,7 +42,9 @@ def test_malformed_deny_list_setting_is_rejected(
         read(monkeypatch, written)
 
 
-def test_deny_list_file_must_be_utf8_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_deny_list_file_that_is_not_utf8_text_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     file = tmp_path / "denied.txt"
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValidationError, match="no UTF-8 text"):

@@ -121,7 +121,7 @@ class LateLastPiece(FolderPlace):
         return super().get(key)
 
 
-def test_restore_of_incomplete_dump_leaves_the_database_empty(
+def test_restore_of_incomplete_backup_leaves_the_database_empty(
     backups: Backups, stack_without_tables: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(creating, "PIECE_BYTES", 8 * 1024)
@@ -152,7 +152,7 @@ def test_restore_of_incomplete_dump_leaves_the_database_empty(
     )
 
 
-def test_restore_rejects_a_database_that_is_not_empty(
+def test_backup_restore_rejects_a_database_that_is_not_empty(
     backups: Backups, stack_without_tables: Stack
 ) -> None:
     manifest = backups.create()
@@ -165,7 +165,7 @@ def test_restore_rejects_a_database_that_is_not_empty(
     assert stack_without_tables.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
 
-def test_restore_rejects_owner_and_application_roles_of_different_databases(
+def test_backup_restore_rejects_owner_and_application_roles_of_different_databases(
     backups: Backups, stack_without_tables: Stack
 ) -> None:
     manifest, target = backups.create(), open_backups(stack_without_tables, backups.folder)
@@ -179,7 +179,7 @@ def test_restore_rejects_owner_and_application_roles_of_different_databases(
     assert stack_without_tables.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
 
-def test_restore_rejects_backup_of_a_later_release(backups: Backups) -> None:
+def test_backup_of_a_later_release_is_rejected(backups: Backups) -> None:
     manifest = dataclasses.replace(backups.create(), revision="9000", release="9.0.0")
     message = error_message(
         "backup.too_new",
@@ -202,7 +202,7 @@ def test_backup_from_unsupported_old_revision_is_rejected_by_restore_and_verify(
 
 
 @pytest.mark.parametrize("setting", ["secret_keys", "encryption_keys"])
-def test_restore_names_the_secret_key_that_is_missing_or_differs(
+def test_backup_restore_names_the_secret_key_that_is_missing_or_differs(
     backups: Backups, setting: str
 ) -> None:
     manifest = backups.create()

@@ -53,7 +53,7 @@ def journaled_list_id(backed_up_stack: Stack) -> int:
     return Importing(backed_up_stack).new_list(backed_up_stack.create_owner())
 
 
-def test_journal_records_each_opt_out_and_erasure_exactly_once(
+def test_backup_journal_records_each_opt_out_and_erasure_exactly_once(
     backups: Backups, journaled_list_id: int
 ) -> None:
     backed_up_stack = backups.stack
@@ -77,7 +77,7 @@ def test_journal_records_each_opt_out_and_erasure_exactly_once(
     assert len(backups.files("journal")) == 2
 
 
-def test_opt_outs_stay_in_the_database_while_the_journal_storage_is_unreachable(
+def test_opt_outs_wait_in_the_database_while_the_backup_storage_is_unreachable(
     backups: Backups, journaled_list_id: int
 ) -> None:
     backed_up_stack = backups.stack
@@ -101,7 +101,7 @@ def test_no_journal_or_backup_is_written_when_backups_are_disabled(
     assert backed_up_stack.query(PENDING) == [("list", member.user_id, journaled_list_id)]
 
 
-def test_journal_replay_is_idempotent(backups: Backups, journaled_list_id: int) -> None:
+def test_backup_journal_replay_is_idempotent(backups: Backups, journaled_list_id: int) -> None:
     """As of a database from before: the opt-out and the erasure are taken back here by hand."""
     backed_up_stack = backups.stack
     began_at = clock.now()
@@ -138,7 +138,7 @@ def test_journal_replay_is_idempotent(backups: Backups, journaled_list_id: int) 
     )
 
 
-def test_journal_replay_ignores_unknown_lists_and_keeps_opt_outs_of_unknown_people(
+def test_journal_replay_skips_unknown_lists_and_records_opt_outs_of_unknown_people(
     backups: Backups, journaled_list_id: int
 ) -> None:
     began_at = clock.now()

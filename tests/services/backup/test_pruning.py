@@ -44,7 +44,7 @@ def test_error_without_any_complete_backup_names_the_backup_url_setting(
         manifests.find_manifest(place, manifests.NEWEST)
 
 
-def test_object_is_copied_into_backups_only_the_first_time(backups: Backups) -> None:
+def test_stored_object_is_copied_only_once_for_all_backups(backups: Backups) -> None:
     backups.store_object()
     first = backups.create()
     assert first.copied == first.objects > 0
@@ -91,7 +91,9 @@ def test_newest_backup_is_kept_regardless_of_its_age(backups: Backups) -> None:
     assert manifests.find_manifest(backups.place, "newest") == only
 
 
-def test_pruning_deletes_no_objects_while_a_kept_backup_is_unreadable(backups: Backups) -> None:
+def test_backup_pruning_deletes_no_objects_while_a_kept_backup_is_unreadable(
+    backups: Backups,
+) -> None:
     backups.store_object()
     old = backups.create()
     made_older(backups, old, 10 * DAY)

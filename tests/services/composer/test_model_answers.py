@@ -29,7 +29,7 @@ ALL = prompts.build_metadata_prompt(frozenset(MetadataField))
         '{"summary": " Bees.\\n\\n"}',
     ],
 )
-def test_metadata_is_extracted_as_plain_text_from_model_answer(text: str) -> None:
+def test_post_metadata_is_extracted_as_plain_text_from_the_model_answer(text: str) -> None:
     assert model_writer.read_metadata(text, SUMMARY) == PostMetadata(summary="Bees.")
 
 
@@ -95,7 +95,7 @@ def test_model_reasoning_is_removed_but_its_markers_inside_json_strings_are_kept
     assert remove_drafts(text) == visible
 
 
-def test_only_model_answer_that_repeats_the_schema_is_rejected_as_an_echo() -> None:
+def test_model_answer_is_rejected_as_an_echo_only_if_it_repeats_the_schema() -> None:
     answer = {"slug": "text", "summary": "A text about a string.", "tags": ["string", "text"]}
     assert model_writer.read_metadata(json.dumps(answer), ALL).slug == "text"
     echo = {"slug": "slug", "summary": "string", "tags": ["tag1", "tag2", "..."]}

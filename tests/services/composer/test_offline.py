@@ -25,7 +25,9 @@ def written(title: str, content: str) -> PostMetadata:
 
 
 @each_sample
-def test_offline_composer_detects_newsletter_language_and_keeps_all_rules(sample: Sample) -> None:
+def test_offline_composer_detects_language_and_writes_valid_metadata_and_tweets(
+    sample: Sample,
+) -> None:
     plain = parse_post(sample.post)
     metadata = offline.write_metadata(plain, EVERY_PART, HASH)
     tweets = offline.write_tweets(plain)
@@ -115,7 +117,7 @@ def test_offline_composer_writes_the_same_output_in_every_process() -> None:
     assert _run(_WRITE, "1") == _run(_WRITE, "4711")
 
 
-def test_worker_loads_no_language_models_before_it_writes() -> None:
+def test_composer_worker_loads_no_language_models_before_its_first_text() -> None:
     loaded = set(json.loads(_run(_LOAD, "0")))
     assert not loaded & _DICTIONARIES
 

@@ -43,7 +43,7 @@ def read(report: LedgerReport) -> tuple[int, int, int]:
     return report.accounts, report.resumed, report.entries
 
 
-def test_ledger_verification_reads_only_entries_since_the_last_checkpoint(
+def test_credit_ledger_verification_reads_only_entries_since_the_last_checkpoint(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
     assert read(verify_ledger(falsifiable_stack)) == (1, 1, 0)
@@ -208,7 +208,7 @@ def age_changes(falsifiable_stack: Stack) -> None:
     )
 
 
-def test_order_verification_skips_verified_orders_older_than_an_hour_until_a_full_run(
+def test_verified_payment_orders_older_than_an_hour_are_skipped_until_a_full_check(
     falsifiable_stack: Stack,
 ) -> None:
     old = paid_order(falsifiable_stack)
@@ -223,7 +223,9 @@ def test_order_verification_skips_verified_orders_older_than_an_hour_until_a_ful
     assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {old}
 
 
-def test_old_order_with_a_new_credit_entry_is_verified_again(falsifiable_stack: Stack) -> None:
+def test_old_payment_order_with_a_new_credit_entry_is_verified_again(
+    falsifiable_stack: Stack,
+) -> None:
     old = paid_order(falsifiable_stack)
     age_changes(falsifiable_stack)
     paid_order(falsifiable_stack)
@@ -233,7 +235,7 @@ def test_old_order_with_a_new_credit_entry_is_verified_again(falsifiable_stack: 
     assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {old}
 
 
-def test_new_order_with_wrong_credited_amount_is_reported(falsifiable_stack: Stack) -> None:
+def test_new_payment_order_with_wrong_credited_amount_is_reported(falsifiable_stack: Stack) -> None:
     paid_order(falsifiable_stack)
     age_changes(falsifiable_stack)
     new = paid_order(falsifiable_stack)
@@ -242,7 +244,7 @@ def test_new_order_with_wrong_credited_amount_is_reported(falsifiable_stack: Sta
     assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {new}
 
 
-def test_forged_order_checkpoint_hides_no_fault(falsifiable_stack: Stack) -> None:
+def test_forged_payment_order_checkpoint_hides_no_fault(falsifiable_stack: Stack) -> None:
     old = paid_order(falsifiable_stack)
     age_changes(falsifiable_stack)
     paid_order(falsifiable_stack)

@@ -77,7 +77,7 @@ def test_job_in_backoff_is_not_claimed_before_its_retry_time(
 
 # The lock of a progress keeps the heartbeat out.
 @pytest.mark.parametrize("hold", [renew_lease, partial(record_progress, done=1)])
-def test_lease_renewal_and_progress_extend_the_lease(
+def test_job_lease_is_extended_by_renewal_and_by_progress(
     probes_without_workers: Bench,
     lease: Lease,
     resources: Resources,
@@ -90,7 +90,7 @@ def test_lease_renewal_and_progress_extend_the_lease(
     assert probes_without_workers.job(lease.job_id).status == JobStatus.RUNNING
 
 
-def test_worker_without_its_lease_writes_nothing_and_its_transaction_is_rolled_back(
+def test_worker_that_lost_its_lease_writes_nothing_and_its_transaction_is_rolled_back(
     probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
     update_job(resources, lease.job_id, lease_expires_at=func.now())
@@ -249,7 +249,7 @@ def test_only_the_waiting_process_is_notified_of_a_job_change(
     assert notification["channel"].decode() == f"{CHANNEL}:here"
 
 
-def test_no_lease_counts_as_lost_during_the_grace_period_after_a_database_outage(
+def test_no_job_lease_counts_as_lost_in_the_grace_period_after_a_database_outage(
     probes_without_workers: Bench,
     lease: Lease,
     resources: Resources,

@@ -63,7 +63,7 @@ def test_job_with_a_lost_message_is_resent_when_due(
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
 
 
-def test_resends_never_fill_a_queue_beyond_its_message_limit(
+def test_job_resends_never_fill_a_queue_beyond_its_message_limit(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:

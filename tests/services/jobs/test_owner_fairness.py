@@ -66,7 +66,7 @@ def test_job_handed_back_is_queued_behind_other_jobs_of_its_owner(
     assert turns == [*jobs_of_one_owner, jobs_of_one_owner[0]]
 
 
-def test_sweep_enqueues_further_jobs_of_an_owner_whose_sent_jobs_were_cancelled(
+def test_job_sweep_enqueues_further_jobs_of_an_owner_whose_sent_jobs_were_cancelled(
     probes_without_workers: Bench, jobs_of_one_owner: list[int], resources: Resources
 ) -> None:
     statement = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE sends > 0"

@@ -208,7 +208,7 @@ def test_new_holder_of_an_erased_address_can_lift_its_opt_out(
     assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", open_list_id) == []
 
 
-def test_erasure_of_a_list_owner_is_rejected_with_the_names_of_the_lists(
+def test_erasure_of_a_list_owner_is_rejected_and_names_the_lists(
     stack: Stack, acting: Acting, owner: Owner, open_list_id: int
 ) -> None:
     with pytest.raises(DomainError) as error:

@@ -74,7 +74,7 @@ def attempts(empty_stack: Stack) -> DeliveryAttempts:
     return DeliveryAttempts(empty_stack, endpoint_id)
 
 
-def test_endpoint_is_paused_after_its_only_event_fails_for_72_hours(
+def test_webhook_endpoint_is_paused_after_its_only_event_fails_for_72_hours(
     attempts: DeliveryAttempts,
 ) -> None:
     lone = attempts.queue(hours_ago=0)
@@ -87,7 +87,7 @@ def test_endpoint_is_paused_after_its_only_event_fails_for_72_hours(
     assert (attempts.endpoint, attempts.status(lone)) == (("paused", True), "failed")
 
 
-def test_failing_endpoint_is_paused_after_72_hours_despite_an_earlier_given_up_event(
+def test_failing_webhook_endpoint_is_paused_after_72_hours_despite_a_given_up_event(
     attempts: DeliveryAttempts,
 ) -> None:
     """A process was killed amid the first try, so the first failure is that of the second one."""
@@ -104,7 +104,7 @@ def test_failing_endpoint_is_paused_after_72_hours_despite_an_earlier_given_up_e
     assert attempts.endpoint == ("paused", True)
 
 
-def test_single_failed_event_does_not_pause_an_endpoint_that_also_succeeded(
+def test_webhook_endpoint_that_also_succeeds_is_not_paused_by_one_failed_event(
     attempts: DeliveryAttempts,
 ) -> None:
     refused = attempts.queue(hours_ago=1)

@@ -48,7 +48,7 @@ def test_event_starts_only_one_webhook_job_with_concurrent_wakers(
     assert empty_stack.query(JOBS, endpoint_id) == [("queued",)]
 
 
-def test_held_endpoint_is_woken_only_at_its_due_time(
+def test_held_webhook_endpoint_is_woken_only_at_its_due_time(
     empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = idle_endpoint
@@ -60,7 +60,9 @@ def test_held_endpoint_is_woken_only_at_its_due_time(
     assert waker.wake_due(empty_stack.resources) == 1
 
 
-def test_paused_endpoint_is_not_woken(empty_stack: Stack, idle_endpoint: tuple[Owner, int]) -> None:
+def test_paused_webhook_endpoint_is_not_woken(
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
+) -> None:
     owner, endpoint_id = idle_endpoint
     empty_stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
     happen(empty_stack, owner, CREATED)
@@ -104,7 +106,7 @@ def test_failed_webhook_job_pauses_before_it_is_started_again(
     assert EndpointWaker().wake_due(empty_stack.resources) == 1
 
 
-def test_frequent_waking_scan_reads_the_feed_only_for_owners_with_new_events(
+def test_frequent_webhook_scan_reads_the_feed_only_for_owners_with_new_events(
     empty_stack: Stack,
 ) -> None:
     owners = [empty_stack.create_owner().user_id for _ in range(20)]

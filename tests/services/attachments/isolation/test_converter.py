@@ -66,7 +66,7 @@ def signal_soon(pid: int, number: signal.Signals, seconds: float) -> Iterator[No
 
 
 @pytest.mark.parametrize("name", one_of_each())
-def test_converter_process_returns_the_same_result_as_direct_conversion(
+def test_image_converter_returns_the_same_result_as_direct_conversion(
     converter: ConverterProcess, name: str
 ) -> None:
     data = one_of_each()[name]
@@ -76,7 +76,7 @@ def test_converter_process_returns_the_same_result_as_direct_conversion(
     assert with_renditions.renditions
 
 
-def test_converter_response_with_unknown_or_duplicate_rendition_name_is_rejected(
+def test_image_converter_response_with_unknown_or_duplicate_rendition_name_is_rejected(
     converter: ConverterProcess,
 ) -> None:
     """Code in the child's place could name a file as it likes."""
@@ -92,7 +92,7 @@ def test_converter_response_with_unknown_or_duplicate_rendition_name_is_rejected
         parse_answer(answer, data)
 
 
-def test_converter_exchanges_five_megabytes_in_both_directions_without_deadlock(
+def test_image_converter_exchanges_5_mb_in_both_directions_without_deadlock(
     converter: ConverterProcess,
 ) -> None:
     noise = Image.frombytes("RGB", (1300, 1300), random.Random(1).randbytes(3 * 1300 * 1300))
@@ -101,7 +101,7 @@ def test_converter_exchanges_five_megabytes_in_both_directions_without_deadlock(
     assert len(converter.convert(data).data) > 4_000_000
 
 
-def test_converter_killed_while_idle_is_replaced_without_an_error() -> None:
+def test_image_converter_killed_while_idle_is_replaced_without_an_error() -> None:
     with ConverterProcess() as converter:
         assert_works(converter)
         killed = pid_of(converter)
@@ -110,7 +110,7 @@ def test_converter_killed_while_idle_is_replaced_without_an_error() -> None:
         assert_works(converter)
 
 
-def test_converter_killed_during_conversion_fails_only_that_image_and_names_the_signal() -> None:
+def test_killed_image_converter_fails_only_its_current_image_and_names_the_signal() -> None:
     slow = slow_image()
     with ConverterProcess() as converter:
         assert_works(converter)
@@ -124,7 +124,7 @@ def test_converter_killed_during_conversion_fails_only_that_image_and_names_the_
 
 
 @pytest.mark.parametrize("size", [100, 5_000_000], ids=["answer", "request"])
-def test_hanging_converter_is_killed_after_its_timeout_and_replaced(
+def test_hanging_image_converter_is_killed_after_its_timeout_and_replaced(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ConverterProcess() as converter:
@@ -149,7 +149,7 @@ def test_image_exceeding_converter_memory_fails_without_affecting_the_next_image
         assert_works(converter)
 
 
-def test_converter_memory_returns_to_its_base_level_after_large_photos() -> None:
+def test_image_converter_memory_returns_to_its_base_level_after_large_photos() -> None:
     photo = encoded(picture(3000, 2000), "JPEG")
     with ConverterProcess() as converter:
         converter.convert(photo)
@@ -162,7 +162,7 @@ def _resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
-def test_converter_is_replaced_after_a_fixed_number_of_images(
+def test_image_converter_is_replaced_after_a_fixed_number_of_images(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process_module, "_IMAGES_PER_CHILD", 2)
@@ -175,7 +175,9 @@ def test_converter_is_replaced_after_a_fixed_number_of_images(
         assert not running(pids[0])
 
 
-def test_converter_is_replaced_after_its_cpu_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_converter_is_replaced_after_its_cpu_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = subprocess.Popen
     tired = (
         "from core.process import child_loop; from services.attachments.isolation import child;"
@@ -207,7 +209,7 @@ def test_image_is_resent_to_a_new_converter_if_the_previous_one_just_exited(
         assert_works(converter)
 
 
-def test_interrupted_conversion_does_not_mix_up_later_converter_responses() -> None:
+def test_interrupted_image_conversion_does_not_mix_up_later_results() -> None:
     def too_late(_number: int, _frame: FrameType | None) -> None:
         raise TimeoutError("the worker's own limit")
 
@@ -234,7 +236,7 @@ def test_interrupted_conversion_does_not_mix_up_later_converter_responses() -> N
         ("Max address space", str(process_module.MEMORY_BYTES)),
     ],
 )
-def test_converter_process_runs_with_strict_resource_limits(
+def test_image_converter_runs_with_strict_resource_limits(
     converter: ConverterProcess, name: str, most: str
 ) -> None:
     assert_works(converter)
@@ -244,7 +246,7 @@ def test_converter_process_runs_with_strict_resource_limits(
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_converter_syscall_filter_exists_for_each_supported_processor(
+def test_image_converter_syscall_filter_exists_for_each_supported_processor(
     monkeypatch: pytest.MonkeyPatch, machine: str
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
@@ -286,7 +288,7 @@ def killed_parent(script: str, *words: str) -> Iterator[int]:
         parent.kill()
 
 
-def test_converter_exits_when_its_parent_is_killed_during_or_after_start() -> None:
+def test_image_converter_exits_when_its_parent_is_killed_during_or_after_start() -> None:
     script = (
         "from services.attachments.isolation.converter import ConverterProcess; import time\n"
         "c = ConverterProcess(); c.start(); print(c.pid, flush=True); time.sleep(60)"
@@ -298,7 +300,7 @@ def test_converter_exits_when_its_parent_is_killed_during_or_after_start() -> No
         eventually(partial(_ended, child))
 
 
-def test_converter_exits_immediately_when_its_parent_is_killed_during_conversion(
+def test_busy_image_converter_exits_immediately_when_its_parent_is_killed(
     tmp_path: Path,
 ) -> None:
     image = tmp_path / "slow.png"
@@ -334,7 +336,7 @@ def _ended(pid: int) -> bool:
     return not running(pid)
 
 
-def test_forked_worker_starts_its_own_converter() -> None:
+def test_forked_worker_starts_its_own_image_converter() -> None:
     with ConverterProcess() as converter:
         assert_works(converter)
         ours = converter.pid
@@ -350,7 +352,7 @@ def test_forked_worker_starts_its_own_converter() -> None:
         assert converter.pid == ours
 
 
-def test_closed_converter_leaves_no_process_and_can_be_reused() -> None:
+def test_closed_image_converter_leaves_no_process_and_can_be_reused() -> None:
     converter = ConverterProcess()
     converter.start()
     first = pid_of(converter)

@@ -83,14 +83,14 @@ expiry = st.just(Evidence(order_id=7, session_id="cs", expired=True))
         st.one_of(st.just(PAID), refunds, failures, disputes, expiry), min_size=1, max_size=6
     ).flatmap(lambda news: st.tuples(st.just(news), st.permutations(news + news)))
 )
-def test_payment_outcome_is_independent_of_order_and_repetition_of_evidence(
+def test_payment_outcome_is_independent_of_sequence_and_repetition_of_provider_events(
     drawn: tuple[list[Evidence], list[Evidence]],
 ) -> None:
     once, shuffled = drawn
     assert outcome(told(order(), *once)) == outcome(told(order(), *shuffled))
 
 
-def test_payment_evidence_that_arrives_before_its_checkout_session_is_kept() -> None:
+def test_payment_event_that_arrives_before_its_checkout_session_is_kept() -> None:
     early = order(status="created", session_id=None)
     told(early, PAID)
     assert (early.status, early.session_id, early.payment_id) == ("paid", "cs", "pi")
@@ -124,19 +124,19 @@ def test_payment_that_differs_from_its_order_requires_review_by_an_operator(
 
 
 @pytest.mark.parametrize("status", ["paid", "disputed", "refunded"])
-def test_deviating_payment_evidence_after_payment_is_ignored(status: str) -> None:
+def test_deviating_payment_event_for_a_paid_order_changes_nothing(status: str) -> None:
     dispute = DisputeStatus.OPEN if status == "disputed" else None
     subject = order(status=status, paid_at=clock.now(), dispute=dispute)
     before = outcome(subject)
     assert outcome(told(subject, replace(PAID, amount_minor=1, refunded_minor=1000))) == before
 
 
-def test_deviating_evidence_without_payment_is_ignored() -> None:
+def test_deviating_event_without_a_payment_is_ignored() -> None:
     subject = told(order(), Evidence(order_id=7, amount_minor=1, currency="USD", expired=True))
     assert (subject.status, subject.mismatch) == ("pending", None)
 
 
-def test_payment_evidence_without_amount_or_currency_is_ignored() -> None:
+def test_payment_event_without_amount_or_currency_is_ignored() -> None:
     for lacking in (replace(PAID, amount_minor=None), replace(PAID, currency=None)):
         assert told(order(), lacking).status == "pending"
 
@@ -148,7 +148,7 @@ def test_payment_currencies_are_compared_case_insensitively() -> None:
 @pytest.mark.parametrize(
     ("back", "due"), [(0, "0"), (1, "0.3334"), (500, "166.6667"), (999, "333"), (1000, "333.3333")]
 )
-def test_refunded_credits_are_rounded_up_and_complete_for_a_full_refund(
+def test_credits_taken_for_a_refund_are_rounded_up_and_complete_for_a_full_refund(
     back: int, due: str
 ) -> None:
     assert order_facts.credits_due_back(order(refunded_minor=back)) == Decimal(due)
@@ -192,7 +192,7 @@ def test_refund_and_dispute_together_never_take_more_than_the_whole_order() -> N
         max_size=3,
     ).flatmap(lambda all_of: st.tuples(st.just(all_of), st.permutations([0, 1, 2, 3, 4, 5] * 2)))
 )
-def test_dispute_outcome_is_independent_of_the_order_of_dispute_lists(
+def test_dispute_outcome_is_independent_of_the_sequence_of_dispute_reports(
     drawn: tuple[list[tuple[int, str]], list[int]],
 ) -> None:
     all_of, sequence = drawn
@@ -229,10 +229,10 @@ def test_payment_for_a_failed_order_requires_review_by_an_operator(
     assert order_facts.is_credited(failed) == (resolution is Resolution.CREDIT)
 
 
-def test_payment_that_arrived_before_its_failure_event_counts() -> None:
+def test_payment_received_before_a_failure_event_keeps_its_order_paid() -> None:
     assert told(order(), PAID, Evidence(order_id=7, failed=True)).status == "paid"
 
 
-def test_refunded_order_never_changes_its_status() -> None:
+def test_fully_refunded_order_is_not_paid_again_by_a_late_payment_event() -> None:
     refunded = order(status="refunded", refunded_minor=1000)
     assert told(refunded, PAID).status == "refunded"

@@ -107,7 +107,7 @@ def test_topup_accepts_minimum_and_maximum_amount_and_rejects_amounts_beyond(
     assert not sells(most + 1)
 
 
-def test_amount_and_credit_amount_that_match_after_rounding_are_accepted() -> None:
+def test_topup_accepts_amount_and_credits_that_match_after_rounding() -> None:
     # 100 credits cost 0.92 EUR; 1 EUR buys 108.6956, which cost 1 EUR.
     for amount, credit_amount in (("0.92", "100"), ("1", "108.6956"), ("0.5", "54.3478")):
         found = asked("EUR", amount, credit_amount)

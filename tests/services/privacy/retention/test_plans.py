@@ -48,7 +48,7 @@ def plan(uow: UnitOfWork, statement: str) -> str:
 
 
 @pytest.mark.parametrize("name", [rule.name for rule in RULES if rule.moment is not None])
-def test_purge_finds_expired_rows_by_an_index_without_sorting(
+def test_retention_purge_finds_expired_rows_by_an_index_without_sorting(
     retention_stack: Stack, name: str
 ) -> None:
     [rule] = [each for each in RULES if each.name == name]

@@ -18,7 +18,7 @@ from tests.support.stack.held_rows import uncommitted
 PURGED = [rule.name for rule in RULES if rule.is_purged]
 
 
-def test_purge_deletes_all_expired_rows_and_keeps_the_others(
+def test_retention_purge_deletes_all_expired_rows_and_keeps_the_others(
     retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
     old = {name: aged_rows.make_old(name) for name in PURGED}
@@ -52,7 +52,7 @@ def test_longer_retention_setting_keeps_rows_longer(
     assert [name for name in names if aged_rows.is_there(name, made[name])] == []
 
 
-def test_purge_keeps_imports_and_exports_that_are_still_needed(
+def test_retention_purge_keeps_imports_and_exports_that_are_still_needed(
     retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
     for name, needed in (
@@ -92,7 +92,7 @@ def broken(stack: Stack, table: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("table", ["imports", "oauth_tokens", "mail_counts"])
-def test_purge_continues_with_other_tables_if_deletes_in_one_table_fail(
+def test_retention_purge_continues_with_other_tables_if_deletes_in_one_table_fail(
     retention_stack: Stack, aged_rows: AgedRows, table: str
 ) -> None:
     made = {name: aged_rows.make_old(name) for name in PURGED}
@@ -106,7 +106,7 @@ def test_purge_continues_with_other_tables_if_deletes_in_one_table_fail(
     purge_expired_rows(retention_stack.resources)
 
 
-def test_purge_continues_with_other_tables_if_one_table_is_locked(
+def test_retention_purge_continues_with_other_tables_if_one_table_is_locked(
     retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
     made = {name: aged_rows.make_old(name) for name in PURGED}
@@ -120,7 +120,7 @@ def test_purge_continues_with_other_tables_if_one_table_is_locked(
     purge_expired_rows(retention_stack.resources)
 
 
-def test_purge_skips_locked_row_until_its_lock_is_released(
+def test_retention_purge_skips_locked_row_until_its_lock_is_released(
     retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
     held, other = (aged_rows.make_old("spent_proofs") for _ in range(2))
@@ -133,7 +133,7 @@ def test_purge_skips_locked_row_until_its_lock_is_released(
     assert not aged_rows.is_there("spent_proofs", held)
 
 
-def test_purge_batches_shrink_after_statement_timeouts(retention_stack: Stack) -> None:
+def test_retention_purge_batches_shrink_after_statement_timeouts(retention_stack: Stack) -> None:
     sizes: list[int] = []
     left = 25
 
@@ -152,7 +152,7 @@ def test_purge_batches_shrink_after_statement_timeouts(retention_stack: Stack) -
     assert purge.end() == 25
 
 
-def test_purge_alternates_between_tables_after_each_batch(retention_stack: Stack) -> None:
+def test_retention_purge_alternates_between_tables_after_each_batch(retention_stack: Stack) -> None:
     done: list[str] = []
 
     def batch_of(name: str, aged_rows: int) -> TablePurge:

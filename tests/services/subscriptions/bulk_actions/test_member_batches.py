@@ -108,7 +108,7 @@ def test_member_who_opts_out_while_the_list_is_locked_is_excluded_from_bulk_acti
         assert opt_out_checks.find_opt_out_changes(uow, found)["status"] == "unsubscribed"
 
 
-def test_bulk_tagging_keeps_members_at_100_tags(bulk_actions: BulkActions) -> None:
+def test_bulk_tagging_adds_no_tag_beyond_100_to_a_member(bulk_actions: BulkActions) -> None:
     bulk_actions.add(2)
     names = [f"tag {number}" for number in range(100)]
     with bulk_actions.resources.unit_of_work() as uow:

@@ -97,12 +97,12 @@ CZECH = ("Jiří Dvořák", "Růžena Nováčková", "Tomáš Němec", "Kateřin
 
 
 @pytest.mark.parametrize("encoding", FILES)
-def test_other_encoding_is_recognised_from_several_names(encoding: str) -> None:
+def test_legacy_encoding_is_recognised_from_several_names(encoding: str) -> None:
     assert read(FILES[encoding], encoding) == [*FILES[encoding]]
 
 
 @pytest.mark.parametrize("encoding", FILES)
-def test_single_name_in_other_encoding_is_decoded_correctly_or_left_to_the_owner(
+def test_single_name_in_a_legacy_encoding_is_decoded_correctly_or_left_to_the_owner(
     encoding: str,
 ) -> None:
     for name in FILES[encoding]:

@@ -101,7 +101,7 @@ def test_large_member_request_resumes_where_a_killed_worker_stopped(
     require_whole(importing, list_id, importing.of_job(request_job_id))
 
 
-def test_worker_without_its_lease_adds_no_members(
+def test_worker_that_lost_its_lease_adds_no_members(
     importing: Importing, list_id: int, request_job_id: int
 ) -> None:
     stale = take_turn(importing, request_job_id)

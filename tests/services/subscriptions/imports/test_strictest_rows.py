@@ -134,7 +134,7 @@ def test_opt_out_row_with_an_invalid_address_affects_no_member(
     assert (task.added, task.invalid) == (1, 1)
 
 
-def test_import_preview_shows_the_row_that_counts(
+def test_import_preview_judges_each_row_by_the_strictest_row_of_its_person(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     ada, bea, cy = new_addresses(3)

@@ -53,7 +53,7 @@ def test_concurrent_sign_ups_of_one_address_create_one_person_and_one_subscripti
     assert shown_count(acting, list_id, owner) == 1
 
 
-def test_person_who_unsubscribes_while_being_re_added_concurrently_stays_out(
+def test_person_who_unsubscribes_is_not_reactivated_by_concurrent_actions(
     acting: Acting, list_ids: list[int], owner: Owner, person_with_login: Person
 ) -> None:
     here, there = list_ids
