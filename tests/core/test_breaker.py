@@ -42,7 +42,7 @@ class Server:
                 self.call()
 
 
-def test_a_server_that_failed_is_left_alone_for_growing_times(clock: Clock) -> None:
+def test_circuit_breaker_blocks_calls_to_failed_server_for_increasing_pauses(clock: Clock) -> None:
     server = Server(Breaker("test server"))
     server.failing()
     for rest in (1.0, 2.0, 4.0, 5.0, 5.0):
@@ -55,7 +55,7 @@ def test_a_server_that_failed_is_left_alone_for_growing_times(clock: Clock) -> N
         assert server.calls == reached + 1
 
 
-def test_one_call_probes_while_the_others_are_refused(clock: Clock) -> None:
+def test_circuit_breaker_lets_one_call_probe_and_rejects_concurrent_calls(clock: Clock) -> None:
     guard = Breaker("test server")
     server = Server(guard)
     server.failing()
@@ -70,7 +70,9 @@ def test_one_call_probes_while_the_others_are_refused(clock: Clock) -> None:
     server.call()
 
 
-def test_a_call_that_began_before_the_server_worked_again_begins_no_rest(clock: Clock) -> None:
+def test_circuit_breaker_ignores_late_failure_of_call_that_began_before_recovery(
+    clock: Clock,
+) -> None:
     guard = Breaker("test server")
     server = Server(guard)
 
@@ -91,7 +93,9 @@ def test_a_call_that_began_before_the_server_worked_again_begins_no_rest(clock: 
     assert server.calls == 4
 
 
-def test_a_call_that_began_before_the_rest_does_not_make_it_longer(clock: Clock) -> None:
+def test_circuit_breaker_pause_is_not_extended_by_late_failure_of_an_earlier_call(
+    clock: Clock,
+) -> None:
     guard = Breaker("test server")
     server = Server(guard)
 
@@ -108,7 +112,7 @@ def test_a_call_that_began_before_the_rest_does_not_make_it_longer(clock: Clock)
     server.call()
 
 
-def test_a_call_that_is_interrupted_lets_the_next_one_probe(clock: Clock) -> None:
+def test_circuit_breaker_lets_next_call_probe_after_an_interrupted_probe(clock: Clock) -> None:
     guard = Breaker("test server")
     server = Server(guard)
     server.failing()
@@ -120,20 +124,22 @@ def test_a_call_that_is_interrupted_lets_the_next_one_probe(clock: Clock) -> Non
     assert server.calls == 2
 
 
-def test_an_answer_that_refuses_is_no_failure(clock: Clock) -> None:
+def test_circuit_breaker_does_not_count_rejecting_responses_as_server_failures(
+    clock: Clock,
+) -> None:
     server = Server(Breaker("test server"))
     server.error = TransientError("Not for you.")
     server.failing(times=3)
     assert server.calls == 3
 
 
-def test_failures_that_are_tolerated_begin_no_rest(clock: Clock) -> None:
+def test_circuit_breaker_opens_only_after_tolerated_number_of_failures(clock: Clock) -> None:
     server = Server(Breaker("test server", tolerated=2))
     server.failing(times=10)
     assert server.calls == 3
 
 
-def test_an_attempt_during_a_rest_gives_nothing(clock: Clock) -> None:
+def test_guarded_call_returns_nothing_while_the_circuit_breaker_is_open(clock: Clock) -> None:
     guard = Breaker("test server", OSError)
 
     def fail() -> str:

@@ -15,21 +15,21 @@ def _placeholders(text: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
 
 
-def test_every_placeholder_has_an_example_and_every_example_a_placeholder() -> None:
+def test_every_error_placeholder_has_exactly_one_example_value() -> None:
     for name, entry in ENTRIES:
         wanted = _placeholders(entry.sentence) | _placeholders(entry.field or "")
         assert wanted == set(entry.examples), name
         assert "{" not in entry.example_sentence, name
 
 
-def test_nothing_is_declared_twice() -> None:
+def test_error_catalogue_declares_no_name_or_sentence_twice() -> None:
     names = Counter(name for name, _ in ENTRIES)
     sentences = Counter((entry.kind, entry.code, entry.sentence) for _, entry in ENTRIES)
     assert [name for name, count in names.items() if count > 1] == []
     assert [sentence for sentence, count in sentences.items() if count > 1] == []
 
 
-def test_nothing_but_the_catalogue_makes_an_error_of_its_own_words() -> None:
+def test_only_the_error_catalogue_defines_error_codes_and_sentences() -> None:
     """A code and a sentence written out elsewhere would be a second place for the same fact."""
     made = [
         f"{path.relative_to(_ROOT)}:{node.lineno}"
@@ -48,6 +48,6 @@ def _sources() -> Iterator[Path]:
         yield from (_ROOT / package).rglob("*.py")
 
 
-def test_a_value_is_never_read_as_a_sentence_of_its_own() -> None:
+def test_error_message_keeps_braces_in_values_unformatted() -> None:
     error = invalid_field("body.{name}", "must not be {this} or {0}")
     assert error.message == "body.{name}: must not be {this} or {0}"

@@ -3,7 +3,7 @@ from itertools import pairwise
 from core.ids import MAX_ID, neighbouring_ids
 
 
-def test_neighbouring_ids_rise_and_are_safe_in_javascript() -> None:
+def test_generated_ids_ascend_within_a_batch_and_are_safe_in_javascript() -> None:
     for count in (1, 2, 10_000):
         found = neighbouring_ids(count)
         assert len(found) == count
@@ -12,7 +12,7 @@ def test_neighbouring_ids_rise_and_are_safe_in_javascript() -> None:
         assert found[-1] <= MAX_ID
 
 
-def test_neighbouring_ids_are_near_each_other_and_no_two_batches_are() -> None:
+def test_ids_of_one_batch_are_close_but_unpredictable_and_batches_are_far_apart() -> None:
     batches = [neighbouring_ids(1000) for _ in range(20)]
     assert all(batch[-1] - batch[0] < 2**31 for batch in batches)
     # Of the gaps no two are alike in a hundred: a neighbour is not known from its neighbour.

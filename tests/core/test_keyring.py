@@ -13,7 +13,7 @@ def written(key_id: str, size: int = 32) -> str:
     return f"{key_id}:{base64.urlsafe_b64encode(secret).decode().rstrip('=')}"
 
 
-def test_what_an_old_key_signed_is_still_recognised_after_rotation() -> None:
+def test_signature_of_old_key_is_still_recognised_after_key_rotation() -> None:
     old = written("k1")
     before = Signer(Keyring.parse(old), "api-key")
     after = Signer(Keyring.parse(f"{written('k2')},{old}"), "api-key")
@@ -21,7 +21,7 @@ def test_what_an_old_key_signed_is_still_recognised_after_rotation() -> None:
     assert after.digest(b"message") != before.digest(b"message")
 
 
-def test_each_purpose_has_a_key_of_its_own() -> None:
+def test_signing_keys_differ_between_purposes() -> None:
     keyring = Keyring.parse(written("k1"))
     assert Signer(keyring, "api-key").digest(b"m") != Signer(keyring, "trace").digest(b"m")
 
@@ -30,7 +30,7 @@ def test_each_purpose_has_a_key_of_its_own() -> None:
     "text",
     ["", "k1", "k1:", ":abc", "k 1:abc", written("k1", 16), f"{written('k')},{written('k')}"],
 )
-def test_a_keyring_that_is_wrong_says_why_without_its_secret(text: str) -> None:
+def test_malformed_keyring_is_rejected_without_showing_its_secrets(text: str) -> None:
     with pytest.raises(ValueError, match=r"key|id") as caught:
         Keyring.parse(text)
     for secret in text.replace(",", ":").split(":")[1::2]:
@@ -38,7 +38,7 @@ def test_a_keyring_that_is_wrong_says_why_without_its_secret(text: str) -> None:
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_keyring_parser_accepts_or_rejects_any_text_without_crashing(text: str) -> None:
     try:
         Keyring.parse(text)
     except ValueError:

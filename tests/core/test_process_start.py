@@ -15,7 +15,7 @@ def printed(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_no_garbage_is_looked_for_until_a_start_has_ended() -> None:
+def test_garbage_collection_is_paused_during_process_start() -> None:
     code = """
 begin_start()
 made = [[] for _ in range(300_000)]
@@ -25,7 +25,7 @@ print(len(searches), gc.get_freeze_count() > 300_000, gc.get_threshold() == stan
     assert printed(_LISTENING + code) == "0 True True"
 
 
-def test_a_fork_shares_no_garbage() -> None:
+def test_garbage_is_collected_and_objects_are_frozen_before_a_process_forks() -> None:
     code = """
 import weakref
 class Node: pass

@@ -17,7 +17,7 @@ NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
         (MEDIA_URLS, "abc123def456.webp", "/media/abc123def456.webp", "media-link"),
     ],
 )
-def test_urls_are_those_that_were_handed_out_before(
+def test_signed_url_keeps_the_format_of_previously_issued_urls(
     urls: SignedUrls, name: str, path: str, purpose: str
 ) -> None:
     url, expires_at = urls.create(
@@ -29,7 +29,7 @@ def test_urls_are_those_that_were_handed_out_before(
     assert expires_at == NOW + timedelta(seconds=90)
 
 
-def test_url_opens_its_own_name_of_its_own_kind_until_it_expires() -> None:
+def test_signed_url_opens_only_its_own_file_and_kind_until_it_expires() -> None:
     name = "abc123def456.webp"
     url, expires_at = MEDIA_URLS.create(
         KEYRING, name, base="", lifetime=timedelta(seconds=90), now=NOW

@@ -93,7 +93,7 @@ def short_scan_of_few_members(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short_scan_of_few_members")
 @pytest.mark.parametrize(("sent", "index"), BY_INDEX)
-def test_what_is_rare_is_found_by_its_index(
+def test_selective_member_filter_uses_its_index_on_large_list(
     stack_and_large_tables: tuple[Stack, set[str]], sent: Json, index: str
 ) -> None:
     stack, large = stack_and_large_tables
@@ -108,7 +108,7 @@ def test_what_is_rare_is_found_by_its_index(
 
 @pytest.mark.usefixtures("short_scan_of_few_members")
 @pytest.mark.parametrize("sent", BY_LOOKING)
-def test_what_no_index_finds_is_looked_for_among_so_many_in_order(
+def test_unindexed_member_filter_reads_large_list_in_index_order_without_sorting(
     stack_and_large_tables: tuple[Stack, set[str]], sent: Json
 ) -> None:
     stack, large = stack_and_large_tables

@@ -60,7 +60,9 @@ def filled_stack(make_stack: Callable[[str], Stack]) -> Stack:
     return stack
 
 
-def test_the_rows_are_as_the_product_writes_them(filled_stack: Stack) -> None:
+def test_generated_benchmark_rows_are_consistent_with_product_invariants(
+    filled_stack: Stack,
+) -> None:
     assert verify.verify_ledger(filled_stack.resources, full=True).faults == []
     wrong_counts = """
         SELECT list_id FROM subscriber_counts AS c FULL JOIN (
@@ -122,7 +124,7 @@ def import_chunks(sized_stack: SizedStack) -> None:
         )
 
 
-def test_no_page_is_looked_for_among_the_rows_of_others(
+def test_no_page_query_filters_through_rows_of_other_owners(
     sized_stack: SizedStack, home: Path
 ) -> None:
     """One owner has half of most rows, the older half, and none of it was vacuumed yet.
@@ -135,7 +137,9 @@ def test_no_page_is_looked_for_among_the_rows_of_others(
     require_none(scan for plan in plans for scan in filtered_scans(*plan))
 
 
-def test_no_statement_reads_all_of_a_large_table(sized_stack: SizedStack, home: Path) -> None:
+def test_no_statement_scans_or_sorts_a_whole_large_table(
+    sized_stack: SizedStack, home: Path
+) -> None:
     large = pretend_growth(sized_stack.stack, TIMES)
     assert {"subscriptions", "jobs", "credit_entries", "users", "pk_jobs"} <= large
     plans = plans_of_all(sized_stack, home)

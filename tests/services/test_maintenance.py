@@ -6,7 +6,7 @@ from tests.support.lists.acting import Acting
 from tests.support.stack.maintenance import run_maintenance
 
 
-def test_folding_leaves_the_count_as_it_is_and_no_differences(
+def test_folding_of_subscriber_count_deltas_keeps_the_count_and_leaves_no_deltas(
     stack: Stack, acting: Acting, owner: Owner
 ) -> None:
     list_id = acting.new_list(owner, confirm_required=False, challenge=False)
@@ -25,7 +25,7 @@ def test_folding_leaves_the_count_as_it_is_and_no_differences(
         assert client.get(f"/lists/{list_id}").json()["data"]["subscriber_count"] == 1
 
 
-def test_ip_addresses_are_shortened_after_90_days(
+def test_ip_addresses_of_member_events_are_shortened_after_90_days(
     stack: Stack, acting: Acting, owner: Owner
 ) -> None:
     list_id = acting.new_list(owner, confirm_required=False, challenge=False)

@@ -43,7 +43,7 @@ def make_due(empty_stack: Stack) -> None:
     empty_stack.query("UPDATE object_removals SET try_at = now()")
 
 
-def test_forgotten_objects_and_folders_are_removed_and_their_rows_with_them(
+def test_objects_and_folders_scheduled_for_removal_are_deleted_with_their_queue_rows(
     empty_stack: Stack, removal_resources: Resources
 ) -> None:
     folder = f"imports/{random_hash_id()}/"
@@ -57,7 +57,7 @@ def test_forgotten_objects_and_folders_are_removed_and_their_rows_with_them(
     assert count_removals(empty_stack) == 0
 
 
-def test_object_of_a_transaction_that_rolled_back_stays(
+def test_object_scheduled_for_removal_in_a_rolled_back_transaction_is_kept(
     empty_stack: Stack, removal_resources: Resources
 ) -> None:
     [key] = put(removal_resources)
@@ -69,7 +69,7 @@ def test_object_of_a_transaction_that_rolled_back_stays(
     assert removal_resources.objects.exists(key)
 
 
-def test_object_is_kept_until_its_time_or_for_good_when_it_is_named(
+def test_object_removal_waits_for_its_time_and_is_cancelled_when_the_object_is_kept(
     empty_stack: Stack, removal_resources: Resources
 ) -> None:
     [key] = put(removal_resources)
@@ -82,7 +82,7 @@ def test_object_is_kept_until_its_time_or_for_good_when_it_is_named(
     assert removal_resources.objects.exists(key)
 
 
-def test_object_whose_removal_has_begun_can_not_be_kept(
+def test_object_whose_removal_has_begun_cannot_be_kept(
     empty_stack: Stack, removal_resources: Resources
 ) -> None:
     [key] = put(removal_resources)
@@ -97,7 +97,7 @@ def test_object_whose_removal_has_begun_can_not_be_kept(
     assert not removal_resources.objects.exists(key)
 
 
-def test_object_that_the_storage_keeps_holds_up_no_other(
+def test_undeletable_object_does_not_block_the_removal_of_others(
     empty_stack: Stack, removal_resources: Resources, services: Services
 ) -> None:
     folder = f"imports/{random_hash_id()}/"
@@ -148,7 +148,7 @@ def locked_objects(empty_stack: Stack, services: Services) -> Iterator[None]:
         client.delete_bucket_policy(settings.s3_bucket)
 
 
-def test_storage_that_is_away_only_delays_a_removal(
+def test_object_removal_is_only_delayed_while_the_storage_is_down(
     empty_stack: Stack, removal_resources: Resources, services: Services
 ) -> None:
     keys = put(removal_resources, count=3)
@@ -175,7 +175,9 @@ def test_storage_that_is_away_only_delays_a_removal(
     assert not [key for key in keys if removal_resources.objects.exists(key)]
 
 
-def test_workers_share_what_is_due(empty_stack: Stack, removal_resources: Resources) -> None:
+def test_concurrent_workers_remove_each_due_object_exactly_once(
+    empty_stack: Stack, removal_resources: Resources
+) -> None:
     keys = put(removal_resources, count=250)
     forget(removal_resources, *keys)
     with ThreadPoolExecutor(3) as threads:

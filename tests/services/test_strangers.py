@@ -69,7 +69,9 @@ def other_list_id(client: httpx2.Client) -> int:
     return new_list(client)
 
 
-def test_people_without_a_trace_go_after_30_days(stack: Stack, joined_list_id: int) -> None:
+def test_people_without_account_or_records_are_deleted_after_30_days(
+    stack: Stack, joined_list_id: int
+) -> None:
     gone = {
         "nothing": new_person(stack),
         "moved": new_person(stack, email=f"moved-{random_id()}@moved.invalid"),
@@ -110,7 +112,7 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, joined_list_id: i
     assert find_existing(stack, "users", kept) == set(kept)
 
 
-def test_how_a_person_asked_goes_with_them_and_of_others_it_stays(
+def test_consent_entries_are_deleted_with_their_purged_person_and_kept_for_others(
     stack: Stack, joined_list_id: int, other_list_id: int
 ) -> None:
     asked = {"asked": new_person(stack), "asked twice": new_person(stack)}
@@ -175,7 +177,7 @@ def statuses(stack: Stack, person: int) -> list[object]:
     return [status for (status,) in stack.query(query, person)]
 
 
-def test_people_who_never_confirmed_go_after_30_days_with_their_history(
+def test_people_who_never_confirm_are_deleted_with_their_history_after_30_days(
     stack: Stack, joined_list_id: int
 ) -> None:
     gone, twice, young, asked_again = (new_person(stack) for _ in range(4))
@@ -198,7 +200,7 @@ def test_people_who_never_confirmed_go_after_30_days_with_their_history(
         assert len(history(stack, person)) == 1
 
 
-def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
+def test_unconfirmed_request_of_a_known_person_is_deleted_without_the_person(
     stack: Stack, joined_list_id: int, other_list_id: int
 ) -> None:
     known = {
@@ -222,7 +224,7 @@ def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
 
 
 @pytest.mark.parametrize("earlier", ["removed", "unsubscribed"])
-def test_a_member_whom_the_list_had_before_is_again_what_they_were(
+def test_lapsed_confirmation_request_restores_the_previous_member_status(
     stack: Stack, joined_list_id: int, earlier: str
 ) -> None:
     person = new_person(stack, days=900)
@@ -246,7 +248,7 @@ def test_a_member_whom_the_list_had_before_is_again_what_they_were(
         "SELECT 1 FROM subscriptions WHERE user_id = %s FOR UPDATE",  # as an undo holds the record
     ],
 )
-def test_a_request_that_is_confirmed_in_that_moment_is_passed_over(
+def test_retention_skips_a_request_that_is_being_confirmed_concurrently(
     stack: Stack, joined_list_id: int, held: str
 ) -> None:
     person, other = new_person(stack), new_person(stack)
@@ -261,7 +263,9 @@ def test_a_request_that_is_confirmed_in_that_moment_is_passed_over(
     assert find_existing(stack, "users", {"person": person}) == set()
 
 
-def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, joined_list_id: int) -> None:
+def test_retention_keeps_person_who_subscribes_during_purge(
+    stack: Stack, joined_list_id: int
+) -> None:
     person = new_person(stack)
     with transaction(stack) as cursor:
         cursor.execute(JOIN, (joined_list_id, person))
@@ -269,7 +273,7 @@ def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, joined_list_
     assert find_existing(stack, "users", {"person": person}) == {"person"}
 
 
-def test_a_person_who_subscribes_while_they_are_purged_is_made_anew(
+def test_person_who_subscribes_after_being_purged_concurrently_becomes_a_new_person(
     stack: Stack, stranger: httpx2.Client, joined_list_id: int
 ) -> None:
     person, email = new_person(stack), new_address()
@@ -292,7 +296,9 @@ def test_a_person_who_subscribes_while_they_are_purged_is_made_anew(
     assert new_id != person
 
 
-def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner: Owner) -> None:
+def test_unpaid_payment_orders_without_an_owner_are_deleted_after_90_days(
+    stack: Stack, owner: Owner
+) -> None:
     gone = {
         "never opened": create_old_order(stack),
         "failed": create_old_order(stack, "status = 'failed'"),
@@ -323,7 +329,9 @@ def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner
         assert left == len(kept)
 
 
-def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owner) -> None:
+def test_retention_keeps_a_payment_order_that_is_claimed_during_purge(
+    stack: Stack, owner: Owner
+) -> None:
     order_id = create_old_order(stack)
     with transaction(stack) as cursor:
         claim = "UPDATE payment_orders SET user_id = %s, claimed_at = now() WHERE id = %s"

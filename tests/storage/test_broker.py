@@ -22,7 +22,9 @@ def _read(text: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("queue", [Queue.REQUEST, Queue.MONEY])
-def test_message_for_a_script_is_what_the_producer_sends(empty_stack: Stack, queue: Queue) -> None:
+def test_message_built_for_redis_scripts_equals_the_message_of_the_broker(
+    empty_stack: Stack, queue: Queue
+) -> None:
     broker, redis = empty_stack.resources.broker, empty_stack.resources.redis
     assert broker.send("probe.none", queue, KWARGS, task_id="one")
     sent = redis.rpop(queue_name(queue))
@@ -30,7 +32,7 @@ def test_message_for_a_script_is_what_the_producer_sends(empty_stack: Stack, que
     assert _read(build_message("probe.none", queue, KWARGS, task_id="one")) == _read(sent)
 
 
-def test_each_message_has_a_tag_of_its_own() -> None:
+def test_each_broker_message_has_a_unique_delivery_tag() -> None:
     made = [build_message("probe.none", Queue.REQUEST, {}, task_id="one") for _ in range(2)]
     tags = {json.loads(each)["properties"]["delivery_tag"] for each in made}
     assert len(tags) == 2

@@ -103,7 +103,7 @@ def bucket_settings(stack: Stack, admin_server: AdminServer) -> Settings:
     )
 
 
-def test_the_bucket_gets_a_user_who_may_use_no_other(
+def test_bucket_user_may_access_only_its_own_bucket(
     admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
     create_bucket(bucket_settings)
@@ -118,7 +118,7 @@ def test_the_bucket_gets_a_user_who_may_use_no_other(
     assert not [action for action in actions if "*" in action or "Policy" in action]
 
 
-def test_it_may_run_again_and_brings_in_a_new_secret_key(
+def test_bucket_creation_is_idempotent_and_updates_the_secret_key(
     admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
     create_bucket(bucket_settings)
@@ -127,14 +127,14 @@ def test_it_may_run_again_and_brings_in_a_new_secret_key(
     assert len(admin_server.attached) == 1
 
 
-def test_the_administrator_signs_for_the_region_of_the_bucket(
+def test_bucket_administration_requests_are_signed_for_the_bucket_region(
     admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
     create_bucket(bucket_settings.model_copy(update={"s3_region": "eu-west-3"}))
     assert admin_server.regions == {"eu-west-3"}
 
 
-def test_an_error_is_said_without_any_key(
+def test_bucket_creation_error_contains_no_secret_key(
     admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
     create_bucket(bucket_settings)

@@ -33,14 +33,14 @@ def which(database: Database) -> object:
     return found
 
 
-def test_statements_are_not_compiled(database: Database) -> None:
+def test_database_connections_disable_jit_compilation(database: Database) -> None:
     """A chunk of an import would wait longer for the compiler than for its rows."""
     assert database.rows(Statement("SHOW jit")) == [("off",)]
     with database.engine.connect() as connection:
         assert connection.exec_driver_sql("SHOW jit").scalar() == "off"
 
 
-def test_threads_at_the_same_time_have_connections_of_their_own(database: Database) -> None:
+def test_concurrent_statements_use_separate_database_connections(database: Database) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = [pool.submit(database.rows, _SLOWLY, seconds=0.3) for _ in range(4)]
         assert len({each.result()[0] for each in found}) == 4
@@ -50,7 +50,7 @@ def told_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def test_error_of_a_row_tells_no_value_of_it(stack: Stack, database: Database) -> None:
+def test_database_error_message_contains_no_row_values(stack: Stack, database: Database) -> None:
     """Neither by what Postgres says of the row, nor by the part of the statement that it quotes."""
     email = stack.create_owner().email
     twice = "INSERT INTO users (id, email) VALUES (1, :email)"
@@ -91,13 +91,11 @@ def closed_by_the_server(stack: Stack, database: Database) -> object:
     return last
 
 
-def test_connection_that_the_server_closed_is_not_used_again(
-    stack: Stack, database: Database
-) -> None:
+def test_connection_closed_by_the_server_is_not_reused(stack: Stack, database: Database) -> None:
     assert closed_by_the_server(stack, database) != which(database)
 
 
-def test_connections_that_were_lost_leave_room_for_others(stack: Stack) -> None:
+def test_lost_connections_free_their_places_in_the_pool(stack: Stack) -> None:
     small = open_database(
         stack.settings(), pool_size=1, application_name="pressroom-small", single_statements=1
     )

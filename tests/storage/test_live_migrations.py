@@ -30,7 +30,9 @@ def database_with_table(idle_stack: Stack) -> Iterator[ScratchDatabase]:
         yield opened
 
 
-def test_hosts_take_turns_and_try_again_for_a_lock(database_with_table: ScratchDatabase) -> None:
+def test_concurrent_migrations_run_one_after_another_and_retry_for_a_table_lock(
+    database_with_table: ScratchDatabase,
+) -> None:
     build = partial(online.create_index, "ix_things", "things", "id")
     asks = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'pressroom-migrate'"
     with database_with_table.engine.connect() as other, ThreadPoolExecutor(1) as pool:
@@ -51,7 +53,7 @@ def test_hosts_take_turns_and_try_again_for_a_lock(database_with_table: ScratchD
         assert migrated.result(60) == get_newest_revision()
 
 
-def test_steps_run_beside_callers_and_go_on_where_they_were_stopped(
+def test_online_migration_steps_do_not_block_callers_and_resume_after_failures(
     database_with_table: ScratchDatabase,
 ) -> None:
     database_with_table.execute("INSERT INTO things SELECT n FROM generate_series(0, 99) AS n")

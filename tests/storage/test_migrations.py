@@ -24,7 +24,7 @@ def empty_database(idle_stack: Stack) -> Iterator[ScratchDatabase]:
 
 
 @pytest.mark.tier("check")
-def test_migrated_database_is_what_the_models_and_the_schema_say(
+def test_migrated_database_matches_the_models_and_the_schema_files(
     idle_stack: Stack, empty_database: ScratchDatabase
 ) -> None:
     with idle_stack.resources.database.engine.connect() as connection:
@@ -49,7 +49,7 @@ def test_migrated_database_is_what_the_models_and_the_schema_say(
 
 
 @pytest.mark.tier("check")
-def test_what_is_released_stays_as_it_is() -> None:
+def test_released_migrations_and_schema_files_never_change() -> None:
     """A change of the database is a migration after those; a release adds its own sums."""
     released = released_sums()
     assert sums_of(map(ROOT.joinpath, released)) == released
@@ -60,7 +60,7 @@ def test_what_is_released_stays_as_it_is() -> None:
     ("revision", "advice"),
     [("0050", "create an empty database"), ("9999", "migrate it with that release")],
 )
-def test_a_database_from_whose_revision_no_migration_leads_on_is_left_alone(
+def test_migration_leaves_a_database_of_unknown_revision_unchanged(
     empty_database: ScratchDatabase, revision: str, advice: str
 ) -> None:
     empty_database.execute(
@@ -73,7 +73,7 @@ def test_a_database_from_whose_revision_no_migration_leads_on_is_left_alone(
     assert empty_database.scalar("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 1
 
 
-def test_the_database_refuses_a_ready_attachment_that_is_not_whole(idle_stack: Stack) -> None:
+def test_database_rejects_a_ready_attachment_with_missing_data(idle_stack: Stack) -> None:
     owner = idle_stack.create_owner()
     with pytest.raises(psycopg2.errors.CheckViolation, match="ready_is_whole"):
         idle_stack.query(
@@ -85,7 +85,7 @@ def test_the_database_refuses_a_ready_attachment_that_is_not_whole(idle_stack: S
         )
 
 
-def test_a_statement_that_takes_too_long_is_ended(idle_stack: Stack) -> None:
+def test_database_sessions_have_statement_and_lock_timeouts(idle_stack: Stack) -> None:
     with idle_stack.resources.unit_of_work() as uow:
         timeout = uow.session.scalar(text("SELECT current_setting('statement_timeout')"))
         lock_timeout = uow.session.scalar(text("SELECT current_setting('lock_timeout')"))

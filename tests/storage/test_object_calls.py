@@ -17,7 +17,7 @@ HANGING = 8.0
     [(b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"), (b"HTTP/1.1 200 OK\r\n\r\n", b"x"), (b"", b"")],
     ids=["header", "body", "silence"],
 )
-def test_answer_that_trickles_ends_within_the_budget_of_the_call(
+def test_trickling_or_silent_storage_response_is_aborted_within_the_call_budget(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, head: bytes, drip: bytes
 ) -> None:
     monkeypatch.setattr(objects, "MAX_CALL_SECONDS", 0.5)

@@ -51,7 +51,7 @@ def written(content: bytes, bucket: Bucket, prefix: str = "p") -> StoredFile:
 
 
 @given(st.binary(max_size=100), st.lists(st.tuples(st.integers(0, 110), st.integers(0, 60))))
-def test_what_is_written_is_read_from_any_place(
+def test_file_stored_in_encrypted_parts_can_be_read_from_any_offset(
     content: bytes, reads: list[tuple[int, int]]
 ) -> None:
     bucket = Bucket()
@@ -63,7 +63,7 @@ def test_what_is_written_is_read_from_any_place(
     assert not any(content[:30] in stored for stored in bucket.objects.values() if len(content) > 9)
 
 
-def test_no_change_of_what_is_stored_goes_unnoticed() -> None:
+def test_any_change_to_stored_encrypted_parts_is_detected() -> None:
     bucket = Bucket()
     file = written(bytes(range(65)), bucket)
     first, second = (part_key("p", number) for number in (0, 1))

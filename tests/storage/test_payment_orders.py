@@ -81,7 +81,9 @@ def order_in(cursor: Cursor, status: str) -> None:
 
 
 @pytest.mark.parametrize("status", ALLOWED)
-def test_only_the_allowed_changes_of_state_pass(cursor: Cursor, status: str) -> None:
+def test_database_accepts_only_allowed_status_changes_of_a_payment_order(
+    cursor: Cursor, status: str
+) -> None:
     order_in(cursor, status)
     change = "UPDATE payment_orders SET status = %s WHERE id = 1"
     passed = {to for to in ALLOWED if passes(cursor, change, to)}
@@ -89,11 +91,11 @@ def test_only_the_allowed_changes_of_state_pass(cursor: Cursor, status: str) -> 
     assert not passes(cursor, change, "elsewhere")
 
 
-def test_an_order_begins_as_created(cursor: Cursor) -> None:
+def test_new_payment_order_requires_status_created(cursor: Cursor) -> None:
     assert {status for status in ALLOWED if passes(cursor, NEW, status)} == {"created"}
 
 
-def test_each_change_of_state_is_written_down_by_the_database(cursor: Cursor) -> None:
+def test_database_records_each_status_change_of_a_payment_order(cursor: Cursor) -> None:
     order_in(cursor, "refunded")
     cursor.execute("UPDATE payment_orders SET payment_url = 'x' WHERE id = 1")
     cursor.execute(
@@ -122,7 +124,7 @@ def test_each_change_of_state_is_written_down_by_the_database(cursor: Cursor) ->
         "created_at = now() + interval '1 hour'",
     ],
 )
-def test_the_terms_of_an_order_stay(cursor: Cursor, change: str) -> None:
+def test_terms_of_a_payment_order_cannot_be_changed(cursor: Cursor, change: str) -> None:
     order_in(cursor, "pending")
     assert not passes(cursor, f"UPDATE payment_orders SET {change} WHERE id = 1")
 
@@ -155,7 +157,9 @@ def test_the_terms_of_an_order_stay(cursor: Cursor, change: str) -> None:
         ("credited = 500", "credited = 0"),
     ],
 )
-def test_what_is_known_only_grows(cursor: Cursor, known: str, less: str) -> None:
+def test_recorded_facts_of_a_payment_order_cannot_be_reverted(
+    cursor: Cursor, known: str, less: str
+) -> None:
     order_in(cursor, "pending")
     cursor.execute(f"UPDATE payment_orders SET {known} WHERE id = 1")
     assert passes(cursor, f"UPDATE payment_orders SET {known} WHERE id = 1")
@@ -180,12 +184,12 @@ def test_what_is_known_only_grows(cursor: Cursor, known: str, less: str) -> None
         "resolution = 'x'",
     ],
 )
-def test_what_cannot_be_known_is_refused(cursor: Cursor, impossible: str) -> None:
+def test_impossible_facts_of_a_payment_order_are_rejected(cursor: Cursor, impossible: str) -> None:
     order_in(cursor, "pending")
     assert not passes(cursor, f"UPDATE payment_orders SET {impossible} WHERE id = 1")
 
 
-def test_owner_of_an_order_does_not_change(cursor: Cursor, stack: Stack) -> None:
+def test_owner_of_a_payment_order_cannot_be_changed(cursor: Cursor, stack: Stack) -> None:
     first, second = stack.create_owner().user_id, stack.create_owner().user_id
     order_in(cursor, "pending")
     change = "UPDATE payment_orders SET user_id = %s WHERE id = 1"
@@ -194,7 +198,7 @@ def test_owner_of_an_order_does_not_change(cursor: Cursor, stack: Stack) -> None
     assert not passes(cursor, change, None)
 
 
-def test_orders_and_their_past_are_never_deleted_or_rewritten(cursor: Cursor) -> None:
+def test_paid_payment_order_and_its_history_cannot_be_deleted_or_rewritten(cursor: Cursor) -> None:
     order_in(cursor, "paid")
     cursor.execute(
         "INSERT INTO payment_events (channel, event_id, type, order_id, facts, happened_at)"
@@ -209,7 +213,7 @@ def test_orders_and_their_past_are_never_deleted_or_rewritten(cursor: Cursor) ->
     assert not passes(cursor, "UPDATE payment_order_transitions SET to_status = 'paid'")
 
 
-def test_an_event_of_a_channel_is_kept_once(cursor: Cursor) -> None:
+def test_payment_event_is_stored_only_once_per_channel(cursor: Cursor) -> None:
     order_in(cursor, "pending")
     keep = (
         "INSERT INTO payment_events (channel, event_id, type, order_id, facts, happened_at)"
@@ -221,7 +225,7 @@ def test_an_event_of_a_channel_is_kept_once(cursor: Cursor) -> None:
         cursor.execute(keep, ("sandbox",))
 
 
-def test_an_entry_names_an_order_that_there_is(cursor: Cursor, stack: Stack) -> None:
+def test_credit_entry_for_a_missing_payment_order_is_rejected(cursor: Cursor, stack: Stack) -> None:
     user_id = stack.create_owner().user_id
     with pytest.raises(psycopg2.errors.ForeignKeyViolation):
         cursor.execute(

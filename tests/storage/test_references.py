@@ -69,7 +69,7 @@ def application(stack: Stack) -> closing[connection]:
 
 
 @pytest.mark.parametrize("column", ["list_id", "user_id", "import_id"])
-def test_a_subscription_refers_to_nothing_that_is_missing(rows: Rows, column: str) -> None:
+def test_subscription_requires_an_existing_list_person_and_import(rows: Rows, column: str) -> None:
     with pytest.raises(ForeignKeyViolation) as caught:
         rows.add(**{column: MISSING})
     assert caught.value.diag.constraint_name == f"fk_subscriptions_{column}"
@@ -79,7 +79,7 @@ def test_a_subscription_refers_to_nothing_that_is_missing(rows: Rows, column: st
     assert caught.value.diag.constraint_name == f"fk_subscriptions_{column}"
 
 
-def test_one_wrong_row_among_a_thousand_is_found(rows: Rows) -> None:
+def test_one_invalid_reference_rejects_a_whole_batch_of_subscriptions(rows: Rows) -> None:
     people = [rows.person() for _ in range(3)]
     statement = (
         "INSERT INTO subscriptions (list_id, user_id, status, source)"
@@ -93,7 +93,9 @@ def test_one_wrong_row_among_a_thousand_is_found(rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("column", "table"), [("list_id", "lists"), ("user_id", "users"), ("import_id", "imports")]
 )
-def test_what_a_subscription_refers_to_stays(rows: Rows, column: str, table: str) -> None:
+def test_list_person_or_import_of_a_subscription_cannot_be_deleted(
+    rows: Rows, column: str, table: str
+) -> None:
     user_id = rows.person()
     rows.add(user_id=user_id, import_id=rows.import_id)
     referred = {"list_id": rows.list_id, "user_id": user_id, "import_id": rows.import_id}[column]
@@ -113,7 +115,7 @@ def test_what_a_subscription_refers_to_stays(rows: Rows, column: str, table: str
         rows.stack.query(f"DELETE FROM {table} WHERE id = %s", referred)
 
 
-def test_a_row_that_an_open_transaction_refers_to_is_not_deleted(rows: Rows) -> None:
+def test_person_referenced_by_an_open_transaction_is_not_deleted(rows: Rows) -> None:
     user_id, delete = rows.person(), "DELETE FROM users WHERE id = %s"
     with ThreadPoolExecutor(1) as pool, application(rows.stack) as connected:
         connected.cursor().execute(_ADD, (rows.list_id, user_id, None))
@@ -124,7 +126,9 @@ def test_a_row_that_an_open_transaction_refers_to_is_not_deleted(rows: Rows) -> 
     assert rows.stack.query("SELECT 1 FROM users WHERE id = %s", user_id)
 
 
-def test_a_subscription_waits_for_a_deletion_and_is_refused(rows: Rows) -> None:
+def test_subscription_waits_for_a_concurrent_person_deletion_and_is_then_rejected(
+    rows: Rows,
+) -> None:
     user_id = rows.person()
     with ThreadPoolExecutor(1) as pool, application(rows.stack) as connected:
         connected.cursor().execute("DELETE FROM users WHERE id = %s", (user_id,))
@@ -134,7 +138,7 @@ def test_a_subscription_waits_for_a_deletion_and_is_refused(rows: Rows) -> None:
         assert isinstance(added.exception(30), ForeignKeyViolation)
 
 
-def test_an_old_snapshot_deletes_nothing(rows: Rows) -> None:
+def test_transaction_with_an_old_snapshot_cannot_delete_a_person(rows: Rows) -> None:
     user_id = rows.person()
     with application(rows.stack) as connected, connected.cursor() as cursor:
         connected.set_session(isolation_level="REPEATABLE READ")
@@ -144,7 +148,7 @@ def test_an_old_snapshot_deletes_nothing(rows: Rows) -> None:
             cursor.execute("DELETE FROM users WHERE id = %s", (user_id,))
 
 
-def test_names_of_temporary_tables_mislead_no_check(rows: Rows) -> None:
+def test_temporary_table_cannot_deceive_the_reference_checks(rows: Rows) -> None:
     with application(rows.stack) as connected, connected.cursor() as cursor:
         cursor.execute("CREATE TEMP TABLE users (id bigint)")
         cursor.execute("INSERT INTO pg_temp.users VALUES (%s)", (MISSING,))

@@ -92,7 +92,7 @@ def one_more(stack: Stack, reads: ReplicaReads) -> Iterator[Connection]:
         yield connection
 
 
-def test_replica_shows_all_that_was_committed_before(
+def test_replica_read_includes_everything_committed_before(
     primary_stack: Stack, replica_resources: Resources
 ) -> None:
     for _ in range(30):
@@ -100,7 +100,7 @@ def test_replica_shows_all_that_was_committed_before(
             assert connection.scalar(IS_REPLICA) is True
 
 
-def test_replica_that_is_late_for_a_moment_is_waited_for(
+def test_replica_read_waits_for_a_briefly_lagging_replica(
     primary_stack: Stack, replica_resources: Resources, replica: RunningReplica
 ) -> None:
     with replica.paused():
@@ -121,7 +121,7 @@ def test_replica_that_is_late_for_a_moment_is_waited_for(
         pytest.param(RunningReplica.stopped, marks=pytest.mark.tier("processes")),
     ],
 )
-def test_replica_that_stays_late_or_answers_nothing_is_passed_over(
+def test_read_falls_back_to_the_primary_when_the_replica_lags_or_is_down(
     primary_stack: Stack,
     replica_resources: Resources,
     replica: RunningReplica,
@@ -132,7 +132,7 @@ def test_replica_that_stays_late_or_answers_nothing_is_passed_over(
         assert connection.scalar(IS_REPLICA) is False
 
 
-def test_database_that_is_no_replica_is_passed_over(
+def test_read_replica_that_is_no_longer_a_replica_is_not_used(
     primary_stack: Stack, replica_resources: Resources
 ) -> None:
     """Such as a replica that became a primary: what it lacks is committed somewhere else."""
@@ -142,7 +142,7 @@ def test_database_that_is_no_replica_is_passed_over(
         assert name == "pressroom-reading"
 
 
-def test_read_that_the_replica_ends_begins_again_and_then_on_the_primary(
+def test_read_cancelled_by_the_replica_is_retried_and_finally_uses_the_primary(
     primary_stack: Stack, replica_resources: Resources, replica: RunningReplica
 ) -> None:
     primary_stack.query("INSERT INTO seen SELECT generate_series(1000, 2000)")
@@ -197,7 +197,7 @@ def test_export_reads_from_the_replica(
     assert "FROM subscriptions" in replica.log()
 
 
-def test_export_that_the_replica_ends_is_tried_again_and_then_on_the_primary(
+def test_export_cancelled_by_the_replica_is_retried_and_finally_uses_the_primary(
     primary_stack: Stack, replica_resources: Resources, export_lease: Lease
 ) -> None:
     for failures in range(MAX_REPLICA_FAILURES):
@@ -209,7 +209,7 @@ def test_export_that_the_replica_ends_is_tried_again_and_then_on_the_primary(
     assert result(primary_stack, export_lease) == [("succeeded", "1")]
 
 
-def test_check_of_the_ledger_reads_from_the_replica_and_signs_on_the_primary(
+def test_ledger_verification_reads_from_the_replica_and_signs_on_the_primary(
     primary_stack: Stack, replica_resources: Resources, replica: RunningReplica
 ) -> None:
     user_id = primary_stack.create_owner().user_id
@@ -220,7 +220,7 @@ def test_check_of_the_ledger_reads_from_the_replica_and_signs_on_the_primary(
     assert "FROM credit_entries" in replica.log()
 
 
-def test_check_of_the_ledger_that_the_replica_ends_is_done_on_the_primary(
+def test_ledger_verification_falls_back_to_the_primary_when_the_replica_fails(
     primary_stack: Stack, replica_resources: Resources
 ) -> None:
     ledger.grant_credits(

@@ -49,7 +49,7 @@ def release_stack(services: Services, home: Path, release_record: Path) -> Itera
         yield empty
 
 
-def test_the_database_of_a_release_is_upgraded_with_all_that_is_in_it(
+def test_database_of_every_release_is_upgraded_without_losing_data(
     release_stack: Stack, release_record: Path
 ) -> None:
     kept, url = json.loads(release_record.read_text()), SecretStr(release_stack.owner_url)

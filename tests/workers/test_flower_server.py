@@ -16,14 +16,14 @@ def shown(state: ReadableEvents) -> list[tuple[str, str]]:
     return [(task.name, task.state) for task in state.tasks.values()]
 
 
-def test_a_task_has_its_queue_and_kind_for_a_name_and_keeps_it() -> None:
+def test_flower_shows_a_task_with_its_queue_and_kind_after_it_has_finished() -> None:
     state = ReadableEvents()
     send(state, "received", "a", name="attachment.process", kwargs="{}")
     send(state, "succeeded", "a", result="", runtime=0.1)
     assert shown(state) == [("media/attachment.process", "SUCCESS")]
 
 
-def test_no_task_is_without_a_name() -> None:
+def test_flower_hides_tasks_without_a_name_and_periodic_tasks() -> None:
     state = ReadableEvents()
     # A worker got it before Flower listened.
     send(state, "started", "a")

@@ -17,7 +17,7 @@ COMPUTING = ("media", "export", "bulk")
 
 
 @pytest.mark.parametrize("queues", [WAITING, COMPUTING], ids=["threads", "processes"])
-def test_while_one_queue_is_full_the_others_of_its_process_work_at_once(
+def test_full_queue_does_not_delay_other_queues_of_the_same_worker(
     probes: Bench, queues: tuple[str, ...]
 ) -> None:
     probes.start_worker(*queues, concurrency=2)
@@ -31,7 +31,9 @@ def test_while_one_queue_is_full_the_others_of_its_process_work_at_once(
     assert sum(probes.starts(job_id) for job_id in stuck) == 2
 
 
-def test_queue_stays_within_its_limit_when_its_worker_connects_again(probes: Bench) -> None:
+def test_queue_stays_within_its_concurrency_limit_after_its_worker_reconnects(
+    probes: Bench,
+) -> None:
     with open_proxy(probes.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
         probes.start_worker("mail", "money", concurrency=2, PRESSROOM_REDIS_URL=proxy.url)
         stuck = [probes.enqueue(kind=PROBES[Queue.MAIL], sleep=60) for _ in range(8)]
@@ -44,7 +46,7 @@ def test_queue_stays_within_its_limit_when_its_worker_connects_again(probes: Ben
 
 
 @pytest.mark.tier("faults")
-def test_a_worker_that_has_not_reached_its_broker_makes_no_queue_look_slow(probes: Bench) -> None:
+def test_worker_without_broker_connection_creates_no_queue_canaries(probes: Bench) -> None:
     nowhere = f"redis://127.0.0.1:{free_port()}/0"
     words = ("worker", "--queue", "mail")
     started = probes.stack.start("lost", *words, environment={"PRESSROOM_BROKER_URL": nowhere})
@@ -55,6 +57,6 @@ def test_a_worker_that_has_not_reached_its_broker_makes_no_queue_look_slow(probe
         started.kill()
 
 
-def test_queues_that_wait_and_queues_that_compute_are_not_for_one_worker() -> None:
+def test_worker_rejects_a_mix_of_io_bound_and_cpu_bound_queues() -> None:
     with pytest.raises(IncompatibleQueues, match="mail and bulk need different kinds of workers"):
         plan_serving([Queue.MAIL, Queue.BULK])

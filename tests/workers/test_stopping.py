@@ -15,7 +15,9 @@ MAIL = PROBES[Queue.MAIL]
 
 @pytest.mark.tier("processes")
 @pytest.mark.parametrize("kind", [MAIL, PROBES[Queue.EXPORT]], ids=["thread", "process"])
-def test_job_that_three_restarts_interrupt_has_no_crash(probes: Bench, kind: JobKind) -> None:
+def test_job_interrupted_by_three_worker_restarts_counts_no_crash(
+    probes: Bench, kind: JobKind
+) -> None:
     job_id = probes.enqueue(kind=kind, hang=3)
     for attempt in (1, 2, 3):
         worker = probes.start_worker(kind.queue, concurrency=1, PRESSROOM_WORKER_GRACE="0.2")
@@ -29,7 +31,7 @@ def test_job_that_three_restarts_interrupt_has_no_crash(probes: Bench, kind: Job
 
 
 @pytest.mark.tier("processes")
-def test_worker_of_threads_told_to_stop_ends_what_ends_in_time_and_takes_no_more(
+def test_stopping_worker_finishes_its_running_job_and_takes_no_new_job(
     probes: Bench,
 ) -> None:
     worker = probes.start_worker("mail", concurrency=1)
@@ -45,7 +47,7 @@ def test_worker_of_threads_told_to_stop_ends_what_ends_in_time_and_takes_no_more
 
 
 @pytest.mark.tier("processes")
-def test_job_past_its_deadline_runs_again_and_its_stuck_process_ends_to_be_restarted(
+def test_job_past_its_deadline_is_restarted_and_its_stuck_worker_process_exits(
     probes: Bench,
 ) -> None:
     worker = probes.start_worker("mail", "money", concurrency=2, PRESSROOM_WORKER_GRACE="0.2")

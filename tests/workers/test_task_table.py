@@ -35,7 +35,7 @@ def _registered_by(*modules: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_table_loads_every_module_that_registers_a_kind_and_no_name_is_of_two() -> None:
+def test_task_table_loads_every_registered_kind_under_a_unique_name() -> None:
     # A kind registered in a module that no task needs is found too.
     every = [module.name for module in pkgutil.walk_packages(services.__path__, "services.")]
     names = _registered_by("workers.task_table")
@@ -43,7 +43,7 @@ def test_the_table_loads_every_module_that_registers_a_kind_and_no_name_is_of_tw
     assert len(names) == len(set(names)) > 30
 
 
-def test_each_registered_kind_has_a_task(stack: Stack) -> None:
+def test_each_registered_job_kind_has_a_celery_task(stack: Stack) -> None:
     app = Celery()
     task_table.register_tasks(
         app, ProcessContext(stack.resources.settings, plan_serving([Queue.BULK]))

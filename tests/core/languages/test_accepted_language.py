@@ -27,11 +27,13 @@ from core.languages.reader_languages import available_language, choose_language
         ("fr," * 1_000, "en"),
     ],
 )
-def test_the_dearest_language_that_there_is(accepted: str, language: str) -> None:
+def test_accept_language_chooses_highest_weighted_available_language(
+    accepted: str, language: str
+) -> None:
     assert choose_language(accepted) == language
 
 
-def test_a_language_that_is_gone_is_english() -> None:
+def test_unavailable_language_falls_back_to_english() -> None:
     assert (available_language("de"), available_language("xx"), available_language(None)) == (
         "de",
         "en",

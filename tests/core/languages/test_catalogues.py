@@ -61,7 +61,7 @@ each_template = pytest.mark.parametrize(
 )
 
 
-def test_there_is_german() -> None:
+def test_english_and_german_are_available_as_languages() -> None:
     assert list_languages()[0] == ENGLISH
     assert "de" in list_languages()
 
@@ -82,7 +82,9 @@ def marked_texts(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 @each_catalogue
-def test_every_text_is_translated_and_looked_at(path: Path, marked_texts: Catalog) -> None:
+def test_every_extracted_text_has_reviewed_translation_in_each_catalogue(
+    path: Path, marked_texts: Catalog
+) -> None:
     catalogue = read(path)
     found = {message.id: message for message in catalogue if message.id}
     assert set(found) == {each.id for each in marked_texts if each.id}, "run `make messages`"
@@ -97,7 +99,7 @@ def pairs(path: Path) -> list[tuple[str, str]]:
 
 
 @each_catalogue
-def test_translations_have_what_is_filled_in_and_no_markup(path: Path) -> None:
+def test_translations_keep_placeholders_and_contain_no_markup(path: Path) -> None:
     for text, translation in pairs(path):
         wanted = sorted(PLACEHOLDER.findall(text))
         assert sorted(PLACEHOLDER.findall(translation)) == wanted, text
@@ -108,7 +110,7 @@ def test_translations_have_what_is_filled_in_and_no_markup(path: Path) -> None:
 
 
 @each_catalogue
-def test_a_process_reads_what_the_catalogue_has(path: Path) -> None:
+def test_loaded_translations_match_catalogue_file(path: Path) -> None:
     compiled = load_translations(path.stem.replace("_", "-"))
     for text, translation in pairs(path):
         assert compiled.gettext(text) == translation
@@ -136,7 +138,7 @@ class Words(HTMLParser):
 
 
 @each_template
-def test_no_text_of_a_template_is_unmarked(path: Path) -> None:
+def test_reader_templates_contain_only_texts_marked_for_translation(path: Path) -> None:
     templates = Environment(extensions=["jinja2.ext.i18n"], autoescape=True)
     parsed = templates.parse(path.read_text())
     # Values stand in quotation marks of attributes too, so something must stand in their place.
@@ -151,7 +153,7 @@ def test_no_text_of_a_template_is_unmarked(path: Path) -> None:
     assert set(left) <= NAMES
 
 
-def test_every_template_of_readers_is_looked_at() -> None:
+def test_translation_check_covers_every_template_shown_to_readers() -> None:
     """Those that the modules name, and those that these extend or import."""
     known = {each.name for each in READER_TEMPLATES}
     # The page for owners, who read English, and macros without a text.
@@ -169,7 +171,7 @@ def test_every_template_of_readers_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
-def test_no_text_of_a_module_is_shown_unmarked(module: Path) -> None:
+def test_modules_show_readers_only_texts_marked_for_translation(module: Path) -> None:
     """A sentence in code is a docstring, or it is marked."""
     tree = ast.parse(module.read_text())
     marked = {

@@ -30,7 +30,7 @@ def _set(monkeypatch: pytest.MonkeyPatch, **urls: str) -> None:
         ({"redis": ONE, "broker": "", "cache": ""}, ONE, ONE),
     ],
 )
-def test_broker_and_cache_are_the_redis_unless_they_have_urls_of_their_own(
+def test_broker_and_cache_urls_default_to_redis_url(
     monkeypatch: pytest.MonkeyPatch, urls: dict[str, str], broker: str, cache: str
 ) -> None:
     _set(monkeypatch, **urls)
@@ -52,7 +52,7 @@ def test_broker_and_cache_are_the_redis_unless_they_have_urls_of_their_own(
         ({"redis": "sentinel://u:hunter2@one/0"}, {"REDIS"}),
     ],
 )
-def test_what_is_missing_or_wrong_is_named(
+def test_settings_error_names_each_missing_or_invalid_redis_url_without_its_password(
     monkeypatch: pytest.MonkeyPatch, urls: dict[str, str], faulty: set[str]
 ) -> None:
     _set(monkeypatch, **urls)
@@ -63,12 +63,14 @@ def test_what_is_missing_or_wrong_is_named(
     assert "hunter2" not in str(raised.value)
 
 
-def test_process_that_only_needs_a_broker_needs_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_needs_only_the_broker_starts_without_cache_url(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _set(monkeypatch, broker=ONE)
     assert read_settings(BrokerSettings).broker == ONE
 
 
-def test_sentinels_are_read_from_one_url() -> None:
+def test_sentinel_url_is_parsed_into_hosts_credentials_and_tls_options() -> None:
     found = Sentinels.parse(
         "sentinel+tls://u%40:p%3B%2F@one:1/2?master_name=main&sentinel_password=a%26b"
         "&ssl_ca_certs=/run/ca.pem;sentinel+tls://[::1]:3;sentinel+tls://three/"
@@ -100,6 +102,6 @@ def test_sentinels_are_read_from_one_url() -> None:
         "sentinel://one;sentinel://two/0?master_name=main",
     ],
 )
-def test_other_urls_of_sentinels_are_refused(url: str) -> None:
+def test_malformed_sentinel_url_is_rejected(url: str) -> None:
     with pytest.raises(ValueError, match="must be sentinel://"):
         Sentinels.parse(url)

@@ -19,7 +19,7 @@ from core.settings.mail_server import MailSecurity, MailSender, MailServer, Smtp
         ),
     ],
 )
-def test_a_mail_url_says_where_how_and_as_whom(url: str, server: MailServer) -> None:
+def test_mail_url_is_parsed_into_host_port_security_and_login(url: str, server: MailServer) -> None:
     assert MailServer.parse(url) == server
 
 
@@ -43,7 +43,7 @@ def test_a_mail_url_says_where_how_and_as_whom(url: str, server: MailServer) -> 
         "smtp://u:sécret@h",
     ],
 )
-def test_a_mail_url_that_can_not_be_used_is_refused_without_showing_it(url: str) -> None:
+def test_invalid_mail_url_is_rejected_without_showing_its_secret(url: str) -> None:
     with pytest.raises(ValueError, match=r"^(must|may) ") as caught:
         MailServer.parse(url)
     assert "cret" not in str(caught.value)
@@ -60,7 +60,9 @@ def test_a_mail_url_that_can_not_be_used_is_refused_without_showing_it(url: str)
         ("Zeitung für alle <a@xn--kln-sna.de>", MailSender("Zeitung für alle", "a@xn--kln-sna.de")),
     ],
 )
-def test_a_sender_is_an_address_with_or_without_a_name(text: str, sender: MailSender) -> None:
+def test_mail_sender_accepts_address_with_or_without_display_name(
+    text: str, sender: MailSender
+) -> None:
     assert MailSender.parse(text) == sender
 
 
@@ -81,13 +83,13 @@ def test_a_sender_is_an_address_with_or_without_a_name(text: str, sender: MailSe
         "A <a@example.com\n>",
     ],
 )
-def test_what_is_not_one_sender_is_refused(text: str) -> None:
+def test_mail_sender_rejects_anything_but_one_address(text: str) -> None:
     with pytest.raises(ValueError, match="must be one address"):
         MailSender.parse(text)
 
 
 @pytest.mark.parametrize("name", ["mail_url", "mail_from"])
-def test_a_bad_setting_stops_the_start_and_names_itself(name: str) -> None:
+def test_invalid_mail_setting_is_rejected_by_name_without_its_value(name: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Settings.model_validate({name: "secret nonsense"})
     [problem] = [each for each in caught.value.errors() if each["loc"] == (name,)]

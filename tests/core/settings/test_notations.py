@@ -19,12 +19,12 @@ def read(monkeypatch: pytest.MonkeyPatch, written: str) -> tuple[str, ...]:
     return Denied().deny_list
 
 
-def test_entries_are_parted_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deny_list_setting_accepts_comma_separated_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     found = read(monkeypatch, " spam@example.net, *.example.org,example.org ,")
     assert found == ("spam@example.net", "*.example.org", "example.org")
 
 
-def test_a_path_names_a_file_with_one_a_line(
+def test_deny_list_setting_reads_one_entry_per_line_from_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "denied.txt"
@@ -35,21 +35,23 @@ def test_a_path_names_a_file_with_one_a_line(
 @pytest.mark.parametrize(
     "written", ["/no/such/file", "a@b@c", "*.", "*", "a*.net", "example.org,two words"]
 )
-def test_what_can_not_be_read_is_refused_at_the_start(
+def test_malformed_deny_list_setting_is_rejected(
     monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
     with pytest.raises(ValidationError):
         read(monkeypatch, written)
 
 
-def test_a_file_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_deny_list_file_that_is_not_utf8_text_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     file = tmp_path / "denied.txt"
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValidationError, match="no UTF-8 text"):
         read(monkeypatch, str(file))
 
 
-def test_quotas_are_read_by_their_names() -> None:
+def test_quota_setting_is_parsed_by_quota_name() -> None:
     assert parse_quotas(" lists=5 , members=0,") == {PlanQuota.LISTS: 5, PlanQuota.MEMBERS: 0}
     assert parse_quotas("") == {}
 
@@ -67,6 +69,6 @@ def test_quotas_are_read_by_their_names() -> None:
         "lists=\u0665",
     ],
 )
-def test_what_is_no_quota_is_named(written: str) -> None:
+def test_malformed_quota_setting_is_rejected_with_the_quota_name(written: str) -> None:
     with pytest.raises(ValueError, match=r"lists?"):
         parse_quotas(written)

@@ -25,7 +25,7 @@ def _set_endpoint(no_settings: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRESSROOM_S3_ENDPOINT", "http://127.0.0.1:9000")
 
 
-def test_the_endpoint_is_enough() -> None:
+def test_object_storage_requires_no_keys_besides_the_endpoint() -> None:
     found = read_settings(BucketSettings)
     assert found.s3_access_key is None
     assert found.s3_secret_key is None
@@ -46,7 +46,7 @@ def test_the_endpoint_is_enough() -> None:
         ({"KEYS_URL": "sts"}, "S3_KEYS_URL"),
     ],
 )
-def test_what_does_not_fit_is_named(
+def test_settings_error_names_the_invalid_s3_setting(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], named: str
 ) -> None:
     for name, value in given.items():
@@ -58,7 +58,7 @@ def test_what_does_not_fit_is_named(
 
 
 @pytest.mark.parametrize("bucket", NO_BUCKETS)
-def test_a_bucket_has_a_name_that_s3_lets_it_have(
+def test_s3_bucket_setting_rejects_names_that_s3_forbids(
     monkeypatch: pytest.MonkeyPatch, bucket: str
 ) -> None:
     monkeypatch.setenv("PRESSROOM_S3_BUCKET", bucket)
@@ -67,7 +67,7 @@ def test_a_bucket_has_a_name_that_s3_lets_it_have(
 
 
 @pytest.mark.parametrize("bucket", ["abc", "my_Media.2026", "1.2.3.4.5", "b" * 63])
-def test_a_name_that_may_be_passes_the_clients_own_check(
+def test_accepted_s3_bucket_name_passes_the_client_library_check(
     monkeypatch: pytest.MonkeyPatch, bucket: str
 ) -> None:
     monkeypatch.setenv("PRESSROOM_S3_BUCKET", bucket)
@@ -75,7 +75,7 @@ def test_a_name_that_may_be_passes_the_clients_own_check(
 
 
 @pytest.mark.parametrize("bucket", [each for each in NO_BUCKETS if "/" not in each])
-def test_a_bucket_of_backups_has_such_a_name_too(
+def test_backup_url_with_forbidden_bucket_name_is_rejected_without_showing_its_secret(
     monkeypatch: pytest.MonkeyPatch, bucket: str
 ) -> None:
     monkeypatch.setenv("PRESSROOM_DATABASE_URL", "postgresql://a:b@localhost/c")

@@ -7,7 +7,9 @@ from tests.support.stack.given_settings import Load
 
 
 @pytest.mark.parametrize("name", ["METRICS_TOKEN", "FLOWER_PASSWORD"])
-def test_a_short_one_stops_the_process_and_is_not_shown(load: Load, name: str) -> None:
+def test_operator_secret_shorter_than_20_characters_is_rejected_without_showing_it(
+    load: Load, name: str
+) -> None:
     with pytest.raises(SettingsError, match=f"PRESSROOM_{name}: .*20 characters") as caught:
         load(**{name: "nineteen characters"})
     assert "nineteen" not in str(caught.value)

@@ -12,7 +12,9 @@ pytestmark = pytest.mark.usefixtures("no_settings")
 URL = "postgresql://u:p@localhost/db"
 
 
-def test_every_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_secret_setting_can_be_read_from_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     values = {
         "database_url": URL,
         "migration_database_url": URL,
@@ -64,7 +66,7 @@ def test_every_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path
         (b"x" * (MAX_SECRET_BYTES + 1), "it has more than 65536 bytes"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(
+def test_settings_error_names_unusable_secret_file_and_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, reason: str
 ) -> None:
     file = tmp_path / "database"
@@ -78,7 +80,7 @@ def test_a_file_that_cannot_be_used_is_named(
 
 
 @pytest.mark.parametrize("content", ["", "\n"])
-def test_an_empty_file_counts_as_not_set(
+def test_empty_secret_file_counts_as_unset_for_optional_setting(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str
 ) -> None:
     file = tmp_path / "password"
@@ -88,7 +90,7 @@ def test_an_empty_file_counts_as_not_set(
     assert read_settings(FlowerSettings).flower_password is None
 
 
-def test_a_secret_that_is_given_twice_is_refused(
+def test_secret_set_both_directly_and_by_file_is_rejected(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "database"
@@ -108,7 +110,7 @@ def test_a_secret_that_is_given_twice_is_refused(
 
 
 @pytest.mark.parametrize(("ending", "kept"), [("\n", ""), ("\r\n", ""), ("\n\n", "\n"), (" ", " ")])
-def test_one_end_of_line_is_cut_and_nothing_else(
+def test_secret_file_loses_only_one_trailing_line_break(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ending: str, kept: str
 ) -> None:
     file = tmp_path / "database"
@@ -117,7 +119,7 @@ def test_one_end_of_line_is_cut_and_nothing_else(
     assert read_settings(DatabaseSettings).database_url.get_secret_value().endswith("/db" + kept)
 
 
-def test_a_process_that_needs_few_settings_starts_with_these_alone(
+def test_each_process_requires_only_the_settings_that_it_uses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PRESSROOM_DATABASE_URL", URL)

@@ -6,6 +6,6 @@ from tests.support.stack.cheap_passwords import thorough_hashes
 PARAMETERS = "$argon2id$v=19$m=65536,t=3,p=4$"
 
 
-def test_the_product_hashes_as_rfc_9106_recommends() -> None:
+def test_password_hashes_use_argon2id_parameters_recommended_by_rfc_9106() -> None:
     with thorough_hashes():
         assert passwords.hash_password(PASSWORD).startswith(PARAMETERS)

@@ -42,12 +42,14 @@ LINKED = re.compile(
         ("word " * 40, "“" + "word " * 11 + "word…”"),
     ],
 )
-def test_a_title_is_short_quoted_and_leads_nowhere(title: str, shown: str) -> None:
+def test_list_title_in_mails_is_shortened_quoted_and_stripped_of_links(
+    title: str, shown: str
+) -> None:
     assert quote_text(title) == shown
 
 
 @given(st.text(max_size=200))
-def test_whatever_it_is_it_leads_nowhere(title: str) -> None:
+def test_quoted_title_contains_no_link_or_unprintable_character_for_any_text(title: str) -> None:
     shown = quote_text(title)
     inner = shown[1:-1]
     assert (shown[0], shown[-1]) == ("“", "”")
@@ -64,11 +66,11 @@ def test_whatever_it_is_it_leads_nowhere(title: str) -> None:
         ("o@news.example.co.uk", "o… at news dot example dot co dot uk"),
     ],
 )
-def test_an_owner_is_known_by_a_part_of_the_address(address: str, shown: str) -> None:
+def test_owner_address_is_obfuscated_in_mails_to_strangers(address: str, shown: str) -> None:
     assert obfuscate_address(address) == shown
 
 
-def test_a_long_domain_says_no_more_than_a_title() -> None:
+def test_obfuscated_address_with_long_domain_is_cut_to_the_title_length() -> None:
     assert len(obfuscate_address("o@" + "your-account-is-locked." * 8 + "example")) == (
         MAX_SHOWN_CHARACTERS
     )

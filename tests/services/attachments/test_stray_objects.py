@@ -33,7 +33,7 @@ def with_renditions(client: httpx2.Client) -> tuple[dict[str, Any], list[str]]:
     return record, [f"{folder}/{each['filename']}" for each in record["renditions"]]
 
 
-def test_renditions_and_what_a_worker_may_be_writing_are_no_strays(
+def test_attachment_sweep_keeps_current_renditions_and_those_of_unfinished_attachments(
     stack: Stack, client: httpx2.Client
 ) -> None:
     record, keys = with_renditions(client)
@@ -44,7 +44,7 @@ def test_renditions_and_what_a_worker_may_be_writing_are_no_strays(
     assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
 
 
-def test_an_object_that_no_row_names_is_found_and_removed(
+def test_attachment_sweep_finds_and_removes_stored_objects_without_a_database_row(
     stack: Stack, client: httpx2.Client
 ) -> None:
     plain, (record, keys) = upload(client), with_renditions(client)
@@ -65,7 +65,7 @@ def test_an_object_that_no_row_names_is_found_and_removed(
     assert [key for key in [*lost, *keys] if objects.exists(key)] == keys
 
 
-def test_a_rendition_whose_object_is_gone_is_forgotten_and_the_picture_stays(
+def test_attachment_repair_drops_rendition_with_missing_object_and_keeps_the_rest(
     stack: Stack, client: httpx2.Client
 ) -> None:
     record, keys = with_renditions(client)
@@ -78,7 +78,7 @@ def test_a_rendition_whose_object_is_gone_is_forgotten_and_the_picture_stays(
     assert not [each for each in found(stack) if record["hash_id"] in each.key]
 
 
-def test_a_row_whose_object_is_gone_is_found_and_failed_and_its_renditions_go_too(
+def test_attachment_with_missing_object_is_marked_failed_and_loses_its_renditions(
     stack: Stack, client: httpx2.Client
 ) -> None:
     record, keys = with_renditions(client)
@@ -95,14 +95,14 @@ def test_a_row_whose_object_is_gone_is_found_and_failed_and_its_renditions_go_to
     assert {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in keys} <= mine
 
 
-def test_what_is_young_is_left_alone(stack: Stack) -> None:
+def test_attachment_sweep_ignores_recent_objects_without_a_database_row(stack: Stack) -> None:
     key = "originals/111111111111"
     stack.resources.objects.put(key, b"of a request under way", "image/webp")
     assert Stray(StrayKind.OBJECT_WITHOUT_ROW, key) not in found(stack, hours=0.5)
     stack.resources.objects.remove(key)
 
 
-def test_an_upload_that_waits_for_its_worker_keeps_its_original(stack: Stack) -> None:
+def test_attachment_sweep_keeps_original_of_upload_waiting_for_its_worker(stack: Stack) -> None:
     owner = stack.create_owner()
     stack.query(
         "INSERT INTO attachments (user_id, hash_id, status, encrypted, mime_type, filename, size,"
@@ -115,6 +115,6 @@ def test_an_upload_that_waits_for_its_worker_keeps_its_original(stack: Stack) ->
     assert not [stray for stray in found(stack) if "waiting" in stray.key]
 
 
-def test_the_command_says_what_it_found_and_mends_it_when_asked(stack: Stack) -> None:
+def test_attachment_sweep_command_reports_nothing_without_old_strays(stack: Stack) -> None:
     # The bucket's clock can't be moved: what the command finds is what is an hour old.
     assert printed(stack, "attachments", "sweep", "--fix") == []

@@ -42,7 +42,7 @@ def stack_without_tables(open_separate_stack: Callable[..., Stack]) -> Stack:
 
 
 @pytest.mark.tier("faults")
-def test_a_killed_create_leaves_no_backup_that_is_shown_as_whole(
+def test_killed_backup_command_leaves_no_backup_listed_as_complete(
     backups: Backups, backup_services: Services
 ) -> None:
     backups.store_object()
@@ -67,7 +67,9 @@ def test_a_killed_create_leaves_no_backup_that_is_shown_as_whole(
 @pytest.mark.parametrize(
     "part", ["manifests", "backups/*/database", "backups/*/objects", "objects", "journal"]
 )
-def test_a_flipped_byte_is_found(backups: Backups, part: str) -> None:
+def test_backup_verification_detects_a_flipped_byte_in_any_file(
+    backups: Backups, part: str
+) -> None:
     backups.store_object()
     manifest = backups.create()
     backups.place.put(f"journal/{manifests.format_timestamp(manifest.finished_at)}-test", b"[]")
@@ -84,7 +86,7 @@ def test_a_flipped_byte_is_found(backups: Backups, part: str) -> None:
     assert str(victim.relative_to(backups.folder)) in error_message("backup.damaged", verify)
 
 
-def test_a_missing_and_an_exchanged_file_are_found(backups: Backups) -> None:
+def test_backup_verification_detects_missing_and_swapped_files(backups: Backups) -> None:
     keys = sorted(backups.store_object() for _ in range(2))
     manifest = backups.create()
     first, second = (backups.folder / "objects" / key for key in keys)
@@ -119,7 +121,7 @@ class LateLastPiece(FolderPlace):
         return super().get(key)
 
 
-def test_a_dump_that_can_not_be_read_to_its_end_leaves_the_database_empty(
+def test_restore_of_incomplete_backup_leaves_the_database_empty(
     backups: Backups, stack_without_tables: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(creating, "PIECE_BYTES", 8 * 1024)
@@ -150,7 +152,7 @@ def test_a_dump_that_can_not_be_read_to_its_end_leaves_the_database_empty(
     )
 
 
-def test_a_database_that_is_not_empty_is_left_alone(
+def test_backup_restore_rejects_a_database_that_is_not_empty(
     backups: Backups, stack_without_tables: Stack
 ) -> None:
     manifest = backups.create()
@@ -163,7 +165,7 @@ def test_a_database_that_is_not_empty_is_left_alone(
     assert stack_without_tables.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
 
-def test_the_roles_of_owner_and_application_restore_no_two_databases(
+def test_backup_restore_rejects_owner_and_application_roles_of_different_databases(
     backups: Backups, stack_without_tables: Stack
 ) -> None:
     manifest, target = backups.create(), open_backups(stack_without_tables, backups.folder)
@@ -177,7 +179,7 @@ def test_the_roles_of_owner_and_application_restore_no_two_databases(
     assert stack_without_tables.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
 
-def test_a_backup_of_a_later_release_is_refused(backups: Backups) -> None:
+def test_backup_of_a_later_release_is_rejected(backups: Backups) -> None:
     manifest = dataclasses.replace(backups.create(), revision="9000", release="9.0.0")
     message = error_message(
         "backup.too_new",
@@ -186,7 +188,7 @@ def test_a_backup_of_a_later_release_is_refused(backups: Backups) -> None:
     assert "9.0.0" in message
 
 
-def test_a_backup_from_whose_revision_no_migration_leads_on_is_refused(
+def test_backup_from_unsupported_old_revision_is_rejected_by_restore_and_verify(
     backups: Backups, stack_without_tables: Stack
 ) -> None:
     manifest = dataclasses.replace(backups.create(), revision="0050", release="0.9.0")
@@ -200,7 +202,9 @@ def test_a_backup_from_whose_revision_no_migration_leads_on_is_refused(
 
 
 @pytest.mark.parametrize("setting", ["secret_keys", "encryption_keys"])
-def test_a_key_that_is_missing_or_another_one_is_named(backups: Backups, setting: str) -> None:
+def test_backup_restore_names_the_secret_key_that_is_missing_or_differs(
+    backups: Backups, setting: str
+) -> None:
     manifest = backups.create()
     settings = backups.resources.settings
     [first, *_] = getattr(settings, setting).get_secret_value().split(",")
@@ -220,7 +224,7 @@ def test_a_key_that_is_missing_or_another_one_is_named(backups: Backups, setting
     assert key_id in error_message("backup.key_differs", with_keys(other))
 
 
-def test_backup_keys_are_rotated_and_a_missing_one_is_named(backups: Backups) -> None:
+def test_rotated_backup_keys_open_old_backups_and_a_missing_key_is_named(backups: Backups) -> None:
     manifest = backups.create()
     first = backups.resources.settings.backup_keys
     assert first is not None
@@ -238,7 +242,7 @@ def test_backup_keys_are_rotated_and_a_missing_one_is_named(backups: Backups) ->
     )
 
 
-def test_a_backup_that_lost_its_hold_is_none(backups: Backups) -> None:
+def test_backup_that_loses_its_lease_is_not_listed(backups: Backups) -> None:
     """A process that stood still for a while, while another one pruned."""
 
     def work(began_at: datetime) -> None:
@@ -254,7 +258,9 @@ def test_a_backup_that_lost_its_hold_is_none(backups: Backups) -> None:
     assert backups.files("backups")
 
 
-def test_nothing_in_a_backup_can_be_read_without_its_key(backups: Backups) -> None:
+def test_backup_files_are_unreadable_without_the_key_and_contain_no_secret_keys(
+    backups: Backups,
+) -> None:
     email = backups.stack.create_owner().email
     manifest = backups.create()
     everything = b"".join((backups.folder / name).read_bytes() for name in backups.files())

@@ -75,7 +75,7 @@ def _start_programs(backed_up_stack: Stack) -> None:
         backed_up_stack.start_worker("maintenance")
 
 
-def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
+def test_backup_made_under_load_is_restored_and_later_opt_outs_and_erasures_are_replayed(
     backups: Backups, open_separate_stack: Callable[..., Stack]
 ) -> None:
     backed_up_stack = backups.stack
@@ -153,7 +153,9 @@ def _require_the_same_images(backed_up_stack: Stack, restored: Stack, images: li
     assert {each.kind for each in stray_objects} <= {StrayKind.OBJECT_WITHOUT_ROW}
 
 
-def test_verify_restores_aside_and_throws_all_away(backups: Backups) -> None:
+def test_backup_verify_restores_into_temporary_database_and_leaves_nothing_behind(
+    backups: Backups,
+) -> None:
     owner = backups.stack.create_owner()
     with backups.stack.client(owner.key) as client:
         client.post("/attachments", files={"file": ("a.png", encoded("PNG"))}).raise_for_status()
@@ -168,7 +170,9 @@ def test_verify_restores_aside_and_throws_all_away(backups: Backups) -> None:
     assert set(backups.stack.stored()) == set(keys)
 
 
-def test_verify_as_a_role_that_makes_no_databases_names_the_setting(backups: Backups) -> None:
+def test_backup_verify_without_permission_to_create_databases_names_the_setting(
+    backups: Backups,
+) -> None:
     backups.create()
     environment = {**backups.stack.environment, **backups.environment}
     environment["PRESSROOM_MIGRATION_DATABASE_URL"] = ""

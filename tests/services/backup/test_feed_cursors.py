@@ -14,7 +14,7 @@ from tests.support.stack.backups import Backups, open_backups
 pytestmark = pytest.mark.stack
 
 
-def test_cursors_from_before_a_restore_work_and_miss_nothing(
+def test_feed_cursors_issued_before_a_restore_stay_valid_and_miss_no_event(
     backups: Backups, open_separate_stack: Callable[..., Stack]
 ) -> None:
     backed_up_stack, user_id = backups.stack.resources, random_id()

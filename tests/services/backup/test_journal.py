@@ -53,7 +53,9 @@ def journaled_list_id(backed_up_stack: Stack) -> int:
     return Importing(backed_up_stack).new_list(backed_up_stack.create_owner())
 
 
-def test_each_way_to_leave_is_told_once(backups: Backups, journaled_list_id: int) -> None:
+def test_backup_journal_records_each_opt_out_and_erasure_exactly_once(
+    backups: Backups, journaled_list_id: int
+) -> None:
     backed_up_stack = backups.stack
     member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
     leave(backed_up_stack, journaled_list_id, member.user_id)
@@ -75,7 +77,7 @@ def test_each_way_to_leave_is_told_once(backups: Backups, journaled_list_id: int
     assert len(backups.files("journal")) == 2
 
 
-def test_what_the_place_does_not_take_waits_in_the_database(
+def test_opt_outs_wait_in_the_database_while_the_backup_storage_is_unreachable(
     backups: Backups, journaled_list_id: int
 ) -> None:
     backed_up_stack = backups.stack
@@ -89,7 +91,7 @@ def test_what_the_place_does_not_take_waits_in_the_database(
     assert journal.write_journal(backups.resources) == 1
 
 
-def test_without_backups_nothing_is_told_and_nothing_is_made(
+def test_no_journal_or_backup_is_written_when_backups_are_disabled(
     backed_up_stack: Stack, journaled_list_id: int
 ) -> None:
     member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
@@ -99,7 +101,7 @@ def test_without_backups_nothing_is_told_and_nothing_is_made(
     assert backed_up_stack.query(PENDING) == [("list", member.user_id, journaled_list_id)]
 
 
-def test_a_replay_does_nothing_twice(backups: Backups, journaled_list_id: int) -> None:
+def test_backup_journal_replay_is_idempotent(backups: Backups, journaled_list_id: int) -> None:
     """As of a database from before: the opt-out and the erasure are taken back here by hand."""
     backed_up_stack = backups.stack
     began_at = clock.now()
@@ -136,7 +138,7 @@ def test_a_replay_does_nothing_twice(backups: Backups, journaled_list_id: int) -
     )
 
 
-def test_an_opt_out_of_a_list_or_a_person_that_is_not_there_harms_nothing(
+def test_journal_replay_skips_unknown_lists_and_records_opt_outs_of_unknown_people(
     backups: Backups, journaled_list_id: int
 ) -> None:
     began_at = clock.now()

@@ -36,7 +36,7 @@ def settle(backups: Backups) -> None:
             os.utime(path, (later, later))
 
 
-def test_without_any_backup_the_setting_that_leads_to_them_is_named(
+def test_error_without_any_complete_backup_names_the_backup_url_setting(
     backups: Backups, tmp_path: Path
 ) -> None:
     place = open_backups(backups.stack, tmp_path / "empty").place
@@ -44,7 +44,7 @@ def test_without_any_backup_the_setting_that_leads_to_them_is_named(
         manifests.find_manifest(place, manifests.NEWEST)
 
 
-def test_an_object_is_copied_once(backups: Backups) -> None:
+def test_stored_object_is_copied_only_once_for_all_backups(backups: Backups) -> None:
     backups.store_object()
     first = backups.create()
     assert first.copied == first.objects > 0
@@ -57,7 +57,7 @@ def test_an_object_is_copied_once(backups: Backups) -> None:
     assert key not in set(creating.list_keys(backups.place, first))
 
 
-def test_old_backups_go_with_what_they_alone_need(backups: Backups) -> None:
+def test_expired_backup_is_deleted_with_its_unshared_files(backups: Backups) -> None:
     removed_key, kept_key = backups.store_object(), backups.store_object()
     old = backups.create()
     made_older(backups, old, 10 * DAY)
@@ -81,7 +81,7 @@ def test_old_backups_go_with_what_they_alone_need(backups: Backups) -> None:
     assert restoring.verify_backup(backups.resources, backups.place, new).faults == []
 
 
-def test_the_newest_backup_stays_however_old(backups: Backups) -> None:
+def test_newest_backup_is_kept_regardless_of_its_age(backups: Backups) -> None:
     backups.store_object()
     only = backups.create()
     before = backups.files()
@@ -91,7 +91,9 @@ def test_the_newest_backup_stays_however_old(backups: Backups) -> None:
     assert manifests.find_manifest(backups.place, "newest") == only
 
 
-def test_nothing_goes_while_a_backup_that_is_kept_can_not_be_read(backups: Backups) -> None:
+def test_backup_pruning_deletes_no_objects_while_a_kept_backup_is_unreadable(
+    backups: Backups,
+) -> None:
     backups.store_object()
     old = backups.create()
     made_older(backups, old, 10 * DAY)
@@ -104,7 +106,7 @@ def test_nothing_goes_while_a_backup_that_is_kept_can_not_be_read(backups: Backu
     assert backups.files("objects") == copies
 
 
-def test_maintenance_makes_a_backup_when_the_newest_is_old(backups: Backups) -> None:
+def test_maintenance_creates_a_backup_only_when_the_newest_is_too_old(backups: Backups) -> None:
     done: list[int | None] = []
 
     def look(began_at: datetime) -> None:
@@ -121,7 +123,7 @@ def test_maintenance_makes_a_backup_when_the_newest_is_old(backups: Backups) -> 
     assert creating.create_backup_if_due(backups.resources, early) == 0
 
 
-def test_no_object_is_removed_while_a_backup_is_made(backups: Backups) -> None:
+def test_no_stored_object_is_removed_during_a_backup(backups: Backups) -> None:
     stack: Stack = backups.stack
     key = f"imports/{token_bytes(8).hex()}"
     stack.resources.objects.put(key, b"x", "application/octet-stream")

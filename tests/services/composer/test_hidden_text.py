@@ -54,7 +54,7 @@ SHOWING_STYLES = [
 
 
 @pytest.mark.parametrize("style", HIDING_STYLES)
-def test_text_that_a_style_hides_is_left_out(style: str) -> None:
+def test_composer_omits_text_hidden_by_css(style: str) -> None:
     for html in (
         f'<div style="{style}">{PREHEADER}</div><p>{VISIBLE}</p>',
         f'<p><span style="{style}">{PREHEADER} <b>{PREHEADER}</b></span>{VISIBLE}</p>',
@@ -67,7 +67,7 @@ def test_text_that_a_style_hides_is_left_out(style: str) -> None:
 
 
 @pytest.mark.parametrize("style", SHOWING_STYLES)
-def test_text_that_a_style_shows_stays(style: str) -> None:
+def test_composer_keeps_text_that_css_leaves_visible(style: str) -> None:
     html = f'<div style="{style}">Of today.</div><p>{VISIBLE}</p>'
     assert parse_post(Post("", html)).paragraphs == ("Of today.", VISIBLE)
 
@@ -95,11 +95,13 @@ def test_text_that_a_style_shows_stays(style: str) -> None:
         (f"<nav>Home<p>{VISIBLE}</p>", (VISIBLE,)),
     ],
 )  # fmt: skip
-def test_hidden_element_hides_its_own_text_alone(html: str, paragraphs: tuple[str, ...]) -> None:
+def test_hidden_html_element_hides_only_its_own_text(
+    html: str, paragraphs: tuple[str, ...]
+) -> None:
     assert parse_post(Post("", html)).paragraphs == paragraphs
 
 
-def test_summary_and_tweets_of_a_mail_begin_with_its_visible_text() -> None:
+def test_summary_and_tweets_start_with_visible_text_rather_than_hidden_preheader() -> None:
     html = f"<div style='max-height:0;overflow:hidden'>{PREHEADER}</div><p>{VISIBLE}</p>"
     plain = parse_post(Post("Harbour", html))
     summary = offline.write_metadata(plain, frozenset({MetadataField.SUMMARY}), "0" * 64).summary

@@ -18,7 +18,7 @@ from services.composer.requests import MetadataRequest, MetadataResult
         (PhotoUse, {"provider": "openverse", "id": "a", "mark": "b"}),
     ],
 )
-def test_api_and_workers_of_different_releases_send_each_other_the_same_keys(
+def test_composer_message_keys_are_the_same_in_all_releases(
     kind: Any, payload: dict[str, object]
 ) -> None:
     assert kind.from_payload(payload).to_payload() == payload

@@ -29,7 +29,7 @@ ALL = prompts.build_metadata_prompt(frozenset(MetadataField))
         '{"summary": " Bees.\\n\\n"}',
     ],
 )
-def test_the_object_is_found_and_its_text_is_plain(text: str) -> None:
+def test_post_metadata_is_extracted_as_plain_text_from_the_model_answer(text: str) -> None:
     assert model_writer.read_metadata(text, SUMMARY) == PostMetadata(summary="Bees.")
 
 
@@ -55,7 +55,7 @@ def test_the_object_is_found_and_its_text_is_plain(text: str) -> None:
         '{"a":' * 50_000,
     ],
 )
-def test_another_shape_is_said_to_be_one(text: str) -> None:
+def test_model_answer_of_wrong_shape_is_rejected(text: str) -> None:
     with pytest.raises(UnreadableAnswer):
         model_writer.read_metadata(text, SUMMARY)
 
@@ -89,11 +89,13 @@ def test_another_shape_is_said_to_be_one(text: str) -> None:
         ('<think/>{"b": 2} <thinker> [think tank]', '<think/>{"b": 2} <thinker> [think tank]'),
     ],
 )
-def test_drafts_are_removed_and_marks_in_strings_are_text(text: str, visible: str) -> None:
+def test_model_reasoning_is_removed_but_its_markers_inside_json_strings_are_kept(
+    text: str, visible: str
+) -> None:
     assert remove_drafts(text) == visible
 
 
-def test_an_answer_about_strings_and_texts_is_no_echo() -> None:
+def test_model_answer_is_rejected_as_an_echo_only_if_it_repeats_the_schema() -> None:
     answer = {"slug": "text", "summary": "A text about a string.", "tags": ["string", "text"]}
     assert model_writer.read_metadata(json.dumps(answer), ALL).slug == "text"
     echo = {"slug": "slug", "summary": "string", "tags": ["tag1", "tag2", "..."]}

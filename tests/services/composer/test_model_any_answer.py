@@ -74,7 +74,9 @@ def unless_error(write: Callable[[], Product]) -> Product | None:
 @pytest.mark.slow
 @settings(max_examples=sized(150, 2_000, few=5), deadline=None)
 @given(post=posts, answer=_answers)
-def test_any_answer_about_any_post_keeps_the_rules_or_is_refused(post: Post, answer: str) -> None:
+def test_any_model_answer_keeps_the_metadata_and_tweet_rules_or_is_rejected(
+    post: Post, answer: str
+) -> None:
     plain, parrot = markup.parse_post(post), Parrot(answer)
     written = unless_error(lambda: model_writer.write_metadata(plain, ALL, parrot, 45.0))
     if written is not None:
@@ -88,7 +90,7 @@ def test_any_answer_about_any_post_keeps_the_rules_or_is_refused(post: Post, ans
 
 @settings(max_examples=sized(50, 500, few=5), deadline=None)
 @given(post=posts)
-def test_all_posts_are_asked_about_in_the_same_words(post: Post) -> None:
+def test_model_instructions_are_the_same_for_every_post(post: Post) -> None:
     told: dict[str, set[str]] = {}
 
     class Listener(Parrot):

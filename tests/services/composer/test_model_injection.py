@@ -34,7 +34,7 @@ def texts_of(plain: PlainPost, llm: LanguageModel) -> list[str]:
 
 
 @each_order
-def test_an_order_in_a_post_adds_no_link_and_no_mention_and_stays_data(
+def test_injected_instructions_in_a_post_change_no_prompt_and_add_no_link_or_mention(
     model_run: Run, order: int, honest_prompts: set[str]
 ) -> None:
     plain = post_with(ORDERS[order])
@@ -65,7 +65,7 @@ def honest_prompts(sandbox: str) -> set[str]:
     }
 
 
-def test_links_and_mentions_of_the_post_itself_may_stay(model_run: Run) -> None:
+def test_tweets_may_contain_links_and_mentions_of_the_post(model_run: Run) -> None:
     content = f"{_STORY} Read {INJECTED_LINK} and ask {INJECTED_HANDLE} about it."
     plain = markup.parse_post(Post("Honey", content))
     tweets = model_writer.write_tweets(plain, model_run.model("obedient"), SECONDS)
@@ -73,7 +73,7 @@ def test_links_and_mentions_of_the_post_itself_may_stay(model_run: Run) -> None:
     assert model_run.calls == 1
 
 
-def test_no_two_calls_share_a_delimiter(model_run: Run) -> None:
+def test_each_model_call_uses_a_new_delimiter(model_run: Run) -> None:
     plain = post_with("Nothing else happens.")
     for _ in range(5):
         model_writer.write_tweets(plain, model_run.model(), SECONDS)
@@ -81,7 +81,9 @@ def test_no_two_calls_share_a_delimiter(model_run: Run) -> None:
     assert len(marks) == 5
 
 
-def test_orders_in_the_parts_of_a_long_post_stay_data_too(model_run: Run) -> None:
+def test_injected_instructions_in_parts_of_a_long_post_add_no_link_or_mention(
+    model_run: Run,
+) -> None:
     long = "\n\n".join([_STORY * 20, *ORDERS, _STORY * 20] * 6)
     plain = markup.parse_post(Post("Honey of the island", long))
     texts = texts_of(plain, model_run.model("obedient", context_tokens=4000))

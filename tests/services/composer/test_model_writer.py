@@ -53,7 +53,7 @@ def keeps_every_rule(plain: PlainPost, written: PostMetadata) -> bool:
 
 
 @pytest.mark.parametrize("language", POSTS)
-def test_an_answer_that_keeps_the_rules_takes_one_call(model_run: Run, language: str) -> None:
+def test_valid_model_answer_requires_only_one_call(model_run: Run, language: str) -> None:
     plain = POSTS[language]
     assert keeps_every_rule(
         plain, model_writer.write_metadata(plain, ALL, model_run.model(), SECONDS)
@@ -69,7 +69,9 @@ def test_an_answer_that_keeps_the_rules_takes_one_call(model_run: Run, language:
 
 
 @pytest.mark.parametrize("part", MetadataField)
-def test_what_was_not_asked_for_is_not_there(model_run: Run, part: MetadataField) -> None:
+def test_model_writer_requests_and_returns_only_the_wanted_metadata_field(
+    model_run: Run, part: MetadataField
+) -> None:
     written = model_writer.write_metadata(POST, frozenset({part}), model_run.model(), SECONDS)
     assert [each for each in MetadataField if getattr(written, each) is not None] == [part]
     [request] = model_run.requests
@@ -77,7 +79,9 @@ def test_what_was_not_asked_for_is_not_there(model_run: Run, part: MetadataField
 
 
 @pytest.mark.parametrize("behaviour", ["wrong-shape-once", "no-json-once", "obedient-shape-once"])
-def test_a_broken_rule_is_named_and_repaired_once(model_run: Run, behaviour: str) -> None:
+def test_invalid_model_answer_is_repaired_by_one_further_call(
+    model_run: Run, behaviour: str
+) -> None:
     assert keeps_every_rule(
         POST, model_writer.write_metadata(POST, ALL, model_run.model(behaviour), SECONDS)
     )
@@ -87,7 +91,7 @@ def test_a_broken_rule_is_named_and_repaired_once(model_run: Run, behaviour: str
     assert "- " in user.partition("</post-")[2]
 
 
-def test_the_repair_names_each_rule_that_was_broken(model_run: Run) -> None:
+def test_repair_request_names_each_rule_broken_by_the_model_answer(model_run: Run) -> None:
     model_writer.write_metadata(POST, ALL, model_run.model("too-long-once"), SECONDS)
     report = model_run.requests[1]["messages"][1]["content"].partition("</post-")[2]
     assert "slug" in report
@@ -95,7 +99,7 @@ def test_the_repair_names_each_rule_that_was_broken(model_run: Run) -> None:
     assert "more than 8 tags" in report
 
 
-def test_what_is_still_too_long_is_cut(model_run: Run) -> None:
+def test_metadata_and_tweets_still_too_long_after_repair_are_shortened(model_run: Run) -> None:
     written = model_writer.write_metadata(POST, ALL, model_run.model("too-long"), SECONDS)
     assert keeps_every_rule(POST, written)
     assert (
@@ -108,7 +112,7 @@ def test_what_is_still_too_long_is_cut(model_run: Run) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["thinks", "tries-twice", "parts"])
-def test_drafts_are_no_part_of_metadata_tweets_or_condensed_parts(
+def test_model_drafts_never_appear_in_metadata_tweets_or_condensed_parts(
     model_run: Run, behaviour: str
 ) -> None:
     llm = model_run.model(behaviour, context_tokens=4000)
@@ -121,7 +125,7 @@ def test_drafts_are_no_part_of_metadata_tweets_or_condensed_parts(
 
 
 @pytest.mark.parametrize("behaviour", ["wrong-shape", "no-json", "obedient-shape", "only-thinks"])
-def test_what_can_not_be_mended_is_unusable_after_one_repair(
+def test_model_answer_still_invalid_after_one_repair_is_reported_as_unusable(
     model_run: Run, behaviour: str
 ) -> None:
     error = error_of(model_run.model(behaviour))
@@ -129,12 +133,12 @@ def test_what_can_not_be_mended_is_unusable_after_one_repair(
     assert model_run.calls == 2
 
 
-def test_a_repair_that_fails_leaves_the_first_answer_to_be_mended(model_run: Run) -> None:
+def test_failed_repair_call_falls_back_to_the_shortened_first_answer(model_run: Run) -> None:
     llm = InTurn([model_run.model("too-long"), model_run.model("cut")])
     assert keeps_every_rule(POST, model_writer.write_metadata(POST, ALL, llm, SECONDS))
 
 
-def test_a_repair_that_fails_after_nothing_readable_tells_why(model_run: Run) -> None:
+def test_failed_repair_after_unreadable_answer_reports_the_repair_failure(model_run: Run) -> None:
     assert (
         error_of(InTurn([model_run.model("no-json"), model_run.model("429-long")])).code
         == "llm.unavailable"
@@ -142,20 +146,20 @@ def test_a_repair_that_fails_after_nothing_readable_tells_why(model_run: Run) ->
 
 
 @pytest.mark.slow
-def test_a_slow_repair_ends_in_the_same_time(model_run: Run) -> None:
+def test_slow_repair_call_does_not_exceed_the_time_limit(model_run: Run) -> None:
     began = time.monotonic()
     llm = InTurn([model_run.model("too-long"), model_run.model("slow")])
     assert keeps_every_rule(POST, model_writer.write_metadata(POST, ALL, llm, 2.5))
     assert time.monotonic() - began < HANGING
 
 
-def test_no_call_has_more_than_20_seconds(model_run: Run) -> None:
+def test_each_model_call_is_limited_to_20_seconds(model_run: Run) -> None:
     llm = InTurn([model_run.model("too-long"), model_run.model()])
     model_writer.write_metadata(POST, ALL, llm, SECONDS)
     assert [round(each.seconds, 3) for each in llm.questions] == [20.0, 20.0]
 
 
-def test_nothing_is_asked_without_time(model_run: Run) -> None:
+def test_no_model_call_is_made_without_enough_time(model_run: Run) -> None:
     assert error_of(model_run.model(), seconds=0.5).code == "llm.too_slow"
     assert model_run.calls == 0
 
@@ -170,7 +174,7 @@ def long_post(characters: int, sentence: str = "Bees number {} live in Zanzibar.
 @pytest.mark.parametrize(
     "sentence", ["Bees number {} live in Zanzibar. ", "第{}只蜜蜂住在桑给巴尔。"]
 )
-def test_a_long_post_is_read_in_few_parts_that_fit(
+def test_long_post_is_condensed_in_few_model_calls_within_the_context_limit(
     model_run: Run, characters: int, sentence: str
 ) -> None:
     plain = long_post(characters, sentence)
@@ -186,7 +190,7 @@ def test_a_long_post_is_read_in_few_parts_that_fit(
         assert asked + request["max_tokens"] <= 4000
 
 
-def test_the_end_of_a_very_long_post_is_read_too(model_run: Run) -> None:
+def test_very_long_post_is_read_to_its_end(model_run: Run) -> None:
     plain = long_post(100_000)
     model_writer.write_tweets(plain, model_run.model(context_tokens=4000), SECONDS)
     *parts, _ = [each["messages"][1]["content"] for each in model_run.requests]
@@ -194,21 +198,21 @@ def test_the_end_of_a_very_long_post_is_read_too(model_run: Run) -> None:
     assert plain.paragraphs[-1] in parts[-1]
 
 
-def test_parts_are_not_asked_about_when_the_time_is_for_the_whole(model_run: Run) -> None:
+def test_long_post_is_not_condensed_when_time_allows_only_one_model_call(model_run: Run) -> None:
     plain = long_post(20_000)
     llm = model_run.model(context_tokens=4000)
     assert rules.find_tweets_faults(plain, model_writer.write_tweets(plain, llm, 20.0)) == []
     assert model_run.calls == 1
 
 
-def test_a_part_that_can_not_be_read_counts_by_its_beginning(model_run: Run) -> None:
+def test_unreadable_condensed_part_is_replaced_by_the_start_of_its_text(model_run: Run) -> None:
     plain = long_post(20_000)
     llm = model_run.model("no-json-once", context_tokens=4000)
     assert rules.find_tweets_faults(plain, model_writer.write_tweets(plain, llm, SECONDS)) == []
     assert plain.paragraphs[0][:50] in model_run.requests[-1]["messages"][1]["content"]
 
 
-def test_one_paragraph_without_spaces_is_cut_too(model_run: Run) -> None:
+def test_long_paragraph_without_spaces_is_split_into_parts(model_run: Run) -> None:
     plain = markup.parse_post(Post("", "蜜" * 20_000))
     model_writer.write_tweets(plain, model_run.model(context_tokens=4000), SECONDS)
     assert model_run.calls > 2

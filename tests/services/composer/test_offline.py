@@ -25,7 +25,9 @@ def written(title: str, content: str) -> PostMetadata:
 
 
 @each_sample
-def test_a_newsletter_is_written_about_in_its_language(sample: Sample) -> None:
+def test_offline_composer_detects_language_and_writes_valid_metadata_and_tweets(
+    sample: Sample,
+) -> None:
     plain = parse_post(sample.post)
     metadata = offline.write_metadata(plain, EVERY_PART, HASH)
     tweets = offline.write_tweets(plain)
@@ -37,7 +39,7 @@ def test_a_newsletter_is_written_about_in_its_language(sample: Sample) -> None:
 
 
 @each_sample
-def test_a_summary_is_whole_sentences_of_the_post(sample: Sample) -> None:
+def test_offline_summary_consists_of_whole_sentences_of_the_post(sample: Sample) -> None:
     plain = parse_post(sample.post)
     summary = offline.write_metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
     for paragraph in plain.paragraphs:
@@ -46,7 +48,7 @@ def test_a_summary_is_whole_sentences_of_the_post(sample: Sample) -> None:
     assert summary.strip() == ""
 
 
-def test_a_post_without_words_is_named_by_its_hash() -> None:
+def test_post_without_words_gets_slug_from_its_hash_and_empty_metadata() -> None:
     metadata = written("", "<img src=x>")
     assert metadata == PostMetadata(slug="post-89abcdef", summary="", tags=())
     assert offline.write_tweets(parse_post(Post("", "<img src=x>"))) == ("…",)
@@ -63,7 +65,7 @@ def test_a_post_without_words_is_named_by_its_hash() -> None:
         "Η νέα βιβλιοθήκη ανοίγει τον άλλο μήνα. Οι κάτοικοι θα δανείζονται εργαλεία.",
     ],
 )
-def test_other_scripts_work_plainly(content: str) -> None:
+def test_offline_composer_writes_valid_metadata_in_other_scripts(content: str) -> None:
     plain = parse_post(Post("", content))
     metadata = offline.write_metadata(plain, EVERY_PART, HASH)
     assert rules.find_metadata_faults(plain, metadata, EVERY_PART) == []
@@ -72,7 +74,7 @@ def test_other_scripts_work_plainly(content: str) -> None:
     assert not (metadata.slug or "").startswith("post-")
 
 
-def test_words_in_the_middle_of_a_long_post_are_tags_where_there_are_no_others() -> None:
+def test_tags_include_words_from_the_middle_of_a_long_post_without_other_words() -> None:
     paragraphs = ["77"] * 2000
     paragraphs[1007] = "alpha beta gamma."
     plain = parse_post(Post("", "\n\n".join(paragraphs)))
@@ -111,14 +113,14 @@ def _run(code: str, hash_seed: str) -> str:
 
 
 @pytest.mark.tier("processes")
-def test_every_process_writes_the_same() -> None:
+def test_offline_composer_writes_the_same_output_in_every_process() -> None:
     assert _run(_WRITE, "1") == _run(_WRITE, "4711")
 
 
-def test_a_worker_that_never_writes_loads_no_models() -> None:
+def test_composer_worker_loads_no_language_models_before_its_first_text() -> None:
     loaded = set(json.loads(_run(_LOAD, "0")))
     assert not loaded & _DICTIONARIES
 
 
-def test_the_api_needs_no_dictionary_of_a_language() -> None:
+def test_api_process_loads_no_language_dictionaries() -> None:
     assert _DICTIONARIES.isdisjoint(json.loads(_run(_LOAD_API, "0")))

@@ -23,11 +23,11 @@ def tags(title: str, content: str) -> tuple[str, ...]:
     return offline.write_metadata(plain, frozenset({MetadataField.TAGS}), HASH).tags or ()
 
 
-def test_a_post_is_summed_up_by_its_first_sentences() -> None:
+def test_offline_summary_consists_of_first_sentences_of_the_post() -> None:
     assert summary("Old bridge closes", "\n\n".join(NEWS)) == "".join(NEWS[:3]).strip()
 
 
-def test_captions_between_the_first_sentences_are_left_out() -> None:
+def test_offline_summary_omits_captions_between_sentences() -> None:
     content = "\n\n".join(["A picture of the bridge", NEWS[0], "Photo: the council", NEWS[1]])
     assert summary("Old bridge closes", content) == "".join(NEWS[:2]).strip()
 
@@ -42,12 +42,12 @@ def test_captions_between_the_first_sentences_are_left_out() -> None:
         "I read every letter that came in last week.",
     ],
 )
-def test_greetings_questions_and_anecdotes_are_left_out_of_a_summary(opening: str) -> None:
+def test_offline_summary_omits_greetings_questions_and_anecdotes(opening: str) -> None:
     assert summary("", "\n\n".join([opening, *NEWS[:2]])) == "".join(NEWS[:2]).strip()
 
 
 @pytest.mark.parametrize("opening", ["I like bread and soup.", "Who likes bread and soup?"])
-def test_a_post_of_nothing_else_still_has_a_summary(opening: str) -> None:
+def test_post_with_only_a_question_or_anecdote_still_gets_a_summary(opening: str) -> None:
     assert summary("", opening) == opening
 
 
@@ -100,14 +100,14 @@ in_each_language = pytest.mark.parametrize(
 
 
 @in_each_language
-def test_a_sentence_that_points_back_stands_behind_the_one_that_it_needs(
+def test_summary_keeps_a_back_reference_next_to_the_sentence_that_it_refers_to(
     said: str, points_back: str, stands: str
 ) -> None:
     assert points_back in summary("", f"{said} {points_back} {stands}")
 
 
 @in_each_language
-def test_a_sentence_that_has_lost_its_noun_is_left_out(
+def test_summary_omits_a_back_reference_without_the_sentence_that_it_refers_to(
     said: str, points_back: str, stands: str
 ) -> None:
     found = summary("", f"{points_back}\n\n{said}\n\nA caption\n\n{points_back}\n\n{stands}")
@@ -117,12 +117,14 @@ def test_a_sentence_that_has_lost_its_noun_is_left_out(
 
 
 @in_each_language
-def test_no_tweet_points_back(said: str, points_back: str, stands: str) -> None:
+def test_offline_tweets_never_start_with_a_back_reference(
+    said: str, points_back: str, stands: str
+) -> None:
     tweets = offline.write_tweets(parse_post(Post("", f"{said} {points_back} {stands}")))
     assert tweets == (said, stands)
 
 
-def test_a_phrase_that_points_back_is_known_by_all_its_words() -> None:
+def test_back_reference_phrase_is_recognised_only_by_all_its_words() -> None:
     until_then, until_monday = (
         "Until then the buses of the town go round by the mill.",
         "Until Monday the buses of the town cross by the ferry.",
@@ -138,7 +140,9 @@ def test_a_phrase_that_points_back_is_known_by_all_its_words() -> None:
         ("Letter 7", "Letter 7: The harbour is quiet in November."),
     ],
 )
-def test_a_title_stands_before_a_sentence_that_does_not_repeat_it(title: str, tweet: str) -> None:
+def test_tweet_starts_with_the_title_unless_its_sentence_repeats_the_title(
+    title: str, tweet: str
+) -> None:
     assert offline.write_tweets(parse_post(Post(title, "The harbour is quiet in November."))) == (
         tweet,
     )
@@ -146,7 +150,9 @@ def test_a_title_stands_before_a_sentence_that_does_not_repeat_it(title: str, tw
 
 @pytest.mark.parametrize("item", ["- ", "1. ", "• "])
 @pytest.mark.parametrize("greeting", ["", "Good morning, neighbours!\n\n"])
-def test_a_summary_ends_in_no_list(item: str, greeting: str) -> None:
+def test_summary_contains_no_list_items_and_no_sentence_that_introduces_them(
+    item: str, greeting: str
+) -> None:
     listed = "\n\n".join(f"{item}{sentence}" for sentence in NEWS[1:])
     content = (
         f"{greeting}{NEWS[0]}\n\nThe council of Harwick names three of its reasons:\n\n{listed}"
@@ -157,12 +163,12 @@ def test_a_summary_ends_in_no_list(item: str, greeting: str) -> None:
     assert not found.endswith(":")
 
 
-def test_a_post_of_lists_alone_still_has_a_summary() -> None:
+def test_post_consisting_only_of_lists_still_gets_a_summary() -> None:
     items = "\n".join(f"<li>{sentence}" for sentence in NEWS)
     assert summary("Old bridge closes", f"<ul>{items}</ul>")
 
 
-def test_tags_keep_the_writing_of_the_post() -> None:
+def test_tags_keep_the_capitalisation_of_the_post() -> None:
     content = (
         "Lisbon has new trams. The trams of Lisbon show their place on an iPhone. "
         "An iPhone asks OpenAI for the next tram, and OpenAI answers. "
@@ -182,7 +188,7 @@ def test_tags_keep_the_writing_of_the_post() -> None:
         ("Home Depot sells. Home Depot grows. Home Depot shrinks.", "Home Depot"),
     ],
 )
-def test_a_phrase_that_only_begins_sentences_has_its_first_word_as_elsewhere(
+def test_tag_at_sentence_starts_takes_its_capitalisation_from_other_occurrences(
     content: str, expected: str
 ) -> None:
     assert expected in tags("", content)
@@ -198,6 +204,6 @@ def test_a_phrase_that_only_begins_sentences_has_its_first_word_as_elsewhere(
         ("Die Brücke ist alt. Zwei Brücken führen über den Fluss.", {"brücke", "brücken"}),
     ],
 )
-def test_singular_and_plural_are_one_tag(content: str, forms: set[str]) -> None:
+def test_singular_and_plural_of_a_word_become_one_tag(content: str, forms: set[str]) -> None:
     found = tags("", content)
     assert len(forms & {tag.casefold() for tag in found}) == 1

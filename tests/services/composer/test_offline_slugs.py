@@ -30,7 +30,7 @@ def slug(title: str, content: str = "") -> str:
         ("OpenAIの新しいモデル、2026年に公開", "openai-no-atarashii-moderu-2026-nen-ni-kokai"),
     ],
 )
-def test_titles_are_spelled_as_the_language_would(title: str, expected: str) -> None:
+def test_slug_romanises_the_title_by_the_rules_of_its_language(title: str, expected: str) -> None:
     assert slug(title) == expected
 
 
@@ -44,11 +44,13 @@ def test_titles_are_spelled_as_the_language_would(title: str, expected: str) -> 
         ("犇麤", "犇麤、ヱヴァとカメラ。", "kamera-eva"),
     ],
 )  # fmt: skip
-def test_what_has_no_reading_is_left_out(title: str, content: str, expected: str) -> None:
+def test_slug_omits_characters_without_a_known_reading(
+    title: str, content: str, expected: str
+) -> None:
     assert slug(title, content) == expected
 
 
-def test_chinese_characters_alone_are_named_by_the_hash() -> None:
+def test_slug_omits_chinese_characters_of_unknown_language_or_falls_back_to_the_hash() -> None:
     assert fit_slug("東京", HASH) == "post-89abcdef"
     assert fit_slug("東京 2026 タワー", HASH) == "2026-tawa"
 
@@ -70,15 +72,15 @@ def test_chinese_characters_alone_are_named_by_the_hash() -> None:
         ("abc", "abc"),
     ],
 )
-def test_kana_are_spelled_by_hepburn(kana: str, spelled: str) -> None:
+def test_kana_are_romanised_by_the_hepburn_system(kana: str, spelled: str) -> None:
     assert romanise_kana(kana) == spelled
 
 
-def test_the_end_of_a_verb_is_no_long_vowel() -> None:
+def test_japanese_verb_ending_is_not_romanised_as_a_long_vowel() -> None:
     assert spell_japanese("学校に通う").split() == ["gakko", "ni", "kayou"]
 
 
-def test_a_post_without_a_title_is_named_by_its_key_words() -> None:
+def test_slug_of_post_without_title_is_built_from_its_key_words() -> None:
     content = (
         "It was a grey morning when we left the house, and nobody had slept much. "
         "The bakery on the corner bakes sourdough bread. The bakery sells its bread by noon. "
@@ -91,7 +93,7 @@ def test_a_post_without_a_title_is_named_by_its_key_words() -> None:
 
 
 @pytest.mark.parametrize("word", ["incomprehensibilities", "x" * 200, "ข่าวสารบ้านเมือง", "新闻"])
-def test_key_words_are_at_most_eight_of_sixty_characters(word: str) -> None:
+def test_key_word_slug_has_at_most_8_words_and_60_characters(word: str) -> None:
     content = ". ".join(
         f"{word}{number} {word}{letter}" for number, letter in enumerate("abcdefgh")
     )
@@ -101,12 +103,14 @@ def test_key_words_are_at_most_eight_of_sixty_characters(word: str) -> None:
 
 
 @pytest.mark.parametrize("character", ["紅", "㌔", "﷽", "ﷺ", "𠮷", "ア", "の"])
-def test_a_japanese_paragraph_longer_than_the_tokenizer_takes_is_read(character: str) -> None:
+def test_japanese_paragraph_longer_than_the_tokenizer_limit_is_read_completely(
+    character: str,
+) -> None:
     text = character * 20_000
     assert "".join(word.surface for word in split_morphemes(text)) == text
 
 
-def test_threads_read_japanese_at_the_same_time() -> None:
+def test_japanese_tokenizer_is_safe_for_concurrent_threads() -> None:
     text = "京都の紅葉は十一月に見頃を迎えます。" * 50
     alone = split_morphemes(text)
     with ThreadPoolExecutor(8) as threads:

@@ -24,7 +24,7 @@ generated = settings(
 @pytest.mark.slow
 @generated
 @given(posts)
-def test_nothing_written_about_any_post_breaks_a_rule(post: Post) -> None:
+def test_offline_metadata_and_tweets_keep_all_rules_for_random_posts(post: Post) -> None:
     plain = parse_post(post)
     written = offline.write_metadata(plain, EVERY_PART, HASH)
     assert rules.find_metadata_faults(plain, written, EVERY_PART) == []
@@ -33,7 +33,7 @@ def test_nothing_written_about_any_post_breaks_a_rule(post: Post) -> None:
 
 @generated
 @given(posts)
-def test_what_was_read_holds_nothing_to_read_again(post: Post) -> None:
+def test_parsed_post_text_is_unchanged_by_a_second_cleaning(post: Post) -> None:
     plain = parse_post(post)
     for text in (plain.title, *plain.headings, *plain.paragraphs):
         assert clean_text(str(text)) == text

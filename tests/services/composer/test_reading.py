@@ -44,26 +44,26 @@ def of(content: str, title: str = "") -> PlainPost:
         ("नमस्ते می\u200cخواهم 👩\u200d🚀", ("नमस्ते می\u200cخواهم 👩\u200d🚀",)),
     ],
 )  # fmt: skip
-def test_text_comes_without_markup(content: str, paragraphs: tuple[str, ...]) -> None:
+def test_composer_reads_post_text_without_markup(content: str, paragraphs: tuple[str, ...]) -> None:
     assert of(content).paragraphs == paragraphs
 
 
-def test_headings_are_apart_from_text() -> None:
+def test_composer_separates_headings_from_paragraphs() -> None:
     plain = of("# One **two**\n\nText.\n\n<h2>Three</h2>")
     assert plain.headings == ("One two", "Three")
     assert plain.paragraphs == ("Text.",)
 
 
-def test_title_loses_its_markup_too() -> None:
+def test_composer_removes_markup_from_the_title() -> None:
     assert of("x", title="<b>Salt</b> &amp; *pepper*\n2024.").title == "Salt & pepper 2024."
 
 
-def test_text_of_a_mail_made_of_tables_is_read() -> None:
+def test_composer_reads_text_inside_table_based_mails() -> None:
     plain = of("<table><tr><td><h1>Hi</h1><p>All is in a table.</p></td></tr></table>")
     assert plain.paragraphs == ("All is in a table.",)
 
 
-def test_links_are_those_of_text_and_of_anchors() -> None:
+def test_composer_collects_only_web_links_from_text_and_anchors() -> None:
     plain = of(
         "See https://a.example/x_(y)?b=c&d=e. [one](https://b.example/?p=1&amp;q=2) "
         '<a href="https://c.example">two</a> [no](javascript:alert(1)) [no](/relative) <ftp://d.example>'
@@ -75,7 +75,7 @@ def test_links_are_those_of_text_and_of_anchors() -> None:
     }
 
 
-def test_mentions_are_handles_and_no_mail_addresses() -> None:
+def test_composer_collects_mentions_but_not_email_addresses() -> None:
     plain = of("Thanks @Anna, ＠bob and me@mail.example; code@x")
     assert plain.mentions == {"@anna", "@bob"}
 
@@ -86,7 +86,7 @@ def test_mentions_are_handles_and_no_mail_addresses() -> None:
     "[ ![ []( ** *a_ ` > - <div> <b> <font><p> <table><td> <!-- <![CDATA[ <a &amp; & <p>a</p>\n "
     "<a|href=' http://a @a a. a- \\ ~~a |a \u0301 x".split(" "),
 )
-def test_very_many_hostile_characters_end(piece: str) -> None:
+def test_hostile_markup_of_any_length_is_parsed_within_the_time_limit(piece: str) -> None:
     piece = piece.replace("|", " ")
     began = time.process_time()
     plain = of((piece * (MANY // len(piece) + 1))[:MANY])
@@ -98,7 +98,7 @@ def test_very_many_hostile_characters_end(piece: str) -> None:
     "mark",
     [*string.punctuation, "{{a", "[a ", "{%", "&a", "<!", "](", "a.", "\u0301\u0316", "é"],
 )
-def test_time_to_read_a_paragraph_grows_with_its_length(mark: str) -> None:
+def test_paragraph_parsing_time_does_not_grow_quadratically(mark: str) -> None:
     """Four times as long takes sixteen times as long if a mark is tried again and again."""
 
     def seconds(length: int) -> float:
@@ -118,7 +118,7 @@ def _processor_seconds(post: Post) -> float:
     return time.process_time() - began
 
 
-def test_very_many_attributes_end() -> None:
+def test_html_tag_with_very_many_attributes_is_parsed_within_the_time_limit() -> None:
     began = time.process_time()
     of("<a " + " ".join(f"x{number}=1" for number in range(MANY // 10)) + ">text</a>")
     assert time.process_time() - began < MOST_SECONDS

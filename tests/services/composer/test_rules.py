@@ -42,7 +42,7 @@ STRANGE_MENTIONS = ["@eve", "＠eve", "﹫eve", "@anna@evil.social", "@annabel",
         *(("mention", each) for each in STRANGE_MENTIONS),
     ],
 )
-def test_a_link_or_mention_that_the_post_lacks_is_found_and_taken_out(
+def test_link_or_mention_missing_from_the_post_is_reported_and_removed_from_tweets(
     kind: str, strange: str
 ) -> None:
     tweet = f"Read {strange} today"
@@ -52,7 +52,7 @@ def test_a_link_or_mention_that_the_post_lacks_is_found_and_taken_out(
     assert not re.search("evil|eve", "".join(mended))
 
 
-def test_what_the_post_links_and_mentions_stays() -> None:
+def test_tweets_keep_links_and_mentions_of_the_post() -> None:
     tweet = "With @Anna, Node.js and https://good.example/a?b=1."
     assert rules.find_tweets_faults(POST, [tweet]) == []
     assert rules.fit_tweets(POST, [tweet]) == (tweet,)
@@ -62,11 +62,11 @@ def test_what_the_post_links_and_mentions_stays() -> None:
     "tweets",
     [[], ["a b", "A b"], list("abcdef"), [""], ["x" * 281], ["a\n\nb"], ["<b>x</b>"], ["&amp; x"]],
 )
-def test_broken_tweets_are_told(tweets: list[str]) -> None:
+def test_tweet_rules_report_each_kind_of_invalid_tweet(tweets: list[str]) -> None:
     assert rules.find_tweets_faults(POST, tweets)
 
 
-def test_long_tweets_are_cut_at_a_word() -> None:
+def test_long_tweet_is_shortened_at_a_word_boundary() -> None:
     (tweet,) = rules.fit_tweets(POST, ["word " * 100])
     assert tweet.endswith("word…")
     assert 270 < measure_tweet_weight(tweet) <= 280
@@ -86,24 +86,24 @@ def test_long_tweets_are_cut_at_a_word() -> None:
         ("word " * 30, ("word-" * 16)[:-1]),
     ],
 )
-def test_slugs_are_plain_words(text: str, slug: str) -> None:
+def test_slug_contains_only_plain_words_or_falls_back_to_the_hash(text: str, slug: str) -> None:
     assert rules.fit_slug(text, HASH) == slug
 
 
-def test_a_summary_keeps_whole_sentences() -> None:
+def test_summary_is_shortened_to_whole_sentences() -> None:
     sentence = "This is a sentence of the post about bread."
     summary = rules.fit_summary(" ".join([sentence] * 20))
     assert len(summary) <= 300
     assert summary == " ".join([sentence] * 6)
 
 
-def test_a_first_sentence_that_is_too_long_is_cut_at_a_word() -> None:
+def test_overlong_first_sentence_of_summary_is_shortened_at_a_word_boundary() -> None:
     summary = rules.fit_summary("bread " * 100 + "end.")
     assert re.fullmatch(r"(bread )+bread…", summary)
     assert 290 < len(summary) <= 300
 
 
-def test_tags_are_few_plain_and_different() -> None:
+def test_tags_are_limited_to_8_plain_distinct_entries() -> None:
     tags = rules.fit_tags(
         ["bread, flour", "Ｂread", "bread", "#oven", "", "!!", "**a**", *"bcdefghi"]
     )
@@ -124,11 +124,11 @@ BROKEN: dict[MetadataField, list[Any]] = {
 @pytest.mark.parametrize(
     ("part", "value"), [(part, value) for part, values in BROKEN.items() for value in values]
 )
-def test_a_broken_part_is_told(part: MetadataField, value: Any) -> None:
+def test_metadata_rules_report_each_kind_of_invalid_value(part: MetadataField, value: Any) -> None:
     assert rules.find_metadata_faults(POST, PostMetadata(**{part: value}), frozenset({part}))
 
 
-def test_a_post_of_two_content_words_may_have_two_tags() -> None:
+def test_post_with_only_two_content_words_may_have_two_tags() -> None:
     plain = PlainPost(
         clean_text("Bread"), (clean_text("And the flour."),), (), frozenset(), frozenset()
     )
@@ -136,7 +136,7 @@ def test_a_post_of_two_content_words_may_have_two_tags() -> None:
     assert rules.find_metadata_faults(plain, tags, frozenset({MetadataField.TAGS})) == []
 
 
-def test_parts_are_those_that_were_wanted() -> None:
+def test_metadata_rules_report_missing_and_unwanted_fields() -> None:
     assert rules.find_metadata_faults(POST, PostMetadata(slug="a"), frozenset()) == [
         "slug is not wanted"
     ]

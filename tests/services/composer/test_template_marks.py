@@ -82,7 +82,7 @@ $[FNAME|friend|]$
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_mark_is_left_out_wherever_it_stands(mark: str) -> None:
+def test_template_tag_is_removed_from_post_wherever_it_occurs(mark: str) -> None:
     for content, paragraph in (
         (f"{mark}\n\n{TEXT}", TEXT),
         (f"{TEXT} {mark} It rained.", f"{TEXT} It rained."),
@@ -111,7 +111,7 @@ def test_mark_is_left_out_wherever_it_stands(mark: str) -> None:
         ("{{ a {{ b }} }} One.", "One."),
     ],
 )  # fmt: skip
-def test_text_between_marks_stays(content: str, paragraph: str) -> None:
+def test_text_between_template_tags_is_kept(content: str, paragraph: str) -> None:
     assert " ".join(parse_post(Post("", content)).paragraphs) == paragraph
 
 
@@ -133,7 +133,9 @@ def test_text_between_marks_stays(content: str, paragraph: str) -> None:
         ("Apples, {{ fruit }}, and pears.", "Apples, and pears."),
     ],
 )
-def test_name_goes_with_its_comma(content: str, paragraph: str) -> None:
+def test_name_placeholder_is_removed_together_with_its_greeting_or_comma(
+    content: str, paragraph: str
+) -> None:
     assert parse_post(Post("", content)).paragraphs == (paragraph,)
 
 
@@ -154,11 +156,11 @@ def test_name_goes_with_its_comma(content: str, paragraph: str) -> None:
         "It ends at ~10:30~ and #1:2#.",
     ],
 )
-def test_brackets_that_are_text_stay(text: str) -> None:
+def test_ordinary_brackets_in_post_text_are_kept(text: str) -> None:
     assert remove_marks(text) == text
 
 
-def test_links_of_markdown_stay() -> None:
+def test_markdown_reference_links_are_kept_despite_template_tag_removal() -> None:
     content = "[my_file](https://a.example/x) and [two][my_ref] and [my_ref].\n\n[my_ref]: https://b.example"
     plain = parse_post(Post("", content))
     assert plain.paragraphs == ("my_file and two and my_ref.",)
@@ -176,7 +178,7 @@ def test_links_of_markdown_stay() -> None:
         '{\n  "title": "Harbour", "tags": ["a"]\n}\n',
     ],
 )
-def test_front_matter_goes_whole(front: str) -> None:
+def test_front_matter_is_removed_from_post(front: str) -> None:
     for gap in ("", "\n"):
         assert parse_post(Post("", f"{front}{gap}{TEXT}")).paragraphs == (TEXT,)
 
@@ -191,20 +193,20 @@ def test_front_matter_goes_whole(front: str) -> None:
         '{"title": "Harbour"}',
     ],
 )
-def test_post_that_begins_like_front_matter_stays(content: str) -> None:
+def test_post_that_only_resembles_front_matter_is_kept(content: str) -> None:
     text = parse_post(Post("", content)).text
     assert TEXT in text or "title" in text
 
 
 @pytest.mark.parametrize("mark", ["*|FNAME|*", "{{ name }}", "[et_pb_row]", "%FIRSTNAME%"])
-def test_mark_in_a_models_answer_is_markup(mark: str) -> None:
+def test_template_tag_in_model_answer_is_reported_and_removed(mark: str) -> None:
     plain = parse_post(Post("Harbour", TEXT))
     answer = f"The quay {mark} is open."
     assert rules.find_tweets_faults(plain, [answer])
     assert rules.fit_tweets(plain, [answer]) == ("The quay is open.",)
 
 
-def test_no_mark_reaches_an_output_of_the_offline_writer() -> None:
+def test_offline_composer_output_contains_no_template_tags() -> None:
     content = "\n\n".join(f"{mark} {TEXT} Issue {number}." for number, mark in enumerate(MARKS))
     plain = parse_post(Post("", content))
     written = offline.write_metadata(plain, frozenset(MetadataField), "0" * 64)

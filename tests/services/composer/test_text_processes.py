@@ -48,7 +48,9 @@ def started_child(texts: TextProcesses) -> int:
     return pid
 
 
-def test_child_reads_what_the_function_reads_and_is_kept(text_processes: TextProcesses) -> None:
+def test_text_process_returns_same_result_as_direct_parsing_and_is_reused(
+    text_processes: TextProcesses,
+) -> None:
     child = started_child(text_processes)
     children = child_pids()
     assert text_processes.read(POST, forever) == markup.parse_post(POST)
@@ -62,7 +64,7 @@ def test_child_reads_what_the_function_reads_and_is_kept(text_processes: TextPro
     ("number", "code"),
     [(signal.SIGSTOP, "composer.post_too_slow"), (signal.SIGKILL, "composer.post_unreadable")],
 )
-def test_child_that_hangs_or_crashes_fails_its_post_only(
+def test_hanging_or_crashed_text_process_fails_only_its_own_post(
     text_processes: TextProcesses, number: signal.Signals, code: str
 ) -> None:
     hung = started_child(text_processes)
@@ -82,7 +84,9 @@ def test_child_that_hangs_or_crashes_fails_its_post_only(
         assert text_processes.read(POST, forever) == markup.parse_post(POST)
 
 
-def test_post_waits_for_a_child_only_while_a_caller_waits(text_processes: TextProcesses) -> None:
+def test_post_stops_waiting_for_a_text_process_when_its_caller_leaves(
+    text_processes: TextProcesses,
+) -> None:
     waits = iter((0.01, 0.01))
 
     def patience() -> float:
@@ -99,7 +103,7 @@ def test_post_waits_for_a_child_only_while_a_caller_waits(text_processes: TextPr
         text_processes._free.put(child)
 
 
-def test_child_has_no_secret_and_no_connection(
+def test_text_process_has_no_secrets_no_connections_and_cannot_fork(
     text_processes: TextProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")

@@ -29,12 +29,12 @@ from services.composer.rules import measure_tweet_weight
         ("https://example.com/路径", 23 + 4),
     ],
 )
-def test_texts_weigh_what_the_platform_says(text: str, weight: int) -> None:
+def test_tweet_weight_follows_the_rules_of_the_platform(text: str, weight: int) -> None:
     assert measure_tweet_weight(text) == weight
 
 
 @pytest.mark.parametrize(
     "address", ["https://host.unheardof/" + "a" * 100, "x" + "https://example.com/" + "a" * 100]
 )
-def test_what_may_be_no_address_weighs_in_full(address: str) -> None:
+def test_uncertain_web_address_counts_with_full_length_in_tweet_weight(address: str) -> None:
     assert measure_tweet_weight(address) >= len(address)

@@ -43,7 +43,9 @@ def read(report: LedgerReport) -> tuple[int, int, int]:
     return report.accounts, report.resumed, report.entries
 
 
-def test_a_second_run_reads_what_is_new(falsifiable_stack: Stack, verified_user_id: int) -> None:
+def test_credit_ledger_verification_reads_only_entries_since_the_last_checkpoint(
+    falsifiable_stack: Stack, verified_user_id: int
+) -> None:
     assert read(verify_ledger(falsifiable_stack)) == (1, 1, 0)
     grant_entries(falsifiable_stack, verified_user_id, 2)
     other = falsifiable_stack.create_owner().user_id
@@ -53,7 +55,7 @@ def test_a_second_run_reads_what_is_new(falsifiable_stack: Stack, verified_user_
     assert read(verify_ledger(falsifiable_stack, full=True)) == (2, 0, 10)
 
 
-def test_what_changes_after_a_checkpoint_is_found_each_time(
+def test_ledger_fault_after_a_checkpoint_is_reported_by_every_verification(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
     grant_entries(falsifiable_stack, verified_user_id, 2)
@@ -65,14 +67,14 @@ def test_what_changes_after_a_checkpoint_is_found_each_time(
 @pytest.mark.parametrize(
     "change", ["balance = balance + 1", "debt = 1", "last_seq = 6", "last_hash = sha256('x')"]
 )
-def test_an_account_that_changes_without_an_entry_is_found(
+def test_account_changed_without_a_ledger_entry_is_reported(
     falsifiable_stack: Stack, verified_user_id: int, change: str
 ) -> None:
     falsify_tables(falsifiable_stack, f"UPDATE credit_accounts SET {change}")
     assert faults(falsifiable_stack)
 
 
-def test_what_changes_before_a_checkpoint_is_found_by_a_full_run_and_then_by_each(
+def test_change_before_a_ledger_checkpoint_is_reported_by_full_and_later_verifications(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
     falsify_tables(falsifiable_stack, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
@@ -82,7 +84,9 @@ def test_what_changes_before_a_checkpoint_is_found_by_a_full_run_and_then_by_eac
     assert faults(falsifiable_stack) == found
 
 
-def test_an_end_that_is_gone_is_found(falsifiable_stack: Stack, verified_user_id: int) -> None:
+def test_truncated_ledger_is_detected_by_its_checkpoint(
+    falsifiable_stack: Stack, verified_user_id: int
+) -> None:
     grant_entries(falsifiable_stack, verified_user_id, 2)
     assert verify_ledger(falsifiable_stack).faults == []
     falsify_tables(
@@ -99,7 +103,7 @@ def test_an_end_that_is_gone_is_found(falsifiable_stack: Stack, verified_user_id
     assert faults(falsifiable_stack) == []
 
 
-def test_a_rewritten_chain_does_not_pass_its_checkpoint(
+def test_rewritten_hash_chain_is_detected_by_its_checkpoint(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
     before = "(SELECT hash FROM credit_entries WHERE seq = 4)"
@@ -125,7 +129,7 @@ def test_a_rewritten_chain_does_not_pass_its_checkpoint(
         "signature = signature || 'x'",
     ],
 )
-def test_a_forged_checkpoint_hides_nothing(
+def test_forged_ledger_checkpoint_hides_no_fault(
     falsifiable_stack: Stack, verified_user_id: int, forged: str
 ) -> None:
     other = falsifiable_stack.create_owner().user_id
@@ -139,7 +143,7 @@ def test_a_forged_checkpoint_hides_nothing(
         assert (3, "the hash does not fit what it says") in faults(falsifiable_stack)
 
 
-def test_an_old_checkpoint_that_is_put_back_makes_a_run_read_more(
+def test_restored_old_checkpoint_only_makes_ledger_verification_read_more(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
     [old] = falsifiable_stack.query("SELECT seq, hash, balance, signature FROM credit_checkpoints")
@@ -156,7 +160,7 @@ def signing_with(falsifiable_stack: Stack, keys: str) -> Resources:
     return replace(falsifiable_stack.resources, settings=Settings.model_construct(**values))
 
 
-def test_without_its_key_a_checkpoint_does_not_count(
+def test_ledger_checkpoint_is_ignored_once_its_signing_key_is_removed(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
     key = f"next:{'n' * 43}"
@@ -171,7 +175,9 @@ def test_without_its_key_a_checkpoint_does_not_count(
     assert read(verify.verify_ledger(gone, full=False)) == (1, 1, 0)
 
 
-def test_charges_go_on_while_runs_verify(falsifiable_stack: Stack, verified_user_id: int) -> None:
+def test_credits_can_be_charged_during_ledger_verification(
+    falsifiable_stack: Stack, verified_user_id: int
+) -> None:
     with repeated(*[lambda: grant_entries(falsifiable_stack, verified_user_id, 1)] * 3):
         reports = [verify_ledger(falsifiable_stack) for _ in range(20)]
     assert [report.faults for report in reports] == [[]] * 20
@@ -202,7 +208,9 @@ def age_changes(falsifiable_stack: Stack) -> None:
     )
 
 
-def test_orders_that_were_verified_are_not_looked_at_again(falsifiable_stack: Stack) -> None:
+def test_verified_payment_orders_older_than_an_hour_are_skipped_until_a_full_check(
+    falsifiable_stack: Stack,
+) -> None:
     old = paid_order(falsifiable_stack)
     age_changes(falsifiable_stack)
     paid_order(falsifiable_stack)
@@ -215,7 +223,9 @@ def test_orders_that_were_verified_are_not_looked_at_again(falsifiable_stack: St
     assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {old}
 
 
-def test_an_old_order_with_a_new_entry_is_looked_at(falsifiable_stack: Stack) -> None:
+def test_old_payment_order_with_a_new_credit_entry_is_verified_again(
+    falsifiable_stack: Stack,
+) -> None:
     old = paid_order(falsifiable_stack)
     age_changes(falsifiable_stack)
     paid_order(falsifiable_stack)
@@ -225,7 +235,7 @@ def test_an_old_order_with_a_new_entry_is_looked_at(falsifiable_stack: Stack) ->
     assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {old}
 
 
-def test_a_new_order_without_its_entry_is_found(falsifiable_stack: Stack) -> None:
+def test_new_payment_order_with_wrong_credited_amount_is_reported(falsifiable_stack: Stack) -> None:
     paid_order(falsifiable_stack)
     age_changes(falsifiable_stack)
     new = paid_order(falsifiable_stack)
@@ -234,7 +244,7 @@ def test_a_new_order_without_its_entry_is_found(falsifiable_stack: Stack) -> Non
     assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {new}
 
 
-def test_a_forged_checkpoint_of_the_orders_hides_nothing(falsifiable_stack: Stack) -> None:
+def test_forged_payment_order_checkpoint_hides_no_fault(falsifiable_stack: Stack) -> None:
     old = paid_order(falsifiable_stack)
     age_changes(falsifiable_stack)
     paid_order(falsifiable_stack)

@@ -20,7 +20,9 @@ MAX_HELD_BYTES = 2_000_000
         {"a": [["x" * 10_000] * 10] * 100},
     ],
 )
-def test_meta_that_is_too_long_is_refused_before_it_is_written(meta: dict[str, Any]) -> None:
+def test_oversized_credit_meta_is_rejected_without_serialising_all_of_it(
+    meta: dict[str, Any],
+) -> None:
     # The call is refused before it uses the database.
     database = cast("Database", None)
     caller = Caller(1, frozenset(), unrestricted=True)

@@ -47,7 +47,7 @@ def _events(stack: Stack, feed_owner: Owner) -> list[FeedEvent]:
     return found
 
 
-def test_many_events_are_shown_by_one_query(
+def test_feed_events_of_one_page_are_rendered_with_one_query(
     stack_without_processes: Stack, feed_owner: Owner, member_ids: list[int]
 ) -> None:
     events, statements = _events(stack_without_processes, feed_owner), list[str]()
@@ -67,7 +67,7 @@ def test_many_events_are_shown_by_one_query(
     assert len(statements) == 1
 
 
-def test_a_person_has_no_name_from_the_moment_of_their_erasures_mark(
+def test_feed_shows_no_name_or_address_as_soon_as_a_person_is_marked_erased(
     stack_without_processes: Stack, feed_owner: Owner, member_ids: list[int]
 ) -> None:
     """The list's own record is blanked later, by a job."""

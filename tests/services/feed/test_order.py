@@ -34,7 +34,7 @@ def _write_at_random(stack: Stack, user_id: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 7, 1000])
-def test_a_follower_sees_every_event_once_and_in_order_whatever_commits_when(
+def test_feed_follower_sees_every_event_exactly_once_in_order_with_concurrent_writers(
     stack_without_processes: Stack, feed_owner_id: int, limit: int
 ) -> None:
     seen: list[int] = []
@@ -64,7 +64,7 @@ def test_a_follower_sees_every_event_once_and_in_order_whatever_commits_when(
     assert seen != sorted(seen)
 
 
-def test_an_open_transaction_holds_up_what_is_younger_and_nothing_is_lost(
+def test_open_write_transaction_delays_later_feed_events_without_losing_any(
     stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
     resources = stack_without_processes.resources
@@ -80,7 +80,7 @@ def test_an_open_transaction_holds_up_what_is_younger_and_nothing_is_lost(
     )
 
 
-def test_a_reading_transaction_holds_up_nothing(
+def test_open_read_transaction_does_not_delay_feed_events(
     stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
     with (
@@ -93,7 +93,9 @@ def test_a_reading_transaction_holds_up_nothing(
         _awaited(stack_without_processes, feed_owner_id, 1)
 
 
-def test_what_is_undone_is_no_event(stack_without_processes: Stack, feed_owner_id: int) -> None:
+def test_rolled_back_transaction_leaves_no_feed_event(
+    stack_without_processes: Stack, feed_owner_id: int
+) -> None:
     resources = stack_without_processes.resources
     with suppress(Undone), resources.unit_of_work() as uow:
         write(uow, feed_owner_id)
@@ -103,7 +105,7 @@ def test_what_is_undone_is_no_event(stack_without_processes: Stack, feed_owner_i
     assert len(ids_in_order(stack_without_processes, feed_owner_id)) == 1
 
 
-def test_the_newest_position_is_after_what_is_there_and_before_what_comes(
+def test_newest_feed_position_excludes_existing_events_and_includes_later_ones(
     stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
     resources = stack_without_processes.resources
@@ -120,7 +122,7 @@ def test_the_newest_position_is_after_what_is_there_and_before_what_comes(
     )
 
 
-def test_after_a_restore_earlier_cursors_go_on_and_ids_are_new(
+def test_feed_cursors_stay_valid_and_event_ids_stay_new_after_a_restore(
     stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
     """A busier cluster gave these places; its last cursors are of events that are not restored."""

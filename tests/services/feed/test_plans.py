@@ -58,7 +58,7 @@ def rows_read(nodes: list[dict[str, Any]]) -> float:
     ],
     ids=["all", "half way", "rare type", "rare types", "large list", "small list", "nothing"],
 )
-def test_a_page_reads_no_more_rows_than_it_has_types_and_items(
+def test_feed_page_reads_only_as_many_rows_as_its_limit_and_event_types(
     stack_with_many_events: Stack,
     types: Collection[FeedEventType],
     list_id: int | None,
@@ -88,7 +88,7 @@ def stack_with_weeks_of_events(make_stack: Callable[[str], Stack]) -> Stack:
 
 
 @pytest.mark.parametrize("ago", [timedelta(hours=2), timedelta(minutes=ROWS // 2)])
-def test_the_first_event_since_a_moment_is_found_without_a_look_at_all_before_it(
+def test_first_feed_event_since_a_time_is_found_without_scanning_earlier_events(
     stack_with_weeks_of_events: Stack, ago: timedelta
 ) -> None:
     since = datetime.now(UTC) - ago
@@ -110,7 +110,7 @@ def test_the_first_event_since_a_moment_is_found_without_a_look_at_all_before_it
     )
 
 
-def test_a_moment_before_all_events_has_the_place_before_them(
+def test_time_before_all_feed_events_maps_to_the_start_of_the_feed(
     stack_with_weeks_of_events: Stack,
 ) -> None:
     with stack_with_weeks_of_events.resources.unit_of_work() as uow:

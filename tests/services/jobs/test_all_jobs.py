@@ -11,7 +11,7 @@ _FAILED = (
 )
 
 
-def test_a_look_at_few_jobs_leads_on_to_all_of_them(stack: Stack) -> None:
+def test_job_list_pages_with_limited_scans_return_all_matching_jobs(stack: Stack) -> None:
     stack.query(_FAILED)
     rows = stack.query("SELECT id FROM jobs WHERE status = 'failed' ORDER BY id DESC")
     # More than a page's worth, or none, in some of the looks.

@@ -34,7 +34,7 @@ from tests.support.probe.job_states import CANCELLED_ERROR, claim_lease, update_
 from tests.support.probe.kind import plan_committed
 
 
-def test_of_many_claims_at_once_one_wins(
+def test_only_one_concurrent_claim_wins(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     job_id = probes_without_workers.enqueue()
@@ -51,7 +51,7 @@ def test_of_many_claims_at_once_one_wins(
 
 
 @pytest.mark.parametrize("is_finished", [False, True])
-def test_second_delivery_of_a_running_job_is_not_claimed(
+def test_running_or_finished_job_is_not_claimed_when_its_message_is_redelivered(
     lease: Lease, resources: Resources, is_finished: bool
 ) -> None:
     if is_finished:
@@ -61,7 +61,7 @@ def test_second_delivery_of_a_running_job_is_not_claimed(
         assert claim_job(uow, lease.job_id) is None
 
 
-def test_job_that_backs_off_is_not_claimed_before_its_time(
+def test_job_in_backoff_is_not_claimed_before_its_retry_time(
     probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
@@ -77,7 +77,7 @@ def test_job_that_backs_off_is_not_claimed_before_its_time(
 
 # The lock of a progress keeps the heartbeat out.
 @pytest.mark.parametrize("hold", [renew_lease, partial(record_progress, done=1)])
-def test_renewal_and_progress_move_the_lease_on(
+def test_job_lease_is_extended_by_renewal_and_by_progress(
     probes_without_workers: Bench,
     lease: Lease,
     resources: Resources,
@@ -90,7 +90,7 @@ def test_renewal_and_progress_move_the_lease_on(
     assert probes_without_workers.job(lease.job_id).status == JobStatus.RUNNING
 
 
-def test_worker_that_lost_its_lease_writes_nothing_and_its_whole_transaction_rolls_back(
+def test_worker_that_lost_its_lease_writes_nothing_and_its_transaction_is_rolled_back(
     probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
     update_job(resources, lease.job_id, lease_expires_at=func.now())
@@ -128,7 +128,7 @@ def _note_effect_and(
         finish(uow, lease)
 
 
-def test_crashes_count_up_to_a_failure_with_the_reason(
+def test_job_fails_with_worker_lost_error_after_three_crashes(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     job_id = probes_without_workers.enqueue()
@@ -146,7 +146,7 @@ def test_crashes_count_up_to_a_failure_with_the_reason(
     ) == [(1,)]
 
 
-def test_progress_resets_the_count_of_crashes_and_failures(
+def test_job_progress_resets_its_crash_and_retry_counts(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     job_id = probes_without_workers.enqueue()
@@ -162,7 +162,7 @@ def test_progress_resets_the_count_of_crashes_and_failures(
     assert (job.failing_since, job.last_reason) == (None, None)
 
 
-def test_handing_a_job_back_counts_neither_as_crash_nor_as_retry(
+def test_job_handed_back_by_its_worker_counts_neither_as_crash_nor_as_retry(
     probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
@@ -172,7 +172,7 @@ def test_handing_a_job_back_counts_neither_as_crash_nor_as_retry(
     assert claim_lease(resources, lease.job_id).attempt == 2
 
 
-def test_cancellation_reaches_the_holder_with_its_next_renewal(
+def test_cancellation_reaches_the_running_worker_with_its_next_lease_renewal(
     lease: Lease, resources: Resources
 ) -> None:
     update_job(resources, lease.job_id, cancel_requested=True)
@@ -183,7 +183,7 @@ def test_cancellation_reaches_the_holder_with_its_next_renewal(
         lease.check_cancelled()
 
 
-def test_cancellation_outlives_an_attempt_that_gave_the_job_back(
+def test_requested_cancellation_survives_an_attempt_that_hands_the_job_back(
     lease: Lease, resources: Resources
 ) -> None:
     update_job(resources, lease.job_id, cancel_requested=True)
@@ -193,7 +193,7 @@ def test_cancellation_outlives_an_attempt_that_gave_the_job_back(
         claim_lease(resources, lease.job_id).check_cancelled()
 
 
-def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
+def test_job_with_requested_cancellation_is_cancelled_when_its_worker_is_lost(
     probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
     update_job(resources, lease.job_id, cancel_requested=True, lease_expires_at=func.now())
@@ -214,7 +214,7 @@ def _next_notification(job_id: int, listening: PubSub) -> dict[str, Any] | None:
     return None
 
 
-def test_every_change_is_told_after_its_commit(
+def test_job_change_is_published_only_after_its_commit(
     probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
     listening = PubSub(resources.redis.connection_pool, ignore_subscribe_messages=True)
@@ -232,7 +232,7 @@ def test_every_change_is_told_after_its_commit(
     assert probes_without_workers.job(lease.job_id).version == before + 1
 
 
-def test_process_that_asked_for_a_job_is_told_and_no_other(
+def test_only_the_waiting_process_is_notified_of_a_job_change(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     asking = open_resources(
@@ -249,7 +249,7 @@ def test_process_that_asked_for_a_job_is_told_and_no_other(
     assert notification["channel"].decode() == f"{CHANNEL}:here"
 
 
-def test_no_lease_counts_as_lost_until_workers_could_renew_after_an_outage(
+def test_no_job_lease_counts_as_lost_in_the_grace_period_after_a_database_outage(
     probes_without_workers: Bench,
     lease: Lease,
     resources: Resources,
@@ -268,7 +268,7 @@ def test_no_lease_counts_as_lost_until_workers_could_renew_after_an_outage(
     assert probes_without_workers.job(lease.job_id).crashes == 1
 
 
-def test_third_attempt_that_takes_too_long_fails_the_job(
+def test_job_fails_as_too_slow_after_three_attempts_over_the_time_limit(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     job_id = probes_without_workers.enqueue()

@@ -49,7 +49,7 @@ def count_runs(maintenance_resources: Resources) -> list[datetime]:
     return runs
 
 
-def test_what_is_due_is_sent_once_and_again_when_no_worker_takes_it(
+def test_due_maintenance_task_is_enqueued_once_and_again_if_no_worker_takes_it(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     maintenance.send_due_tasks(maintenance_resources)
@@ -60,7 +60,7 @@ def test_what_is_due_is_sent_once_and_again_when_no_worker_takes_it(
     assert forget_messages(maintenance_resources) == 1
 
 
-def test_a_queue_without_workers_gets_fewer_and_fewer_messages(
+def test_maintenance_task_without_workers_is_enqueued_less_and_less_often(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     change(empty_stack, "due_at = now() - interval '1 day'")
@@ -71,7 +71,7 @@ def test_a_queue_without_workers_gets_fewer_and_fewer_messages(
     assert pause == [(True,)]
 
 
-def test_a_run_is_due_again_after_the_interval_and_a_second_message_does_nothing(
+def test_maintenance_task_runs_once_per_interval_despite_a_duplicate_message(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     assert len(count_runs(maintenance_resources)) == 1
@@ -86,7 +86,7 @@ def test_a_run_is_due_again_after_the_interval_and_a_second_message_does_nothing
     assert len(count_runs(maintenance_resources)) == 1
 
 
-def test_missed_rounds_are_not_made_up_for(
+def test_missed_maintenance_runs_are_not_made_up(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     change(empty_stack, "due_at = now() - interval '1 day'")
@@ -94,7 +94,9 @@ def test_missed_rounds_are_not_made_up_for(
     assert count_runs(maintenance_resources) == []
 
 
-def test_what_runs_is_neither_sent_nor_run_a_second_time(maintenance_resources: Resources) -> None:
+def test_running_maintenance_task_is_neither_enqueued_nor_started_again(
+    maintenance_resources: Resources,
+) -> None:
     begun, go_on = Event(), Event()
 
     def work(_: datetime) -> int:
@@ -120,7 +122,7 @@ def test_what_runs_is_neither_sent_nor_run_a_second_time(maintenance_resources: 
     assert row(maintenance_resources).last_result == {"done": 7}
 
 
-def test_a_run_whose_lease_is_over_is_done_again_and_changes_nothing_itself(
+def test_maintenance_run_with_an_expired_lease_is_repeated_and_records_nothing(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     def lose(_: datetime) -> int:
@@ -134,7 +136,7 @@ def test_a_run_whose_lease_is_over_is_done_again_and_changes_nothing_itself(
     assert (after.attempt, after.last_result) == (2, {"done": 2})
 
 
-def test_a_lost_run_is_sent_again_as_soon_as_its_lease_is_over(
+def test_lost_maintenance_run_is_enqueued_again_when_its_lease_expires(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     change(empty_stack, "lease_expires_at = now() + interval '5 seconds', send_after = now()")
@@ -145,7 +147,9 @@ def test_a_lost_run_is_sent_again_as_soon_as_its_lease_is_over(
     assert forget_messages(maintenance_resources) == 1
 
 
-def test_a_run_that_takes_too_long_loses_its_lease(maintenance_resources: Resources) -> None:
+def test_maintenance_run_over_its_time_limit_no_longer_renews_its_lease(
+    maintenance_resources: Resources,
+) -> None:
     hasty = replace(TEND, max_run=timedelta(0))
 
     def hang(_: datetime) -> None:
@@ -157,7 +161,7 @@ def test_a_run_that_takes_too_long_loses_its_lease(maintenance_resources: Resour
     maintenance.run_if_due(maintenance_resources, hasty, hang)
 
 
-def test_a_failure_stands_in_the_row_and_is_tried_again_soon(
+def test_failed_maintenance_run_records_its_error_and_is_retried_soon(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     def fail(_: datetime) -> int:
@@ -180,7 +184,7 @@ def test_a_failure_stands_in_the_row_and_is_tried_again_soon(
     assert row(maintenance_resources).last_error is None
 
 
-def test_a_shorter_interval_of_a_new_release_holds_at_once(
+def test_shorter_maintenance_interval_of_a_new_release_applies_immediately(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     change(empty_stack, "every_seconds = 86400, due_at = now() + interval '1 day'")
@@ -192,7 +196,7 @@ def test_a_shorter_interval_of_a_new_release_holds_at_once(
     assert after == [(2, True)]
 
 
-def test_what_another_release_does_is_left_to_it(
+def test_maintenance_tasks_of_other_releases_are_left_unchanged(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     empty_stack.query("INSERT INTO maintenance (name, every_seconds) VALUES ('later.tend', 1)")

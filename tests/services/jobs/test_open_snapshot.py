@@ -55,7 +55,9 @@ def _blocks_once(probes_without_workers: Bench, action: Callable[[Resources], ob
 
 
 @pytest.mark.usefixtures("ended_jobs")
-def test_sweep_of_an_empty_queue_reads_few_blocks(probes_without_workers: Bench) -> None:
+def test_job_sweep_of_an_empty_queue_reads_few_blocks_despite_an_open_snapshot(
+    probes_without_workers: Bench,
+) -> None:
     paces = SweepPaces()
     whole = _blocks_once(probes_without_workers, partial(sweep_jobs, paces=paces))
     assert whole > ENDED / 100, "the snapshot keeps nothing"
@@ -67,7 +69,7 @@ def test_sweep_of_an_empty_queue_reads_few_blocks(probes_without_workers: Bench)
 
 
 @pytest.mark.usefixtures("ended_jobs")
-def test_a_job_of_the_same_owner_from_its_enqueueing_to_its_end_reads_few_blocks(
+def test_job_lifecycle_reads_few_blocks_despite_an_open_snapshot(
     probes_without_workers: Bench,
 ) -> None:
     def action(own: Resources) -> None:
@@ -80,7 +82,7 @@ def test_a_job_of_the_same_owner_from_its_enqueueing_to_its_end_reads_few_blocks
     assert _blocks(probes_without_workers, action) <= FEW_BLOCKS
 
 
-def test_job_that_was_due_for_long_is_found_by_a_whole_look(
+def test_long_overdue_job_is_resent_only_by_a_full_scan(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     probes_without_workers.enqueue()
@@ -91,7 +93,7 @@ def test_job_that_was_due_for_long_is_found_by_a_whole_look(
     assert sweep_jobs(resources, paces=SweepPaces()) == 1
 
 
-def test_lease_that_was_over_for_long_is_found_by_a_whole_look(
+def test_long_expired_lease_is_detected_only_by_a_full_scan(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     claim_lease(resources, probes_without_workers.enqueue())
@@ -104,7 +106,7 @@ def test_lease_that_was_over_for_long_is_found_by_a_whole_look(
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
 
 
-def test_jobs_in_a_full_queue_still_hold_their_places(
+def test_unclaimed_jobs_in_a_full_queue_still_count_toward_their_owners_limit(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     """Else their owner would have two more sent each half minute, before the jobs of others."""
@@ -123,7 +125,7 @@ def test_jobs_in_a_full_queue_still_hold_their_places(
     ]
 
 
-def test_job_tried_again_later_needs_no_whole_look(
+def test_retried_job_is_resent_without_a_full_scan(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     lease = claim_lease(resources, probes_without_workers.enqueue())

@@ -19,7 +19,7 @@ def count_messages(resources: Resources) -> int:
     return int(str(resources.redis.llen(QUEUE)))
 
 
-def test_job_is_sent_after_the_commit_and_not_before(resources: Resources) -> None:
+def test_job_message_is_sent_only_after_the_commit(resources: Resources) -> None:
     with resources.unit_of_work() as uow:
         plan(uow, {})
         assert count_messages(resources) == 0
@@ -30,7 +30,7 @@ class Undone(Exception):
     pass
 
 
-def test_nothing_is_sent_nor_kept_when_the_transaction_rolls_back(
+def test_rolled_back_transaction_leaves_no_job_and_no_message(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     with suppress(Undone), resources.unit_of_work() as uow:
@@ -40,7 +40,7 @@ def test_nothing_is_sent_nor_kept_when_the_transaction_rolls_back(
     assert probes_without_workers.stack.query("SELECT 1 FROM jobs") == []
 
 
-def test_failure_after_the_commit_undoes_nothing_and_stops_no_other_action(
+def test_failing_after_commit_action_undoes_nothing_and_stops_no_other_action(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
@@ -51,7 +51,7 @@ def test_failure_after_the_commit_undoes_nothing_and_stops_no_other_action(
 
 
 @pytest.mark.parametrize("sends", [1, 10_000])
-def test_job_whose_message_was_lost_is_sent_again_once_it_is_due(
+def test_job_with_a_lost_message_is_resent_when_due(
     probes_without_workers: Bench, resources: Resources, sends: int
 ) -> None:
     job_id = probes_without_workers.enqueue()
@@ -63,7 +63,7 @@ def test_job_whose_message_was_lost_is_sent_again_once_it_is_due(
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
 
 
-def test_resends_never_fill_a_queue_beyond_what_is_enough(
+def test_job_resends_never_fill_a_queue_beyond_its_message_limit(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
@@ -79,7 +79,9 @@ def test_resends_never_fill_a_queue_beyond_what_is_enough(
     assert count_messages(resources) == RESEND_BELOW_MESSAGES
 
 
-def test_each_resend_waits_longer(probes_without_workers: Bench, resources: Resources) -> None:
+def test_pause_between_job_resends_doubles_up_to_16_seconds(
+    probes_without_workers: Bench, resources: Resources
+) -> None:
     job_id = probes_without_workers.enqueue()
     pauses = []
     for _ in range(4):
@@ -92,7 +94,7 @@ def test_each_resend_waits_longer(probes_without_workers: Bench, resources: Reso
     assert pauses == [4, 8, 16, 16]
 
 
-def test_two_sweeps_at_once_share_the_rows_and_wait_for_nothing(
+def test_concurrent_job_sweep_skips_rows_locked_by_another_without_waiting(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     for owner in range(4):
@@ -106,7 +108,7 @@ def test_two_sweeps_at_once_share_the_rows_and_wait_for_nothing(
         assert resend_unclaimed_jobs(resources, Queue.BULK) == 1
 
 
-def test_two_sweeps_at_once_count_a_crash_once(
+def test_concurrent_job_sweeps_count_a_crash_only_once(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     job_id = probes_without_workers.enqueue()
@@ -120,7 +122,7 @@ def test_two_sweeps_at_once_count_a_crash_once(
     assert probes_without_workers.job(job_id).crashes == 1
 
 
-def test_job_that_the_sweep_cannot_deal_with_holds_up_no_other(
+def test_lost_job_of_an_unknown_kind_does_not_block_the_recovery_of_other_jobs(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     jobs = [probes_without_workers.enqueue() for _ in range(3)]

@@ -25,13 +25,13 @@ def jobs_of_one_owner(probes_without_workers: Bench, resources: Resources) -> li
     return [probes_without_workers.enqueue(ANNA) for _ in range(10)]
 
 
-def test_queue_holds_few_messages_of_one_owner(
+def test_queue_holds_a_limited_number_of_messages_per_owner(
     jobs_of_one_owner: list[int], resources: Resources
 ) -> None:
     assert list_sent_jobs(resources) == jobs_of_one_owner[:MAX_SENT_JOBS_OF_AN_OWNER]
 
 
-def test_claim_sends_the_owners_next_job_behind_the_other_owners(
+def test_claim_enqueues_the_next_job_of_its_owner_behind_jobs_of_other_owners(
     probes_without_workers: Bench, jobs_of_one_owner: list[int], resources: Resources
 ) -> None:
     bert = probes_without_workers.enqueue(BERT)
@@ -45,7 +45,7 @@ def test_claim_sends_the_owners_next_job_behind_the_other_owners(
     assert list_sent_jobs(resources)[-1] == jobs_of_one_owner[3]
 
 
-def test_owners_last_job_is_claimed_like_any_other(
+def test_all_jobs_of_one_owner_are_enqueued_in_order_up_to_the_last(
     probes_without_workers: Bench, jobs_of_one_owner: list[int], resources: Resources
 ) -> None:
     for number, job_id in enumerate(jobs_of_one_owner):
@@ -54,7 +54,7 @@ def test_owners_last_job_is_claimed_like_any_other(
     assert list_sent_jobs(resources) == jobs_of_one_owner
 
 
-def test_turn_given_up_stands_behind_the_owners_other_jobs(
+def test_job_handed_back_is_queued_behind_other_jobs_of_its_owner(
     jobs_of_one_owner: list[int], resources: Resources
 ) -> None:
     turns: list[int] = []
@@ -66,7 +66,7 @@ def test_turn_given_up_stands_behind_the_owners_other_jobs(
     assert turns == [*jobs_of_one_owner, jobs_of_one_owner[0]]
 
 
-def test_sweep_goes_on_with_an_owner_whose_sent_jobs_were_cancelled(
+def test_job_sweep_enqueues_further_jobs_of_an_owner_whose_sent_jobs_were_cancelled(
     probes_without_workers: Bench, jobs_of_one_owner: list[int], resources: Resources
 ) -> None:
     statement = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE sends > 0"
@@ -77,7 +77,7 @@ def test_sweep_goes_on_with_an_owner_whose_sent_jobs_were_cancelled(
     assert bert[-1] not in list_sent_jobs(resources)
 
 
-def test_jobs_that_no_worker_claims_hold_up_their_owners_others_for_no_longer_than_a_while(
+def test_jobs_unclaimed_after_many_sends_no_longer_block_other_jobs_of_their_owner(
     probes_without_workers: Bench, jobs_of_one_owner: list[int], resources: Resources
 ) -> None:
     for job_id in jobs_of_one_owner[:MAX_SENT_JOBS_OF_AN_OWNER]:
@@ -86,7 +86,7 @@ def test_jobs_that_no_worker_claims_hold_up_their_owners_others_for_no_longer_th
     assert list_sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == jobs_of_one_owner[2:4]
 
 
-def test_job_tried_again_later_holds_up_none_of_its_owners(
+def test_job_waiting_for_its_retry_blocks_no_other_job_of_its_owner(
     resources: Resources, jobs_of_one_owner: list[int]
 ) -> None:
     for job_id in jobs_of_one_owner[:4]:
@@ -105,7 +105,7 @@ def probes_with_one_process(make_stack: Callable[[str], Stack]) -> Bench:
 
 
 @pytest.mark.tier("timing")
-def test_single_job_of_another_owner_is_done_before_most_of_a_rush(
+def test_job_of_another_owner_finishes_before_most_of_a_large_backlog(
     probes_with_one_process: Bench,
 ) -> None:
     rush = [probes_with_one_process.enqueue(ANNA, sleep=0.02) for _ in range(300)]

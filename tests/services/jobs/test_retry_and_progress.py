@@ -30,7 +30,7 @@ def owned_job_id(job_owner: Caller, resources: Resources) -> int:
         return plan(uow, {}, user_id=job_owner.user_id).id
 
 
-def test_failed_job_of_a_retryable_kind_starts_afresh(
+def test_retried_failed_job_restarts_with_its_counters_reset(
     probes_without_workers: Bench, resources: Resources, job_owner: Caller, owned_job_id: int
 ) -> None:
     update_job(resources, owned_job_id, crashes=2)
@@ -45,7 +45,7 @@ def test_failed_job_of_a_retryable_kind_starts_afresh(
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
-def test_job_that_has_not_ended_is_not_retryable(
+def test_unfinished_job_is_not_retryable(
     resources: Resources, job_owner: Caller, owned_job_id: int, is_begun: bool
 ) -> None:
     if is_begun:
@@ -55,7 +55,7 @@ def test_job_that_has_not_ended_is_not_retryable(
     assert caught.value.code == "job.not_retryable"
 
 
-def test_job_tells_its_rate_and_the_time_to_go(
+def test_job_progress_reports_its_rate_and_remaining_time(
     probes_without_workers: Bench,
     lease: Lease,
     resources: Resources,

@@ -20,7 +20,7 @@ def long_job_id(probes: Bench) -> int:
     return probes.enqueue(sleep=6.5)
 
 
-def test_transient_failure_is_tried_again_after_a_pause(probes: Bench) -> None:
+def test_job_is_retried_with_backoff_after_transient_failure(probes: Bench) -> None:
     job_id = probes.enqueue(flaky=2)
     job = probes.finished(job_id)
     assert (job.status, job.attempt, job.last_reason) == (JobStatus.SUCCEEDED, 3, None)
@@ -34,7 +34,7 @@ def test_transient_failure_is_tried_again_after_a_pause(probes: Bench) -> None:
     assert second >= 1.0
 
 
-def test_job_that_fails_for_now_says_why_and_when_it_is_tried_again(probes: Bench) -> None:
+def test_waiting_job_reports_its_last_failure_and_next_retry_time(probes: Bench) -> None:
     owner = probes.stack.create_owner()
     with probes.stack.resources.unit_of_work() as uow:
         job_id = plan(uow, {"flaky": 1000}, user_id=owner.user_id).id
@@ -52,7 +52,7 @@ def test_job_that_fails_for_now_says_why_and_when_it_is_tried_again(probes: Benc
     update_job(probes.stack.resources, job_id, cancel_requested=True)
 
 
-def test_job_is_tried_as_long_as_the_settings_say_and_then_given_up(probes: Bench) -> None:
+def test_job_is_given_up_after_failing_for_24_hours(probes: Bench) -> None:
     job_id = probes.enqueue(flaky=100)
     day, now = timedelta(hours=24), {"run_at": func.now(), "send_after": func.now()}
     update_job(probes.stack.resources, job_id, retries=500, failing_since=func.now() - day * 0.99)
@@ -68,7 +68,7 @@ def test_job_is_tried_as_long_as_the_settings_say_and_then_given_up(probes: Benc
 @pytest.mark.parametrize(
     ("failing", "longest"), [(0, 30), (9 * 60, 30), (20 * 60, 60), (3600, 180), (7200, 300)]
 )
-def test_pauses_grow_with_the_time_that_a_job_fails(
+def test_retry_pauses_grow_with_the_time_that_a_job_has_been_failing(
     probes: Bench, failing: int, longest: int
 ) -> None:
     job_id = probes.enqueue(flaky=100)
@@ -83,13 +83,13 @@ def test_pauses_grow_with_the_time_that_a_job_fails(
     assert longest / 2 - 5 < float(str(seconds)) <= longest + 1
 
 
-def test_error_is_not_tried_again_and_its_reason_is_the_jobs(probes: Bench) -> None:
+def test_job_with_a_permanent_error_is_not_retried_and_reports_the_error(probes: Bench) -> None:
     job = probes.finished(probes.enqueue(refuse="No such thing."))
     assert (job.status, job.attempt) == (JobStatus.FAILED, 1)
     assert job.error == {"kind": "invalid", "code": "probe.refused", "message": "No such thing."}
 
 
-def test_running_job_is_cancelled_within_seconds(probes: Bench) -> None:
+def test_running_job_is_cancelled_before_it_has_any_effect(probes: Bench) -> None:
     job_id = probes.enqueue(sleep=60)
     probes.started(job_id)
     update_job(probes.stack.resources, job_id, cancel_requested=True)
@@ -98,7 +98,7 @@ def test_running_job_is_cancelled_within_seconds(probes: Bench) -> None:
     assert probes.effects(job_id) == 0
 
 
-def test_job_of_several_turns_does_each_step_once(probes: Bench) -> None:
+def test_job_split_into_several_turns_runs_each_step_exactly_once(probes: Bench) -> None:
     job_id = probes.enqueue(steps=5, turn=2)
     job = probes.finished(job_id)
     assert (job.status, job.attempt, job.progress_done) == (JobStatus.SUCCEEDED, 3, 5)
@@ -106,7 +106,7 @@ def test_job_of_several_turns_does_each_step_once(probes: Bench) -> None:
     assert sorted(steps) == [(0,), (1,), (2,), (3,), (4,)]
 
 
-def test_message_of_an_unknown_job_or_task_does_no_harm(probes: Bench) -> None:
+def test_message_for_an_unknown_job_or_task_does_not_disturb_other_jobs(probes: Bench) -> None:
     broker = Broker(probes.stack.settings())
     broker.send(PROBE.name, PROBE.queue, {"job_id": 2**62})
     broker.send("no.such_task", PROBE.queue, {"job_id": 1})
@@ -114,6 +114,6 @@ def test_message_of_an_unknown_job_or_task_does_no_harm(probes: Bench) -> None:
     assert probes.finished(probes.enqueue()).status == JobStatus.SUCCEEDED
 
 
-def test_long_job_keeps_its_lease_by_renewing_it(probes: Bench, long_job_id: int) -> None:
+def test_long_running_job_keeps_its_lease_by_renewal(probes: Bench, long_job_id: int) -> None:
     job = probes.finished(long_job_id)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 1, 0)

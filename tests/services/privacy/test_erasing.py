@@ -69,7 +69,7 @@ def set_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "MAX_LISTS", 2)
 
 
-def test_each_transaction_erases_a_bounded_number_of_rows_and_holds_nobody(
+def test_erasure_transactions_are_bounded_and_do_not_block_other_transactions(
     imports_without_workers: Importing,
     list_owner: Owner,
     erased_address: str,
@@ -106,7 +106,7 @@ def test_each_transaction_erases_a_bounded_number_of_rows_and_holds_nobody(
     assert len(batches) > 5 * ROWS / SMALL
 
 
-def test_what_a_killed_worker_leaves_is_erased_by_the_next_and_counted_once(
+def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
     *,
     imports_without_workers: Importing,
     list_owner: Owner,
@@ -152,7 +152,7 @@ def test_what_a_killed_worker_leaves_is_erased_by_the_next_and_counted_once(
     assert (counts["events"], counts["acts"], counts["idempotency"]) == (ROWS, ROWS, ROWS)
 
 
-def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_shown(
+def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
     imports_without_workers: Importing,
     list_owner: Owner,
     owned_list_id: int,
@@ -213,7 +213,7 @@ def new_list(imports_without_workers: Importing, uow: UnitOfWork, user_id: int) 
     lists.create_own_list(uow, caller, **words, fields={}, providers=[])
 
 
-def test_an_owner_who_puts_the_address_meanwhile_makes_another_person(
+def test_owner_who_adds_the_address_during_its_erasure_creates_a_new_person(
     imports_without_workers: Importing, owned_list_id: int, erased_address: str, erased_user_id: int
 ) -> None:
     join(imports_without_workers, owned_list_id, erased_user_id)
@@ -233,7 +233,7 @@ def test_an_owner_who_puts_the_address_meanwhile_makes_another_person(
     assert put(erased_address) == other
 
 
-def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
+def test_list_mail_is_not_sent_to_a_person_under_erasure(
     imports_without_workers: Importing,
     list_owner: Owner,
     owned_list_id: int,
@@ -256,7 +256,7 @@ def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
     assert imports_without_workers.job(int(str(job_id))).result == {"sent": False}
 
 
-def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
+def test_opt_out_blocks_import_of_the_address_during_its_erasure(
     imports_without_workers: Importing,
     list_owner: Owner,
     owned_list_id: int,
@@ -284,7 +284,7 @@ def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
     assert kept == [(again.id, OptOutKind.LIST)]
 
 
-def test_asked_for_again_it_is_the_same_job_until_it_has_ended(
+def test_repeated_erasure_request_reuses_its_job_until_the_erasure_has_finished(
     imports_without_workers: Importing, erased_address: str, erased_user_id: int
 ) -> None:
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
@@ -311,7 +311,7 @@ def test_asked_for_again_it_is_the_same_job_until_it_has_ended(
     assert kept == [(None, None, True)]
 
 
-def test_what_a_slow_request_writes_after_the_end_is_erased_an_hour_later(
+def test_rows_written_by_slow_requests_after_an_erasure_are_erased_an_hour_later(
     imports_without_workers: Importing,
     list_owner: Owner,
     owned_list_id: int,
@@ -341,7 +341,7 @@ def test_what_a_slow_request_writes_after_the_end_is_erased_an_hour_later(
     assert imports_without_workers.stack.query(later, erased_user_id) == [(2,)]
 
 
-def test_a_person_who_is_held_is_erased_once_they_are_free(
+def test_erasure_of_a_locked_person_times_out_and_succeeds_after_unlock(
     imports_without_workers: Importing,
     erased_address: str,
     erased_user_id: int,
@@ -355,7 +355,7 @@ def test_a_person_who_is_held_is_erased_once_they_are_free(
     erase(imports_without_workers.resources, erased_address)
 
 
-def test_a_list_that_an_import_holds_puts_the_erasure_off_and_fails_it_not(
+def test_erasure_is_retried_when_an_import_locks_the_list(
     imports_without_workers: Importing, owned_list_id: int, erased_address: str, erased_user_id: int
 ) -> None:
     join(imports_without_workers, owned_list_id, erased_user_id)
@@ -370,7 +370,7 @@ def test_a_list_that_an_import_holds_puts_the_erasure_off_and_fails_it_not(
     assert finish(imports_without_workers.resources, job_id).subscriptions == 1
 
 
-def test_an_undo_waits_for_the_erasure_of_one_of_its_people(
+def test_import_undo_waits_for_a_concurrent_erasure_without_deadlock(
     imports_without_workers: Importing,
     list_owner: Owner,
     owned_list_id: int,
@@ -420,7 +420,7 @@ IN_STAGES = {
 }
 
 
-def test_every_table_that_refers_to_a_person_is_thought_of() -> None:
+def test_erasure_covers_every_table_that_refers_to_a_person() -> None:
     key = User.__table__.c.id
     refer = {
         table.name
@@ -431,7 +431,7 @@ def test_every_table_that_refers_to_a_person_is_thought_of() -> None:
     assert refer == KEPT | IN_STAGES
 
 
-def test_events_are_found_by_an_index_in_the_order_of_their_ids(
+def test_erasure_finds_events_by_an_index_in_id_order(
     imports_without_workers: Importing,
 ) -> None:
     for condition, index in (

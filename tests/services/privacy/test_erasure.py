@@ -96,7 +96,7 @@ def live_a_little(stack: Stack, acting: Acting, owner: Owner, list_id: int, who:
     return hash_id
 
 
-def test_nothing_is_left_of_an_erased_person(
+def test_erasure_leaves_no_trace_of_name_or_address_in_database_or_storage(
     stack: Stack, acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable
 ) -> None:
     hash_id = live_a_little(stack, acting, owner, open_list_id, erasable_person)
@@ -133,7 +133,7 @@ def test_nothing_is_left_of_an_erased_person(
     assert leftovers == [(0,)]
 
 
-def test_history_keeps_what_happened_to_an_erased_person(
+def test_member_history_keeps_anonymous_events_of_an_erased_person(
     stack: Stack, acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable
 ) -> None:
     acting.reply(
@@ -159,7 +159,7 @@ def test_history_keeps_what_happened_to_an_erased_person(
 
 
 @pytest.mark.parametrize("no", ["list", "mail"])
-def test_a_no_outlives_its_person_when_the_address_comes_back(
+def test_opt_out_survives_erasure_when_the_address_signs_up_again(
     acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable, no: str
 ) -> None:
     stack = acting.stack
@@ -193,7 +193,7 @@ def shown(stack: Stack, owner: Owner, list_id: int, status: str) -> list[dict[st
     return items
 
 
-def test_a_no_that_outlived_its_person_is_lifted_by_the_one_who_has_the_address_now(
+def test_new_holder_of_an_erased_address_can_lift_its_opt_out(
     stack: Stack, acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable
 ) -> None:
     acting.leave(open_list_id, key=erasable_person.person.key)
@@ -208,7 +208,7 @@ def test_a_no_that_outlived_its_person_is_lifted_by_the_one_who_has_the_address_
     assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", open_list_id) == []
 
 
-def test_the_owner_of_a_list_is_not_erased(
+def test_erasure_of_a_list_owner_is_rejected_and_names_the_lists(
     stack: Stack, acting: Acting, owner: Owner, open_list_id: int
 ) -> None:
     with pytest.raises(DomainError) as error:

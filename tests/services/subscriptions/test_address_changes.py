@@ -10,7 +10,7 @@ from services.subscriptions import member_addresses
 from tests.support.imports.importing import Importing, csv_of
 
 
-def test_another_worker_goes_on_where_one_died(
+def test_address_update_resumes_where_its_worker_died(
     importing: Importing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(member_addresses, "MAX_BATCH_LISTS", 1)

@@ -35,7 +35,7 @@ def owner_id(stack: Stack) -> int:
     addresses=st.sets(ADDRESSES, min_size=1, max_size=6),
 )
 @settings(max_examples=200)
-def test_an_address_is_denied_as_the_entries_say(
+def test_deny_list_denies_exactly_the_addresses_that_match_its_entries(
     stack: Stack, owner_id: int, own: set[str], of_operator: set[str], addresses: set[str]
 ) -> None:
     with_list = stack.settings().model_copy(update={"deny_list": tuple(of_operator)})
@@ -45,7 +45,9 @@ def test_an_address_is_denied_as_the_entries_say(
     assert found == {each for each in addresses if is_denied(each, own | of_operator)}
 
 
-def test_the_operators_entries_are_spelled_as_addresses_are(stack: Stack, owner: Owner) -> None:
+def test_operator_deny_list_entries_are_normalised_like_addresses(
+    stack: Stack, owner: Owner
+) -> None:
     written = ("Ada@EXAMPLE.org", "XN--bcher-kva.example", "*.Example.NET", "no domain")
     with_list = stack.settings().model_copy(update={"deny_list": written})
     addresses = ["ada@example.org", "ben@example.org", "x@bücher.example", "x@a.example.net"]
@@ -55,7 +57,7 @@ def test_the_operators_entries_are_spelled_as_addresses_are(stack: Stack, owner:
     assert found == {addresses[0], addresses[2], addresses[3]}
 
 
-def test_the_denial_of_an_erased_person_holds_under_each_key_of_the_ring(
+def test_denial_of_an_erased_person_holds_under_every_secret_key(
     stack: Stack, owner: Owner
 ) -> None:
     address, current = "ada@erased.example", stack.settings()

@@ -21,7 +21,7 @@ VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
 
 
 @given(st.data(), st.sampled_from(FieldType))
-def test_a_file_brings_back_the_value_that_it_was_written_with(
+def test_field_value_survives_export_and_import_unchanged(
     data: st.DataObject, type_: FieldType
 ) -> None:
     choices = CHOICES if type_ is FieldType.CHOICE else []

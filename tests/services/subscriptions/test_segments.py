@@ -47,12 +47,14 @@ def counted(
     return member_counts.count_members(stack.resources, mailing_list, wanted, within=within)
 
 
-def test_a_count_is_exact_where_all_can_be_looked_at(large_list: tuple[Stack, int]) -> None:
+def test_member_count_is_exact_when_all_members_can_be_read_in_time(
+    large_list: tuple[Stack, int],
+) -> None:
     assert counted(large_list, A_FIFTH) == MemberCount(MEMBERS // 5, is_exact=True)
     assert counted(large_list, {"not": A_FIFTH}) == MemberCount(MEMBERS * 4 // 5, is_exact=True)
 
 
-def test_all_active_members_are_known_exactly_however_little_time_there_is(
+def test_count_of_active_members_is_exact_even_without_time_to_read_them(
     large_list: tuple[Stack, int],
 ) -> None:
     for written in (
@@ -64,7 +66,7 @@ def test_all_active_members_are_known_exactly_however_little_time_there_is(
 
 
 @pytest.mark.parametrize("statuses", [["active"], ["active", "pending", "removed"]])
-def test_a_count_that_takes_too_long_is_of_those_who_were_looked_at(
+def test_member_count_that_runs_out_of_time_covers_only_the_members_read(
     large_list: tuple[Stack, int], monkeypatch: pytest.MonkeyPatch, statuses: list[str]
 ) -> None:
     # The time is over before the third batch.
@@ -75,7 +77,7 @@ def test_a_count_that_takes_too_long_is_of_those_who_were_looked_at(
     assert counted(large_list, others) == MemberCount(16_000, is_exact=False)
 
 
-def test_no_count_is_more_than_there_are_on_a_list_whose_members_came_unevenly(
+def test_inexact_member_count_never_exceeds_the_actual_number(
     large_list: tuple[Stack, int],
 ) -> None:
     """Most came in one import, and the ids of the others lie far apart."""
@@ -97,7 +99,7 @@ def test_no_count_is_more_than_there_are_on_a_list_whose_members_came_unevenly(
         assert briefly.is_exact == (briefly.count == there)
 
 
-def test_a_page_tells_a_number_at_once_and_how_to_get_the_exact_one(
+def test_page_shows_a_quick_inexact_count_with_a_link_to_the_exact_count(
     large_list: tuple[Stack, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forms, "MAX_FIRST_COUNT_TIME", BRIEFLY)

@@ -33,7 +33,7 @@ def records(empty_stack: Stack, list_id: int) -> list[tuple[object, ...]]:
     return empty_stack.query(query, list_id)
 
 
-def test_members_lose_deleted_tags_in_batches_and_nothing_else(
+def test_deleted_tags_are_removed_from_members_in_batches_without_other_changes(
     empty_stack: Stack, tagged_list_id: int, tag_ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deleted_tags, "MAX_BATCH_MEMBERS", 5)
@@ -58,7 +58,7 @@ def test_members_lose_deleted_tags_in_batches_and_nothing_else(
     assert empty_stack.query("SELECT * FROM deleted_tags") == []
 
 
-def test_a_list_that_is_busy_is_left_to_the_next_run(
+def test_removal_of_deleted_tags_skips_a_locked_list_until_the_next_run(
     empty_stack: Stack, tagged_list_id: int, tag_ids: list[int]
 ) -> None:
     with empty_stack.resources.unit_of_work() as uow:

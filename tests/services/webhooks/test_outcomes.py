@@ -74,7 +74,7 @@ def attempts(empty_stack: Stack) -> DeliveryAttempts:
     return DeliveryAttempts(empty_stack, endpoint_id)
 
 
-def test_endpoint_is_paused_by_the_last_try_of_the_only_event_that_it_got(
+def test_webhook_endpoint_is_paused_after_its_only_event_fails_for_72_hours(
     attempts: DeliveryAttempts,
 ) -> None:
     lone = attempts.queue(hours_ago=0)
@@ -87,7 +87,7 @@ def test_endpoint_is_paused_by_the_last_try_of_the_only_event_that_it_got(
     assert (attempts.endpoint, attempts.status(lone)) == (("paused", True), "failed")
 
 
-def test_endpoint_that_fails_all_is_paused_though_the_oldest_event_is_given_up_before(
+def test_failing_webhook_endpoint_is_paused_after_72_hours_despite_a_given_up_event(
     attempts: DeliveryAttempts,
 ) -> None:
     """A process was killed amid the first try, so the first failure is that of the second one."""
@@ -104,7 +104,9 @@ def test_endpoint_that_fails_all_is_paused_though_the_oldest_event_is_given_up_b
     assert attempts.endpoint == ("paused", True)
 
 
-def test_one_failure_after_quiet_days_pauses_nothing(attempts: DeliveryAttempts) -> None:
+def test_webhook_endpoint_that_also_succeeds_is_not_paused_by_one_failed_event(
+    attempts: DeliveryAttempts,
+) -> None:
     refused = attempts.queue(hours_ago=1)
     attempts.write(attempts.queue(hours_ago=0), OK)
     attempts.write(refused, REFUSED)

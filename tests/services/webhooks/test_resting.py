@@ -59,7 +59,7 @@ def let_rest(stack: Stack, endpoint_id: int) -> None:
 
 
 @pytest.mark.tier("faults")
-def test_receivers_that_say_nothing_take_no_threads_from_other_owners(
+def test_unresponsive_webhook_receivers_block_no_worker_threads_for_other_owners(
     stack: Stack, owner: Owner, client: httpx2.Client, silent_receiver: HookReceiver
 ) -> None:
     crowd = [stack.create_owner() for _ in range(HANGING_OWNERS)]
@@ -80,7 +80,7 @@ def test_receivers_that_say_nothing_take_no_threads_from_other_owners(
     assert len(silent_receiver.hooks) == called
 
 
-def test_an_answer_ends_the_silence_and_the_owner_ends_the_rest(
+def test_resting_webhook_endpoint_is_called_on_request_and_resumes_after_a_response(
     stack: Stack, owner: Owner, client: httpx2.Client, silent_receiver: HookReceiver
 ) -> None:
     with hooked() as receiver:

@@ -19,13 +19,13 @@ def waiting(number: int, *, age: float, due_in: float = 0) -> Pending:
     return Pending(number, NOW - timedelta(seconds=age), NOW + timedelta(seconds=due_in))
 
 
-def test_pauses_grow_for_an_hour_and_are_three_hours_then() -> None:
+def test_webhook_retry_pauses_grow_for_an_hour_and_then_last_three_hours() -> None:
     expected = [5, 30, 120, 600, 1800, 3600, 10_800, 10_800, 10_800]
     for attempts, seconds in enumerate(expected, start=1):
         assert seconds <= choose_pause(attempts).total_seconds() <= seconds * 1.1
 
 
-def test_order_ends_when_the_oldest_has_waited_for_a_minute() -> None:
+def test_webhook_events_are_sent_in_order_until_the_oldest_has_waited_a_minute() -> None:
     failed = waiting(1, age=59, due_in=100)
     still_in_order = choose_delivery([failed, waiting(2, age=50)], NOW, max_pending=MOST)
     assert still_in_order == Choice(due_at=failed.queued_at + ORDER_PERIOD)
@@ -33,14 +33,14 @@ def test_order_ends_when_the_oldest_has_waited_for_a_minute() -> None:
     assert choose_delivery([late, waiting(2, age=50)], NOW, max_pending=MOST).delivery_id == 2
 
 
-def test_new_events_are_taken_beside_old_failures_up_to_a_bound() -> None:
+def test_new_webhook_events_are_sent_next_to_old_failures_up_to_the_pending_limit() -> None:
     failures = [waiting(number, age=600, due_in=60 + number) for number in range(3)]
     choice = choose_delivery(failures, NOW, max_pending=4)
     assert choice == Choice(due_at=failures[0].due_at, takes_events=True)
     assert not choose_delivery(failures, NOW, max_pending=3).takes_events
 
 
-def test_several_are_those_that_are_next_once_the_ones_before_are_delivered() -> None:
+def test_webhook_batch_contains_the_next_due_deliveries_in_order_up_to_its_limit() -> None:
     young = [waiting(1, age=9), waiting(2, age=8), waiting(3, age=7, due_in=1), waiting(4, age=6)]
     # The fourth waits for the third, which is not due yet.
     assert choose_deliveries(young, NOW, limit=9) == [1, 2]
@@ -50,7 +50,7 @@ def test_several_are_those_that_are_next_once_the_ones_before_are_delivered() ->
     assert choose_deliveries([], NOW, limit=9) == []
 
 
-def test_rests_begin_with_the_second_silence_and_grow_to_five_minutes() -> None:
+def test_webhook_endpoint_rests_start_at_the_second_timeout_and_grow_to_five_minutes() -> None:
     rests = [choose_rest(silences) for silences in range(8)]
     seconds = [None if each is None else each.total_seconds() for each in rests]
     assert seconds == [None, None, 30, 60, 120, 240, 300, 300]

@@ -29,7 +29,7 @@ def idle_endpoint(empty_stack: Stack) -> Iterator[tuple[Owner, int]]:
     empty_stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
 
 
-def test_event_starts_one_job_however_many_look(
+def test_event_starts_only_one_webhook_job_with_concurrent_wakers(
     empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = idle_endpoint
@@ -48,7 +48,7 @@ def test_event_starts_one_job_however_many_look(
     assert empty_stack.query(JOBS, endpoint_id) == [("queued",)]
 
 
-def test_endpoint_that_is_held_is_woken_by_its_time_alone(
+def test_held_webhook_endpoint_is_woken_only_at_its_due_time(
     empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = idle_endpoint
@@ -60,14 +60,16 @@ def test_endpoint_that_is_held_is_woken_by_its_time_alone(
     assert waker.wake_due(empty_stack.resources) == 1
 
 
-def test_paused_endpoint_is_not_woken(empty_stack: Stack, idle_endpoint: tuple[Owner, int]) -> None:
+def test_paused_webhook_endpoint_is_not_woken(
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
+) -> None:
     owner, endpoint_id = idle_endpoint
     empty_stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
     happen(empty_stack, owner, CREATED)
     assert EndpointWaker().wake_due(empty_stack.resources) == 0
 
 
-def test_lag_is_the_time_that_events_wait_for_a_worker(
+def test_webhook_lag_is_the_time_that_events_wait_for_a_worker(
     empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = idle_endpoint
@@ -87,7 +89,7 @@ def test_lag_is_the_time_that_events_wait_for_a_worker(
     )
 
 
-def test_job_that_failed_rests_before_it_is_started_again(
+def test_failed_webhook_job_pauses_before_it_is_started_again(
     empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = idle_endpoint
@@ -104,7 +106,9 @@ def test_job_that_failed_rests_before_it_is_started_again(
     assert EndpointWaker().wake_due(empty_stack.resources) == 1
 
 
-def test_look_of_each_second_asks_only_for_owners_with_new_events(empty_stack: Stack) -> None:
+def test_frequent_webhook_scan_reads_the_feed_only_for_owners_with_new_events(
+    empty_stack: Stack,
+) -> None:
     owners = [empty_stack.create_owner().user_id for _ in range(20)]
     empty_stack.query(
         "INSERT INTO feed_events (place, user_id, type)"
@@ -132,7 +136,7 @@ def _looks_into_the_feed(stack: Stack, **values: object) -> int:
     )
 
 
-def test_workers_of_other_queues_start_jobs_too(
+def test_workers_of_other_queues_also_start_webhook_jobs(
     empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     """So that it is seen that they wait, where no worker of the queue is left."""

@@ -53,7 +53,9 @@ def backup_place(request: pytest.FixtureRequest, stack: Stack, tmp_path: Path) -
     return open_place(at(stack, urls[request.param]()))
 
 
-def test_what_was_put_is_listed_in_order_read_and_removed(backup_place: BackupPlace) -> None:
+def test_backup_place_lists_reads_overwrites_and_removes_files_in_byte_order(
+    backup_place: BackupPlace,
+) -> None:
     for name in reversed(NAMES):
         backup_place.put(name, name.encode(), BYTES)
     assert [each.key for each in backup_place.list_objects()] == NAMES
@@ -67,14 +69,14 @@ def test_what_was_put_is_listed_in_order_read_and_removed(backup_place: BackupPl
         backup_place.get("a/b/c")
 
 
-def test_a_folder_lists_in_the_order_of_bytes_in_which_its_slash_counts(tmp_path: Path) -> None:
+def test_backup_folder_lists_names_in_byte_order_including_slashes(tmp_path: Path) -> None:
     names = ["a-b/x", "a.b", "a/b", "a0"]
     for name in reversed(names):
         FolderPlace(tmp_path).put(name, b"", BYTES)
     assert [each.key for each in FolderPlace(tmp_path).list_objects()] == names
 
 
-def test_what_a_kill_left_half_written_is_not_listed(tmp_path: Path) -> None:
+def test_half_written_backup_file_is_not_listed(tmp_path: Path) -> None:
     backup_place = FolderPlace(tmp_path)
     backup_place.put("a/b", b"whole", BYTES)
     (tmp_path / "a" / ".b.half").write_bytes(b"ha")
@@ -82,7 +84,7 @@ def test_what_a_kill_left_half_written_is_not_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "/etc/passwd", "a//b", ".hidden"])
-def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
+def test_backup_file_name_cannot_escape_the_backup_folder(tmp_path: Path, name: str) -> None:
     backup_place = FolderPlace(tmp_path / "backups")
     with pytest.raises(TransientError):
         backup_place.put(name, b"x", BYTES)
@@ -92,7 +94,7 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("below", ["file", "file/x", "file/x/y"])
-def test_a_file_is_no_place_and_no_call_waits_for_it_to_become_one(
+def test_backup_location_below_a_regular_file_is_rejected_immediately(
     tmp_path: Path, below: str
 ) -> None:
     (tmp_path / "file").write_text("no folder")
@@ -110,7 +112,7 @@ def test_a_file_is_no_place_and_no_call_waits_for_it_to_become_one(
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
-def test_what_may_not_be_written_is_said_at_once(
+def test_backup_folder_without_write_permission_is_rejected_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -121,7 +123,7 @@ def test_what_may_not_be_written_is_said_at_once(
         FolderPlace(tmp_path).put("a/b", b"x", BYTES)
 
 
-def test_a_folder_that_is_full_may_have_room_later(
+def test_full_backup_folder_causes_a_transient_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -133,7 +135,7 @@ def test_a_folder_that_is_full_may_have_room_later(
 
 
 @pytest.mark.parametrize("action", ["list", "create"])
-def test_the_command_names_the_folder_without_a_traceback(
+def test_backup_command_names_an_unusable_folder_without_a_traceback(
     stack: Stack, tmp_path: Path, action: str
 ) -> None:
     (tmp_path / "file").write_text("no folder")
@@ -147,13 +149,13 @@ def test_the_command_names_the_folder_without_a_traceback(
     assert "Traceback" not in done.stderr
 
 
-def test_a_bucket_that_does_not_answer_fails_for_a_time(stack: Stack) -> None:
+def test_unreachable_backup_bucket_causes_a_transient_error(stack: Stack) -> None:
     backup_place = open_place(at(stack, f"http://key:secret@127.0.0.1:{free_port()}/bucket"))
     with pytest.raises(TransientError):
         backup_place.put("a", b"x", BYTES)
 
 
-def test_the_bucket_itself_is_no_place_for_its_backups(stack: Stack) -> None:
+def test_backups_cannot_be_stored_in_the_bucket_that_they_protect(stack: Stack) -> None:
     settings = stack.settings()
     url = f"{settings.s3_endpoint}{settings.s3_bucket}/backups"
     with pytest.raises(SettingsError, match="PRESSROOM_BACKUP_URL"):
@@ -171,18 +173,18 @@ def test_the_bucket_itself_is_no_place_for_its_backups(stack: Stack) -> None:
         "https://key:secret@s3.example.com:99999/bucket",
     ],
 )
-def test_a_wrong_url_is_named_and_not_quoted(load: Load, url: str) -> None:
+def test_invalid_backup_url_is_rejected_without_showing_its_secret(load: Load, url: str) -> None:
     with pytest.raises(SettingsError, match="PRESSROOM_BACKUP_URL") as raised:
         load(BACKUP_URL=url)
     assert "sec" not in str(raised.value).replace("secret-key", "")
 
 
-def test_keys_without_a_place_are_a_mistake(load: Load) -> None:
+def test_backup_keys_without_a_backup_url_are_rejected(load: Load) -> None:
     with pytest.raises(SettingsError, match="PRESSROOM_BACKUP_KEYS"):
         load(BACKUP_KEYS=f"b1:{'A' * 43}")
 
 
-def test_a_call_is_tried_for_a_while() -> None:
+def test_backup_call_is_retried_for_a_limited_time_after_transient_errors() -> None:
     tries: list[int] = []
 
     def failing_once() -> str:

@@ -18,12 +18,12 @@ from tests.support.deployment.pooler import running_pooler
 pytestmark = pytest.mark.usefixtures("postgres_tools_on_path")
 
 
-def test_the_applications_role_may_dump_everything(stack: Stack) -> None:
+def test_application_role_can_dump_the_whole_database(stack: Stack) -> None:
     dumped = b"".join(postgres_tools.dump(stack.settings().database_url))
     assert dumped.startswith(b"PGDMP")
 
 
-def test_the_password_is_in_no_list_of_processes(stack: Stack) -> None:
+def test_database_password_does_not_appear_in_the_process_list_during_a_dump(stack: Stack) -> None:
     database = stack.settings().database_url
     password = make_url(database.get_secret_value()).password
     assert password
@@ -36,7 +36,7 @@ def test_the_password_is_in_no_list_of_processes(stack: Stack) -> None:
     assert password not in listed.stdout
 
 
-def test_a_dump_that_is_not_read_to_its_end_leaves_no_process(stack: Stack) -> None:
+def test_abandoned_dump_leaves_no_running_process(stack: Stack) -> None:
     with closing(postgres_tools.dump(stack.settings().database_url)) as dump:
         next(dump)
     children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
@@ -44,19 +44,21 @@ def test_a_dump_that_is_not_read_to_its_end_leaves_no_process(stack: Stack) -> N
     assert not [each for each in commands if b"pg_dump" in each]
 
 
-def test_a_program_that_is_missing_is_named(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pg_dump_program_is_named_in_the_error(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(PostgresToolFailed, match="pg_dump: is not on the PATH"):
         next(postgres_tools.dump(stack.settings().database_url))
 
 
-def test_why_a_program_failed_is_told(stack: Stack) -> None:
+def test_failed_restore_reports_the_error_of_pg_restore(stack: Stack) -> None:
     owner = SecretStr(stack.owner_url)
     with pytest.raises(PostgresToolFailed, match=r"pg_restore: .*archive"):
         postgres_tools.restore(owner, [b"no dump at all" * 100_000])
 
 
-def test_a_server_that_sends_nothing_is_given_up(
+def test_dump_is_aborted_when_the_server_stays_silent(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_tools, "_MAX_SILENT_SECONDS", 0.5)
@@ -69,7 +71,7 @@ def test_a_server_that_sends_nothing_is_given_up(
         assert time.monotonic() - begun < 30
 
 
-def test_a_dump_through_a_pool_is_refused(services: Services, stack: Stack) -> None:
+def test_dump_through_a_connection_pooler_is_rejected(services: Services, stack: Stack) -> None:
     with running_pooler(services, stack, size=2) as pool:
         through = SecretStr(pool.url)
         with pytest.raises(PostgresToolFailed, match="PRESSROOM_BACKUP_DATABASE_URL"):

@@ -115,7 +115,7 @@ def make_older(resources: Resources, seconds: float) -> None:
         resources.redis.zincrby(LINE, -seconds * 1000, member)
 
 
-def test_owner_has_a_share_of_the_line_and_leaves_the_rest_to_others(line: Line) -> None:
+def test_owner_fills_only_a_share_of_the_request_queue(line: Line) -> None:
     fill(line, ANNA, 4)
     found = error(line, ANNA, "one more")
     assert (found.kind, found.code) == (Kind.RATE_LIMITED, "queue.too_many_of_yours")
@@ -123,7 +123,7 @@ def test_owner_has_a_share_of_the_line_and_leaves_the_rest_to_others(line: Line)
     assert join(line, BERT, "of Bert")
 
 
-def test_full_line_refuses_each_new_work(line: Line) -> None:
+def test_full_request_queue_rejects_new_requests(line: Line) -> None:
     fill(line, ANNA, 3)
     fill(line, BERT, 3)
     for owner in (ANNA, 7, None):
@@ -131,20 +131,20 @@ def test_full_line_refuses_each_new_work(line: Line) -> None:
         assert (found.kind, found.code) == (Kind.UNAVAILABLE, "queue.overloaded")
 
 
-def test_full_line_refuses_no_work_of_another_queue(line: Line) -> None:
+def test_full_request_queue_does_not_affect_other_queues(line: Line) -> None:
     fill(line, ANNA, 3)
     fill(line, BERT, 3)
     assert line.join("photos", "caller", owner=ANNA, queue=Queue.PHOTOS)
 
 
-def test_error_leaves_nothing_behind(line: Line, resources: Resources) -> None:
+def test_rejected_request_leaves_nothing_in_redis(line: Line, resources: Resources) -> None:
     fill(line, ANNA, 4)
     before = sorted(resources.redis.keys())
     error(line, ANNA, "one more")
     assert sorted(resources.redis.keys()) == before
 
 
-def test_line_in_which_works_wait_too_long_refuses_its_owners_for_as_long(
+def test_request_queue_with_long_waits_rejects_owners_already_in_the_queue(
     line: Line, resources: Resources
 ) -> None:
     began = time.monotonic()
@@ -161,19 +161,21 @@ def test_line_in_which_works_wait_too_long_refuses_its_owners_for_as_long(
     assert error(line, 7, "of another").code == "queue.overloaded"
 
 
-def test_line_of_few_works_refuses_none(line: Line, resources: Resources) -> None:
+def test_nearly_empty_request_queue_rejects_nothing_despite_long_waits(
+    line: Line, resources: Resources
+) -> None:
     fill(line, ANNA, 1)
     make_older(resources, 25)
     assert join(line, ANNA, "one more")
 
 
-def test_equal_requests_stand_in_the_line_once(line: Line) -> None:
+def test_identical_requests_occupy_the_queue_only_once(line: Line) -> None:
     fill(line, ANNA, 4)
     for caller in range(10):
         assert line.join(f"{ANNA}-0", f"caller {caller}", owner=BERT)
 
 
-def test_caller_of_a_work_under_way_is_let_in_however_long_the_line_is(line: Line) -> None:
+def test_caller_joining_a_running_request_is_accepted_despite_a_full_queue(line: Line) -> None:
     assert join(line, ANNA, "under way")
     assert line.take("under way")
     fill(line, ANNA, 4)
@@ -181,7 +183,9 @@ def test_caller_of_a_work_under_way_is_let_in_however_long_the_line_is(line: Lin
 
 
 @pytest.mark.parametrize("way", ["taken", "left", "expired", "flushed", "passed"])
-def test_work_leaves_the_line(line: Line, resources: Resources, way: str) -> None:
+def test_request_frees_its_queue_place_when_taken_abandoned_expired_flushed_or_overtaken(
+    line: Line, resources: Resources, way: str
+) -> None:
     for number in range(4):
         join(line, ANNA, f"{ANNA}-{number}", seconds=0.05 if way == "expired" else 30)
     match way:
@@ -200,14 +204,14 @@ def test_work_leaves_the_line(line: Line, resources: Resources, way: str) -> Non
     assert join(line, ANNA, "one more")
 
 
-def test_empty_line_is_no_key(line: Line, resources: Resources) -> None:
+def test_emptied_request_queue_leaves_no_redis_key(line: Line, resources: Resources) -> None:
     fill(line, ANNA, 3)
     for number in range(3):
         line.leave(f"{ANNA}-{number}", f"caller of {ANNA}-{number}")
     assert resources.redis.keys() == [QUEUE.encode()]
 
 
-def test_owner_has_a_share_of_the_memory_of_the_line(
+def test_owner_fills_only_a_share_of_the_request_queue_memory(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_calls, "MAX_SMALL_INPUT_BYTES", 100)

@@ -14,14 +14,14 @@ def cache(stack: Stack) -> Cache:
     return Cache(stack.resources.redis)
 
 
-def test_what_is_kept_is_found_until_it_expires(cache: Cache, stack: Stack) -> None:
+def test_cached_text_is_returned_until_it_expires(cache: Cache, stack: Stack) -> None:
     assert cache.get("of-a-test") is None
     cache.put("of-a-test", "ünïcödé 🍞", seconds=100)
     assert cache.get("of-a-test") == "ünïcödé 🍞"
     assert 0 < int(str(stack.resources.redis.ttl("pressroom:cache:of-a-test"))) <= 100
 
 
-def test_what_stays_large_is_not_kept(cache: Cache) -> None:
+def test_text_that_stays_large_after_compression_is_not_cached(cache: Cache) -> None:
     noise = random.Random(1).randbytes(40_000).hex()
     cache.put("noise", noise, seconds=100)
     assert cache.get("noise") is None
@@ -30,13 +30,13 @@ def test_what_stays_large_is_not_kept(cache: Cache) -> None:
 
 
 @pytest.mark.slow
-def test_a_redis_that_is_away_means_that_nothing_is_kept() -> None:
+def test_cache_returns_nothing_and_raises_nothing_when_redis_is_down() -> None:
     away = Cache(redis.Redis(host="127.0.0.1", port=9, socket_connect_timeout=1))
     away.put("name", "text", seconds=100)
     assert away.get("name") is None
 
 
-def test_a_name_depends_on_its_parts_and_their_borders_and_on_the_key() -> None:
+def test_cache_key_depends_on_each_part_their_boundaries_and_the_secret_key() -> None:
     def name(secret: bytes, *parts: str) -> str:
         return requests.build_cache_key(Keyring([Key("k", secret)]), *parts)
 

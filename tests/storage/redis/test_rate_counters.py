@@ -8,7 +8,7 @@ from storage.redis.rate_counters import RateCounters, parse_limits
 
 
 @pytest.mark.parametrize("limit", ["3/day", "3000/day"], ids=["singly", "in blocks"])
-def test_processes_whose_clocks_differ_count_in_one_window(
+def test_rate_limit_window_is_shared_by_processes_with_different_clocks(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     [item] = parse_limits(limit)
@@ -31,7 +31,9 @@ def test_processes_whose_clocks_differ_count_in_one_window(
     assert used == expected
 
 
-def test_a_full_redis_drops_no_counter_and_a_new_window_drops_the_old_ones(stack: Stack) -> None:
+def test_rate_counters_are_not_evicted_by_redis_and_are_cleared_in_each_new_window(
+    stack: Stack,
+) -> None:
     counters = RateCounters(stack.settings())
     [item] = parse_limits("1000/second")
     name, redis = f"kept-{time.time_ns()}", stack.resources.redis

@@ -63,7 +63,7 @@ async def _join(empty_stack: Stack, callers: list[tuple[str, str]]) -> None:
         ([("here", "here.1"), ("", "nameless")], [CHANNEL, f"{CHANNEL}:here"]),
     ],
 )
-def test_each_process_whose_callers_wait_is_told_once(
+def test_each_process_with_waiting_callers_is_notified_once_of_a_request_result(
     empty_stack: Stack, callers: list[tuple[str, str]], channels: list[str]
 ) -> None:
     asyncio.run(_join(empty_stack, callers))
@@ -76,7 +76,7 @@ def test_each_process_whose_callers_wait_is_told_once(
     empty_stack.resources.redis.delete(*left)
 
 
-def test_steps_taken_at_the_same_time_keep_their_order(empty_stack: Stack) -> None:
+def test_concurrent_redis_steps_of_a_caller_keep_their_order(empty_stack: Stack) -> None:
     """A caller that leaves at once leaves nothing, however large what others send before it."""
 
     async def ask() -> None:
@@ -101,7 +101,7 @@ def test_steps_taken_at_the_same_time_keep_their_order(empty_stack: Stack) -> No
     redis.delete("pressroom.request")
 
 
-def test_calls_made_while_redis_is_hanging_fail_at_the_same_time() -> None:
+def test_concurrent_calls_fail_at_the_same_time_when_redis_hangs() -> None:
     """Calls that waited for each other would time out one by one, at intervals of two seconds."""
 
     async def failure_times(url: str) -> list[float]:

@@ -26,7 +26,7 @@ def _silent() -> Any:
     raise redis.ConnectionError
 
 
-def test_two_threads_that_pass_over_a_silent_sentinel_keep_it_in_mind() -> None:
+def test_concurrent_threads_that_skip_a_silent_sentinel_keep_it_in_the_list() -> None:
     both = Barrier(2)
 
     def answer() -> Any:
@@ -46,7 +46,7 @@ def test_two_threads_that_pass_over_a_silent_sentinel_keep_it_in_mind() -> None:
     assert manager.sentinels[0] is known[1]
 
 
-def test_two_calls_of_a_loop_that_pass_over_a_silent_sentinel_keep_it_in_mind() -> None:
+def test_concurrent_async_calls_that_skip_a_silent_sentinel_keep_it_in_the_list() -> None:
     async def silent() -> Any:
         return _silent()
 

@@ -34,14 +34,14 @@ def use(objects: ObjectStore, prefix: str) -> None:
         objects.get(keys[0])
 
 
-def test_the_servers_of_both_regions_do_all_that_is_asked_of_them(
+def test_object_storage_works_in_the_default_and_in_another_region(
     stack: Stack, regional_settings: Settings
 ) -> None:
     use(store(stack.settings()), "everything")
     use(store(regional_settings, s3_region=REGION), "everything")
 
 
-def test_a_wrong_region_is_named_with_its_setting_and_the_right_one(
+def test_wrong_s3_region_is_reported_with_its_setting_and_the_correct_region(
     regional_settings: Settings,
 ) -> None:
     for wrong in (None, "us-east-1", "eu-west-1"):
@@ -55,7 +55,7 @@ def test_a_wrong_region_is_named_with_its_setting_and_the_right_one(
                 call()
 
 
-def test_a_missing_bucket_is_named_with_its_setting(
+def test_missing_bucket_is_reported_with_its_setting(
     stack: Stack, regional_settings: Settings
 ) -> None:
     for settings in (stack.settings(), regional_settings):
@@ -69,14 +69,16 @@ def test_a_missing_bucket_is_named_with_its_setting(
     ("wrong", "setting"),
     [("s3_access_key", "PRESSROOM_S3_ACCESS_KEY"), ("s3_secret_key", "PRESSROOM_S3_SECRET_KEY")],
 )
-def test_wrong_keys_are_named_with_their_setting(stack: Stack, wrong: str, setting: str) -> None:
+def test_wrong_s3_keys_are_reported_with_their_setting(
+    stack: Stack, wrong: str, setting: str
+) -> None:
     given = stack.settings()
     value = "wrong" if wrong == "s3_access_key" else type(given.secret_keys)("wrong")
     with pytest.raises(TransientError, match=f"check {setting}"):
         store(given, **{wrong: value}).has_bucket()
 
 
-def test_the_bucket_is_made_in_its_region(regional_settings: Settings) -> None:
+def test_bucket_is_created_in_its_configured_region(regional_settings: Settings) -> None:
     settings = regional_settings.model_copy(
         update={"s3_region": REGION, "s3_bucket": "made-elsewhere"}
     )
@@ -85,7 +87,7 @@ def test_the_bucket_is_made_in_its_region(regional_settings: Settings) -> None:
     assert store(settings).has_bucket()
 
 
-def test_the_command_that_makes_the_bucket_names_the_wrong_setting(
+def test_bucket_command_names_the_wrong_region_setting(
     stack: Stack, regional_server: RegionalServer
 ) -> None:
     """It runs before everything else, so that a wrong setting is seen at the first start."""
@@ -104,7 +106,7 @@ def test_the_command_that_makes_the_bucket_names_the_wrong_setting(
 
 
 @pytest.mark.usefixtures("local_bucket_hosts")
-def test_the_style_of_urls_is_as_it_is_set(
+def test_s3_url_style_follows_its_setting(
     regional_server: RegionalServer, regional_settings: Settings
 ) -> None:
     endpoint = AnyHttpUrl(regional_server.url.replace("127.0.0.1", DOMAIN))
@@ -121,7 +123,9 @@ def test_the_style_of_urls_is_as_it_is_set(
         assert in_path == {style != "virtual"}
 
 
-def test_aws_is_asked_at_the_host_of_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aws_requests_use_the_host_of_the_configured_region(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     hosts: list[str] = []
 
     def find(host: str, *_: object, **__: object) -> None:
@@ -141,13 +145,13 @@ def test_aws_is_asked_at_the_host_of_its_region(monkeypatch: pytest.MonkeyPatch)
     assert set(hosts) == {"pressroom.s3.eu-west-1.amazonaws.com"}
 
 
-def test_a_host_of_aws_that_can_not_be_is_named_with_its_setting() -> None:
+def test_invalid_aws_endpoint_is_rejected_with_its_setting() -> None:
     for url in ("https://elsewhere.amazonaws.com", "https://s3.amazonaws.com.cn"):
         with pytest.raises(SettingsError, match="PRESSROOM_S3_ENDPOINT: "):
             ObjectStore(ObjectStorageSettings.model_validate({"s3_endpoint": url}), connections=1)
 
 
-def test_each_object_is_encrypted_as_it_is_set(
+def test_stored_objects_are_encrypted_as_configured(
     regional_server: RegionalServer, regional_settings: Settings
 ) -> None:
     """The server says of each object how it is encrypted."""

@@ -60,7 +60,7 @@ def web_identity_variables(web_identity: dict[str, str], monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("web_identity_variables")
-def test_keys_of_a_web_identity_are_used_until_they_expire(
+def test_web_identity_keys_are_reused_until_they_expire(
     regional_server: RegionalServer, role_settings: Settings
 ) -> None:
     objects = ObjectStore(role_settings, connections=1)
@@ -76,7 +76,7 @@ def test_keys_of_a_web_identity_are_used_until_they_expire(
     assert len(regional_server.role.handed_out) == 4
 
 
-def test_keys_of_an_instance_are_used(
+def test_instance_role_keys_are_used_without_configured_s3_keys(
     regional_server: RegionalServer, role_settings: Settings
 ) -> None:
     assert ObjectStore(role_settings, connections=1).has_bucket()
@@ -84,7 +84,7 @@ def test_keys_of_an_instance_are_used(
 
 
 @pytest.mark.usefixtures("web_identity_variables")
-def test_a_role_that_is_refused_is_told_without_the_token(
+def test_rejected_aws_role_is_reported_without_its_token_and_works_once_accepted(
     regional_server: RegionalServer, role_settings: Settings
 ) -> None:
     regional_server.role.is_closed = True
@@ -98,14 +98,16 @@ def test_a_role_that_is_refused_is_told_without_the_token(
 
 
 @pytest.mark.usefixtures("web_identity_variables")
-def test_a_missing_token_is_told(role_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_web_identity_token_file_is_named(
+    role_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/not/there")
     with pytest.raises(TransientError, match="error in reading file /not/there"):
         ObjectStore(role_settings, connections=1).has_bucket()
 
 
 @pytest.mark.usefixtures("web_identity_variables")
-def test_a_server_of_keys_that_hangs_or_is_away_is_a_failure_of_the_storage(
+def test_unreachable_server_for_temporary_keys_counts_as_a_storage_failure(
     role_settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("storage.objects.MAX_CALL_SECONDS", 0.5)
@@ -137,7 +139,7 @@ def bucket_of(client: httpx2.Client) -> tuple[int, str]:
 
 
 @pytest.mark.tier("processes")
-def test_the_api_works_by_its_role_and_logs_no_token(
+def test_api_uses_its_aws_role_and_never_logs_the_token(
     stack: Stack, regional_server: RegionalServer, web_identity: dict[str, str]
 ) -> None:
     """At the level of the log that tells most."""
@@ -150,7 +152,7 @@ def test_the_api_works_by_its_role_and_logs_no_token(
 
 
 @pytest.mark.tier("processes")
-def test_the_api_says_at_its_start_which_setting_is_wrong(
+def test_api_starts_and_logs_the_wrong_s3_region_setting_once(
     stack: Stack, regional_server: RegionalServer, web_identity: dict[str, str]
 ) -> None:
     """Nothing is asked of it; and it starts, since most calls work without the bucket."""

@@ -22,7 +22,7 @@ OPAQUE_RED, OPAQUE_GREEN = (*RED, 255), (*GREEN, 255)
 FULL = (0, 0, 20, 10)
 
 
-def test_equal_neighbours_are_shown_for_their_time_together() -> None:
+def test_equal_consecutive_animation_frames_are_merged_with_summed_delays() -> None:
     frames = [
         GifFrame(FULL, index, hundredths=each) for index, each in ((0, 7), (0, 5), (1, 9), (1, 30))
     ]
@@ -31,7 +31,7 @@ def test_equal_neighbours_are_shown_for_their_time_together() -> None:
     assert result.frames == opened(result.data).n_frames  # type: ignore[attr-defined]
 
 
-def test_delays_of_a_fraction_of_a_millisecond_do_not_drift() -> None:
+def test_animation_delays_of_fractional_milliseconds_do_not_drift() -> None:
     frames = [Rectangle(FULL, (*((RED, GREEN)[n % 2]), 255), delay=(1, 60)) for n in range(60)]
     shown = [ms for _, ms in timeline(convert_image(apng((20, 10), frames)).data)]
     assert sum(shown) == 1000
@@ -40,33 +40,35 @@ def test_delays_of_a_fraction_of_a_millisecond_do_not_drift() -> None:
 
 # A delay without a unit counts hundredths, and one of many hours is kept.
 @pytest.mark.parametrize(("delay", "ms"), [((7, 0), 70), ((20_000, 1), 20_000_000)])
-def test_a_frame_keeps_its_time(delay: tuple[int, int], ms: int) -> None:
+def test_animation_frame_keeps_its_delay(delay: tuple[int, int], ms: int) -> None:
     frames = [Rectangle(FULL, colour, delay=delay) for colour in (OPAQUE_RED, OPAQUE_GREEN)]
     assert [each for _, each in timeline(convert_image(apng((20, 10), frames)).data)] == [ms, ms]
 
 
-def test_gif_frame_that_reaches_over_the_edge_is_cut_off() -> None:
+def test_gif_frame_beyond_the_canvas_is_cropped() -> None:
     frames = [GifFrame(FULL, 0), GifFrame((15, 5, 40, 30), 1)]
     result = convert_image(gif((20, 10), frames))
     assert (result.width, result.height) == (20, 10)
     assert timeline(result.data, at=(19, 9))[-1][0] == OPAQUE_GREEN
 
 
-def test_apng_of_one_frame_shows_that_frame_as_a_still() -> None:
+def test_apng_with_one_frame_becomes_a_still_image_of_that_frame() -> None:
     result = convert_image(apng((20, 10), [Rectangle(FULL, OPAQUE_RED)], stand_in=(*WHITE, 255)))
     assert result.frames == 1
     assert opened(result.data).convert("RGBA").getpixel((0, 0)) == OPAQUE_RED
 
 
 @pytest.mark.parametrize("lossless", [True, False])
-def test_animated_webp_keeps_its_time_line(lossless: bool) -> None:
+def test_animated_webp_keeps_frame_delays_and_losslessness(lossless: bool) -> None:
     data = animated("WEBP", (RED, GREEN, BLUE), (30, 500, 70), lossless=lossless, loop=3)
     result = convert_image(data)
     assert [ms for _, ms in playback(result.data)] == [30, 500, 70]
     assert (b"VP8L" in result.data) is lossless
 
 
-def test_long_animation_gives_up_losslessness_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lossless_animation_is_converted_to_lossy_with_the_same_delays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     data = animated("GIF", (RED, GREEN, BLUE), (30, 500, 70))
     assert b"VP8 " not in convert_image(data).data
     monkeypatch.setattr(
@@ -77,6 +79,6 @@ def test_long_animation_gives_up_losslessness_for_time(monkeypatch: pytest.Monke
     assert [ms for _, ms in playback(result.data)] == [30, 500, 70]
 
 
-def test_blurhash_is_of_the_first_frame() -> None:
+def test_blurhash_of_animation_is_computed_from_its_first_frame() -> None:
     still = convert_image(encoded(Image.new("RGB", (40, 30), RED), "PNG"))
     assert convert_image(animated("GIF", (RED, GREEN), (50, 50))).blurhash == still.blurhash

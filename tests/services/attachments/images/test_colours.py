@@ -84,7 +84,7 @@ CONVERTED = [
 
 
 @pytest.mark.parametrize(("extra", "levels", "expected"), CONVERTED)
-def test_stated_colours_become_srgb(
+def test_png_colours_with_declared_colour_space_are_converted_to_srgb(
     converter: ConverterProcess, extra: bytes, levels: Levels, expected: Levels
 ) -> None:
     assert_near(stored(converter, extra, levels), (*expected, 255))
@@ -107,7 +107,7 @@ def test_stated_colours_become_srgb(
         chunk(b"PLTE", bytes(3)) + gamma(1.0),
     ],
 )
-def test_colours_that_are_srgb_or_not_stated_stay_as_they_are(
+def test_png_colours_are_unchanged_if_srgb_or_without_valid_declaration(
     converter: ConverterProcess, extra: bytes
 ) -> None:
     for levels in (GREY, GREEN, (3, 12, 250)):
@@ -133,7 +133,7 @@ SWAPPED = (200, 60, 60)
         (chunk(b"sRGB", b"") + gamma(1.0), (133, 229, 133)),
     ],
 )
-def test_the_first_valid_statement_in_the_specifications_order_counts(
+def test_first_valid_png_colour_declaration_wins_in_specification_order(
     converter: ConverterProcess, extra: bytes, expected: Levels
 ) -> None:
     *levels, _ = stored(converter, extra, GREEN)
@@ -160,7 +160,7 @@ def test_the_first_valid_statement_in_the_specifications_order_counts(
         ),
     ],
 )
-def test_grey_palette_alpha_and_deep_pixels_are_converted_too(
+def test_grey_palette_alpha_and_16_bit_png_pixels_are_converted_to_srgb(
     converter: ConverterProcess,
     *,
     colour: int,
@@ -172,7 +172,9 @@ def test_grey_palette_alpha_and_deep_pixels_are_converted_too(
     assert_near(stored(converter, extra, levels, colour=colour, depth=depth), expected)
 
 
-def test_interlaced_and_animated_pixels_are_converted_too(converter: ConverterProcess) -> None:
+def test_interlaced_and_animated_png_pixels_are_converted_to_srgb(
+    converter: ConverterProcess,
+) -> None:
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 1))
     plain = png(1, 1, b"\0" + bytes(GREEN), colour=2, extra=P3)
     interlaced = plain[:8] + header + plain[8 + len(header) :]
@@ -192,7 +194,7 @@ def test_interlaced_and_animated_pixels_are_converted_too(converter: ConverterPr
 
 
 @pytest.mark.parametrize(("curve", "white"), [(16, 148), (18, 191)])
-def test_bright_curves_keep_their_order_and_show_white_as_nearly_white(
+def test_hdr_curves_keep_brightness_order_and_show_white_as_nearly_white(
     converter: ConverterProcess, curve: int, white: int
 ) -> None:
     shown = [

@@ -29,7 +29,7 @@ def error(data: bytes) -> UnreadableImage:
     return caught.value
 
 
-def test_no_bytes_are_refused_as_empty() -> None:
+def test_empty_image_upload_is_rejected() -> None:
     assert error(b"").code == "image.empty"
 
 
@@ -44,12 +44,12 @@ def test_no_bytes_are_refused_as_empty() -> None:
         b"\0\0\2\0\1\0",
     ],
 )
-def test_other_types_are_refused(data: bytes) -> None:
+def test_unsupported_image_type_is_rejected(data: bytes) -> None:
     assert error(data).code == "image.unsupported_type"
 
 
 @pytest.mark.parametrize("name", one_of_each())
-def test_file_cut_short_anywhere_is_refused(name: str) -> None:
+def test_truncated_image_is_rejected_wherever_the_file_is_cut(name: str) -> None:
     data = one_of_each()[name]
     if name == "mpo":
         # Its first picture is a whole JPEG of its own; only what is inside that counts.
@@ -59,11 +59,11 @@ def test_file_cut_short_anywhere_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("data", [PNG_SIGNATURE, b"GIF89a", b"\xff\xd8\xff\xe0junk" * 10])
-def test_file_that_only_begins_like_a_picture_is_refused(data: bytes) -> None:
+def test_file_with_only_an_image_signature_is_rejected_as_truncated(data: bytes) -> None:
     assert error(data).code == "image.truncated"
 
 
-def test_no_error_quotes_an_address_in_memory() -> None:
+def test_image_errors_contain_no_memory_addresses() -> None:
     # An icon whose only image is of no format.
     entry = struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, 64, 22)
     found = [error(struct.pack("<HHH", 0, 1, 1) + entry + bytes(range(64)))]
@@ -82,7 +82,7 @@ def test_no_error_quotes_an_address_in_memory() -> None:
 
 
 @pytest.mark.parametrize("name", one_of_each())
-def test_bytes_after_the_end_are_ignored(name: str) -> None:
+def test_bytes_after_the_end_of_an_image_are_ignored(name: str) -> None:
     data = one_of_each()[name]
     assert convert_image(data + b"<script>alert(1)</script>PK\x03\x04") == convert_image(data)
 
@@ -137,7 +137,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize("header", HEADERS)
-def test_giant_dimensions_are_refused_before_decoding(
+def test_image_with_excessive_dimensions_is_rejected_before_decoding(
     header: Callable[[int, int], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Image.Image, "load", lambda _: pytest.fail("a pixel was decoded"))
@@ -148,12 +148,12 @@ def test_giant_dimensions_are_refused_before_decoding(
 
 
 @pytest.mark.parametrize("header", [_png_header, _gif_header])
-def test_no_pixels_at_all_are_refused(header: Callable[[int, int], bytes]) -> None:
+def test_image_without_pixels_is_rejected(header: Callable[[int, int], bytes]) -> None:
     code = error(header(0, 5) if header is _png_header else gif((20, 10), [])).code
     assert code == "image.unreadable"
 
 
-def test_error_names_the_rule_and_the_place() -> None:
+def test_image_size_error_names_the_limit_the_place_and_the_actual_size() -> None:
     message = error(_png_header(20_000, 9)).message
     assert "16,383" in message
     assert "PNG header" in message
@@ -177,11 +177,11 @@ def _webp_of(frames: int) -> bytes:
     ],
     ids=["gif", "apng", "webp"],
 )
-def test_more_than_a_thousand_frames_are_refused(data: bytes) -> None:
+def test_animation_with_over_1000_frames_is_rejected(data: bytes) -> None:
     assert error(data).code == "image.too_many_frames"
 
 
-def test_a_thousand_frames_are_accepted() -> None:
+def test_animation_with_1000_frames_is_accepted() -> None:
     assert (
         convert_image(gif((20, 10), [GifFrame((0, 0, 1, 1), n % 3) for n in range(1000)])).frames
         == 1000
@@ -198,20 +198,20 @@ def test_a_thousand_frames_are_accepted() -> None:
     ],
     ids=["gif canvas", "gif frame beyond its canvas", "apng"],
 )  # fmt: skip
-def test_frames_times_area_over_the_limit_are_refused(
+def test_animation_over_the_total_pixel_limit_is_rejected_before_decoding(
     data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Image.Image, "load", lambda _: pytest.fail("a pixel was decoded"))
     assert error(data).code == "image.animation_too_large"
 
 
-def test_damaged_chunk_is_refused() -> None:
+def test_png_with_checksum_mismatch_is_rejected() -> None:
     data = bytearray(one_of_each()["png"])
     data[data.index(b"IEND") - 5] ^= 1  # the last byte of the data's checksum
     assert "checksum" in error(bytes(data)).message
 
 
-def test_pixel_data_that_ends_early_is_refused_though_its_container_is_whole() -> None:
+def test_png_with_incomplete_pixel_data_in_a_complete_container_is_rejected() -> None:
     header = one_of_each()["png"][:33]
     noise = b"".join(b"\0" + random.Random(row).randbytes(3 * 96) for row in range(64))
     for kept in (0.3, 0.9):
@@ -220,7 +220,9 @@ def test_pixel_data_that_ends_early_is_refused_though_its_container_is_whole() -
         assert error(header + cut + chunk(b"IEND")).code == "image.truncated"
 
 
-def test_encoder_out_of_memory_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoder_running_out_of_memory_is_reported_with_its_own_error_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def exhausted(*_: object, **__: object) -> bytes:
         raise ValueError("encoding error 1: out of memory")
 

@@ -89,11 +89,11 @@ def outside(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("claimed", [1, 2, 3, 4, 5_000, 2**32 - 1])
-def test_frames_that_are_there_are_shown_whatever_number_is_claimed(claimed: int) -> None:
+def test_apng_shows_its_actual_frames_whatever_frame_count_it_declares(claimed: int) -> None:
     assert shown(changed(WITH_STAND_IN, claiming(claimed))) == [FIRST, SECOND, THIRD]
 
 
-def test_animation_that_claims_no_frames_is_its_still_image() -> None:
+def test_apng_that_declares_no_frames_shows_its_still_image() -> None:
     assert shown(changed(WITH_STAND_IN, claiming(0))) == [STILL]
 
 
@@ -118,7 +118,7 @@ def test_animation_that_claims_no_frames_is_its_still_image() -> None:
         pytest.param(replaced(2, lambda _: b""), [FIRST, SECOND], id="empty control"),
     ],
 )
-def test_frames_before_the_first_fault_are_shown_or_else_the_still_image(
+def test_faulty_apng_shows_frames_before_the_first_fault_or_else_its_still_image(
     change: Callable[[Chunks], None], expected: list[tuple[int, ...]]
 ) -> None:
     result = convert_image(changed(WITH_STAND_IN, change))
@@ -127,7 +127,7 @@ def test_frames_before_the_first_fault_are_shown_or_else_the_still_image(
     assert (result.width, result.height) == SIZE
 
 
-def test_frames_before_the_fault_keep_their_times() -> None:
+def test_faulty_apng_keeps_delays_of_frames_before_the_fault() -> None:
     data = changed(WITH_STAND_IN, without(b"fdAT", 2))
     assert timeline(convert_image(data).data) == [(FIRST, FRAME_MS), (SECOND, FRAME_MS)]
 
@@ -143,12 +143,14 @@ def test_frames_before_the_fault_keep_their_times() -> None:
         pytest.param(replaced(0, lambda body: b"\0\0\0\7" + body[4:]), id="wrong number"),
     ],
 )
-def test_still_image_with_a_wrong_control_is_shown_alone(change: Callable[[Chunks], None]) -> None:
+def test_apng_with_faulty_first_frame_control_shows_only_its_still_image(
+    change: Callable[[Chunks], None],
+) -> None:
     """Its pixels are whole, whatever the control chunk before them says."""
     assert shown(changed(FROM_STILL, change)) == [FIRST]
 
 
-def test_frame_whose_last_pixels_come_after_the_fault_is_not_shown() -> None:
+def test_apng_frame_with_pixel_data_after_the_fault_is_not_shown() -> None:
     """The second frame's data in two chunks, of which the last changed places with a control."""
     chunks = chunks_of(WITH_STAND_IN)
     at = places(chunks, b"fdAT")[1]
@@ -164,7 +166,7 @@ def test_frame_whose_last_pixels_come_after_the_fault_is_not_shown() -> None:
     assert shown(of_chunks(chunks)) == [FIRST]
 
 
-def test_second_animation_header_and_one_after_the_pixels_count_for_nothing() -> None:
+def test_duplicate_or_late_apng_animation_header_is_ignored() -> None:
     chunks = chunks_of(WITH_STAND_IN)
     again = (b"acTL", struct.pack(">II", 1, 7))
     plays = convert_image(of_chunks([*chunks[:2], again, *chunks[2:]]))
@@ -174,7 +176,7 @@ def test_second_animation_header_and_one_after_the_pixels_count_for_nothing() ->
 
 
 @pytest.mark.parametrize("body", [b"", b"\0" * 7, b"\0\0\0\1" * 3])
-def test_animation_header_of_another_length_counts_for_nothing(body: bytes) -> None:
+def test_apng_animation_header_of_wrong_length_is_ignored(body: bytes) -> None:
     chunks = chunks_of(WITH_STAND_IN)
     chunks[1] = (b"acTL", body)
     assert shown(of_chunks(chunks)) == [STILL]

@@ -61,7 +61,7 @@ WRITABLE = list(writable())
 
 
 @pytest.mark.parametrize(("name", "mode"), WRITABLE)
-def test_still_of_every_mode_agrees_with_its_source(name: str, mode: str) -> None:
+def test_converted_still_image_matches_its_source_in_every_pixel_mode(name: str, mode: str) -> None:
     format_name, options = FORMATS[name]
     data = encoded(source(mode), format_name, **options)
     assert_agrees(data, lossy=name in LOSSY)
@@ -70,7 +70,7 @@ def test_still_of_every_mode_agrees_with_its_source(name: str, mode: str) -> Non
 @pytest.mark.parametrize(
     ("name", "key"), [("png", 3), ("gif", 3), ("webp", 3), ("png", bytes(range(0, 256, 16)))]
 )
-def test_palette_with_transparency_agrees_with_its_source(name: str, key: int | bytes) -> None:
+def test_converted_palette_image_keeps_its_transparency(name: str, key: int | bytes) -> None:
     format_name, options = FORMATS[name]
     image = source("P")
     image.info["transparency"] = key
@@ -80,7 +80,7 @@ def test_palette_with_transparency_agrees_with_its_source(name: str, key: int | 
 @pytest.mark.parametrize(
     ("mode", "key"), [("1", 255), ("L", 90), ("RGB", (255, 0, 0)), ("I;16", 0)]
 )
-def test_transparent_colour_agrees_with_its_source(mode: str, key: int | tuple[int, ...]) -> None:
+def test_converted_png_keeps_its_transparent_colour(mode: str, key: int | tuple[int, ...]) -> None:
     image = quarters().convert("L").convert("I;16") if mode == "I;16" else quarters().convert(mode)
     data = encoded(image, "PNG", transparency=1 if mode == "1" else key)
     assert_agrees(data, lossy=False)
@@ -149,16 +149,18 @@ def oriented(name: str, *, exif: int = 0, xmp: int = 0) -> bytes:
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp", "lossy webp"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("where", ["exif", "xmp"])
-def test_still_is_turned_as_its_exif_or_xmp_says(name: str, orientation: int, where: str) -> None:
+def test_still_image_is_rotated_by_its_exif_or_xmp_orientation(
+    name: str, orientation: int, where: str
+) -> None:
     assert_turned_as_by_pillow(oriented(name, **{where: orientation}), to=orientation)
 
 
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp"])
-def test_exif_wins_over_xmp(name: str) -> None:
+def test_exif_orientation_overrides_xmp_orientation(name: str) -> None:
     assert_turned_as_by_pillow(oriented(name, exif=3, xmp=6), to=3)
 
 
-def test_png_is_turned_as_an_element_of_its_xmp_says() -> None:
+def test_png_is_rotated_by_orientation_in_an_xmp_element() -> None:
     assert_turned_as_by_pillow(with_chunk(xmp_chunk(XMP_ELEMENT)), to=6)
 
 
@@ -176,10 +178,10 @@ def test_png_is_turned_as_an_element_of_its_xmp_says() -> None:
         chunk(b"tEXt", b"Raw profile type exif\0\nexif\n4\nno hex at all"),
     ],
 )  # fmt: skip
-def test_texts_that_say_nothing_leave_a_png_as_it_is(extra: bytes) -> None:
+def test_png_with_malformed_orientation_metadata_is_not_rotated(extra: bytes) -> None:
     assert_agrees(with_chunk(extra), lossy=False)
 
 
 @pytest.mark.parametrize("exif", [b"", b"II*\0", b"Exif\0\0MM\0*\xff\xff\xff\xff", b"\xff" * 40])
-def test_broken_exif_does_not_refuse_a_png(exif: bytes) -> None:
+def test_png_with_broken_exif_is_converted_unchanged(exif: bytes) -> None:
     assert_agrees(with_chunk(chunk(b"eXIf", exif)), lossy=False)

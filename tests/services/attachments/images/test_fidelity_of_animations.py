@@ -138,7 +138,9 @@ def at_time(shown: Sequence[tuple[bytes, int]], ms: float) -> bytes:
 
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("seed", range(ANIMATIONS))
-def test_animation_shows_at_every_time_what_its_rules_say(container: str, seed: int) -> None:
+def test_converted_animation_shows_the_right_pixels_at_every_time(
+    container: str, seed: int
+) -> None:
     chance = random.Random(seed)
     size = (chance.randint(3, 14), chance.randint(3, 10))
     frames = random_frames(chance, size, gif_only=container == "gif")

@@ -86,7 +86,7 @@ ANCILLARY = [
 
 @pytest.mark.parametrize("change", [chunk, damaged])
 @pytest.mark.parametrize(("name", "body"), ANCILLARY)
-def test_a_flaw_in_an_ancillary_chunk_leaves_the_pixels_of_a_png(
+def test_flawed_ancillary_png_chunk_leaves_pixels_unchanged(
     name: bytes, body: bytes, change: Callable[[bytes, bytes], bytes]
 ) -> None:
     flawed = change(name, body)
@@ -94,13 +94,13 @@ def test_a_flaw_in_an_ancillary_chunk_leaves_the_pixels_of_a_png(
         assert pixel(data) == (GREY, GREY, GREY, 255)
 
 
-def test_a_wrong_checksum_at_the_end_of_a_png_leaves_its_pixels() -> None:
+def test_wrong_checksum_of_png_end_chunk_leaves_pixels_unchanged() -> None:
     data = grey_png()
     assert pixel(data[:-12] + damaged(b"IEND", b"") + b"more") == (GREY, GREY, GREY, 255)
 
 
 @pytest.mark.parametrize("name", [b"IHDR", b"PLTE", b"IDAT"])
-def test_a_wrong_checksum_of_an_essential_chunk_refuses_a_png(name: bytes) -> None:
+def test_png_with_wrong_checksum_of_an_essential_chunk_is_rejected(name: bytes) -> None:
     data = png(1, 1, b"\0\0", colour=3, extra=chunk(b"PLTE", bytes(RED)))
     at = data.index(name)
     end = at + 4 + int.from_bytes(data[at - 4 : at], "big")
@@ -110,7 +110,7 @@ def test_a_wrong_checksum_of_an_essential_chunk_refuses_a_png(name: bytes) -> No
         convert_image(broken)
 
 
-def test_an_indexed_png_without_a_palette_is_refused() -> None:
+def test_indexed_png_without_palette_is_rejected() -> None:
     with pytest.raises(UnreadableImage, match="no palette"):
         convert_image(png(1, 1, b"\0\0", colour=3))
 
@@ -130,7 +130,7 @@ PALETTE = chunk(b"PLTE", bytes((*RED, *BLUE)))
         (chunk(b"tRNS", b"\x07") + PALETTE, 255),
     ],
 )
-def test_a_flawed_transparency_of_a_palette_is_none(extra: bytes, alpha: int) -> None:
+def test_flawed_palette_transparency_of_png_is_ignored(extra: bytes, alpha: int) -> None:
     assert pixel(png(1, 1, b"\0\0", colour=3, extra=extra)) == (*RED, alpha)
 
 
@@ -145,14 +145,14 @@ def test_a_flawed_transparency_of_a_palette_is_none(extra: bytes, alpha: int) ->
         (6, b"\x80\x80\x80\xff", b"\0\x80\0\x80\0\x80", 255),
     ],
 )
-def test_a_transparent_colour_of_another_size_is_none(
+def test_png_transparent_colour_of_wrong_size_or_mode_is_ignored(
     colour: int, row: bytes, key: bytes, alpha: int
 ) -> None:
     data = png(1, 1, b"\0" + row, colour=colour, extra=chunk(b"tRNS", key))
     assert pixel(data) == (GREY, GREY, GREY, alpha)
 
 
-def test_a_wrong_checksum_of_a_frame_ends_an_animation_before_it() -> None:
+def test_animation_ends_before_the_frame_with_a_wrong_checksum() -> None:
     colours = [(level, 9, 60, 255) for level in (80, 150, 220)]
     data = apng(SIZE, [Rectangle((0, 0, *SIZE), colour) for colour in colours])
     for name, shown in ((b"fcTL", colours[:2]), (b"fdAT", colours[:2])):
@@ -162,7 +162,7 @@ def test_a_wrong_checksum_of_a_frame_ends_an_animation_before_it() -> None:
         assert [colour for colour, _ in timeline(convert_image(broken).data)] == shown
 
 
-def test_a_large_profile_is_used_and_a_huge_one_is_not() -> None:
+def test_large_colour_profile_is_applied_but_oversized_profile_is_ignored() -> None:
     for size, expected in ((1_300_000, GREEN), (9_000_000, RED)):
         profile = struct.pack(">I", size) + wide_gamut_profile()[4:].ljust(size - 4, b"\0")
         stored = chunk(b"iCCP", b"x\0\0" + zlib.compress(profile))
@@ -193,13 +193,13 @@ def segment(marker: int, body: bytes) -> bytes:
         segment(0xFE, b"\0\xff\xff"),
     ],
 )
-def test_a_flaw_in_a_segment_without_pixels_leaves_those_of_a_jpeg(flawed: bytes) -> None:
+def test_flawed_jpeg_metadata_segment_leaves_pixels_unchanged(flawed: bytes) -> None:
     whole = encoded(picture(), "JPEG")
     data = whole[:2] + flawed * 2 + whole[2:]
     assert convert_image(data).data == convert_image(whole).data
 
 
-def test_the_profile_and_the_orientation_of_a_jpeg_are_read_beside_flaws() -> None:
+def test_jpeg_profile_and_orientation_are_applied_despite_flawed_metadata() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     red = Image.new("RGB", (64, 32), RED)
@@ -225,14 +225,14 @@ def test_the_profile_and_the_orientation_of_a_jpeg_are_read_beside_flaws() -> No
         b"\0\0\0",
     ],
 )
-def test_a_flaw_in_an_extension_leaves_the_pixels_of_a_gif(flawed: bytes) -> None:
+def test_flawed_gif_extension_leaves_pixels_unchanged(flawed: bytes) -> None:
     data = gif(SIZE, [GifFrame((0, 0, *SIZE), 3)])
     at = data.index(b"!\xf9")
     assert pixel(data[:at] + flawed + data[at:]) == (*WHITE, 255)
     assert pixel(data[:-1] + flawed + b";") == (*WHITE, 255)
 
 
-def test_frames_of_a_gif_before_the_first_unknown_block_are_shown() -> None:
+def test_gif_shows_frames_before_the_first_unknown_block() -> None:
     data = gif(SIZE, [GifFrame((0, 0, *SIZE), index) for index in (0, 1)])
     assert [colour for colour, _ in timeline(convert_image(data[:-1] + b"junk").data)] == [
         (*RED, 255),
@@ -248,7 +248,7 @@ WEBP_FLAWS = [(b"what", 3)] + [(n, m) for n in (b"EXIF", b"XMP ", b"ICCP") for m
 
 
 @pytest.mark.parametrize(("name", "length"), WEBP_FLAWS)
-def test_a_flaw_in_a_chunk_without_pixels_leaves_those_of_a_webp(name: bytes, length: int) -> None:
+def test_flawed_webp_metadata_chunk_leaves_pixels_unchanged(name: bytes, length: int) -> None:
     extended: dict[str, object] = {"xmp": b"<x:xmpmeta/>", "lossless": True}
     still = encoded(picture(), "WEBP", **extended)
     for whole in (still, animated("WEBP", (RED, BLUE), (50, 60), **extended)):
@@ -274,7 +274,9 @@ BROKEN = PNG_SIGNATURE + chunk(b"IHDR", struct.pack(">IIBBBBB", 99, 99, 8, 6, 0,
         bitmap((0, 0, 255), 24, side=64)[:99],
     ],
 )
-def test_an_icon_with_one_unreadable_image_is_its_best_readable_one(bad: bytes) -> None:
+def test_icon_with_an_unreadable_image_is_converted_from_its_best_readable_image(
+    bad: bytes,
+) -> None:
     small, large = bitmap((0, 255, 0), 24, side=16), bitmap((255, 0, 0), 24)
     for images in ((bad, small, large), (small, large, bad)):
         result = convert_image(icon(*((24, body) for body in images)))
@@ -284,7 +286,7 @@ def test_an_icon_with_one_unreadable_image_is_its_best_readable_one(bad: bytes) 
         convert_image(icon((24, bad), (24, bad)))
 
 
-def test_an_icon_of_many_unreadable_images_is_refused() -> None:
+def test_icon_with_65535_unreadable_images_is_rejected() -> None:
     body = BROKEN + chunk(b"IDAT", b"no pixels") + chunk(b"IEND")
     count = 65_535
     directory = BytesIO()

@@ -70,7 +70,9 @@ def _damage(data: bytearray, chance: random.Random) -> None:
             data[at:] = other[chance.randrange(len(other)) :]
 
 
-def test_damaged_file_ends_as_an_image_or_an_error(converter: ConverterProcess) -> None:
+def test_damaged_image_yields_image_or_error_within_time_and_memory_limits(
+    converter: ConverterProcess,
+) -> None:
     images = 0
     for seed in range(FILES):
         child, spent = converter.pid, _spent(converter)

@@ -21,11 +21,11 @@ _FLAT = Image.new("L", _SIZE, 90)
     ],
     ids=["black", "red", "ramp", "disc", "colours"],
 )
-def test_hash_is_that_of_the_reference_implementation(image: Image.Image, expected: str) -> None:
+def test_blurhash_equals_the_reference_implementation(image: Image.Image, expected: str) -> None:
     assert compute_blurhash(image) == expected
 
 
-def test_tiles_have_the_colours_of_their_places() -> None:
+def test_placeholder_tiles_show_the_colours_of_their_positions() -> None:
     halves = Image.new("RGB", _SIZE, "#203040")
     halves.paste("#d0c0b0", (16, 0, 32, 32))
     found = [

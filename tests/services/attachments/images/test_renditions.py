@@ -48,7 +48,7 @@ def half_clear(width: int, height: int) -> Image.Image:
         (1281, ["320", "640", "1280", "mail"]),
     ],
 )
-def test_each_width_that_is_narrower_than_the_picture_is_made(
+def test_renditions_are_made_only_for_widths_narrower_than_the_image(
     width: int, expected: list[str]
 ) -> None:
     made = renditions_of(encoded(picture(width, 90), "JPEG"))
@@ -58,14 +58,14 @@ def test_each_width_that_is_narrower_than_the_picture_is_made(
 
 
 @pytest.mark.parametrize("size", [(1500, 1000), (1500, 3000), (2000, 3), (321, 16_000)])
-def test_a_rendition_has_the_shape_of_its_picture(size: tuple[int, int]) -> None:
+def test_rendition_keeps_the_aspect_ratio_of_its_image(size: tuple[int, int]) -> None:
     for each in renditions_of(encoded(picture(*size), "PNG")).values():
         assert abs(each.height - size[1] * each.width / size[0]) <= 1
         assert each.height >= 1
 
 
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
-def test_a_rendition_looks_like_its_picture(format_name: str) -> None:
+def test_rendition_looks_like_its_scaled_original(format_name: str) -> None:
     original = picture(1400, 900)
     for each in renditions_of(encoded(original, format_name)).values():
         found = opened(each.data).convert("RGB")
@@ -73,7 +73,7 @@ def test_a_rendition_looks_like_its_picture(format_name: str) -> None:
         assert max(ImageStat.Stat(ImageChops.difference(found, expected)).mean) <= MEAN
 
 
-def test_a_rendition_for_mails_is_a_jpeg_unless_parts_are_transparent() -> None:
+def test_mail_rendition_is_jpeg_or_png_for_transparent_images() -> None:
     opaque = picture(700, 500)
     for image, expected in (
         (opaque, "image/jpeg"),
@@ -85,7 +85,7 @@ def test_a_rendition_for_mails_is_a_jpeg_unless_parts_are_transparent() -> None:
         assert made["320"].mime_type == "image/webp"
 
 
-def test_transparent_parts_stay_so_and_colour_nothing_beside_them() -> None:
+def test_renditions_keep_transparency_without_dark_edges() -> None:
     """Under the transparent half the picture is black, which may not come through."""
     image = Image.new("RGBA", (1400, 700), CLEAR)
     image.paste((*RED, 255), (700, 0, 1400, 700))
@@ -99,7 +99,7 @@ def test_transparent_parts_stay_so_and_colour_nothing_beside_them() -> None:
         assert min(levels) > 240
 
 
-def test_renditions_stand_upright_in_srgb_without_metadata() -> None:
+def test_renditions_are_upright_in_srgb_without_metadata() -> None:
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = 6
     exif[ExifTags.Base.Artist] = "Somebody's name"
@@ -123,7 +123,9 @@ def test_renditions_stand_upright_in_srgb_without_metadata() -> None:
 
 
 @pytest.mark.parametrize("format_name", ["GIF", "PNG", "WEBP"])
-def test_renditions_of_an_animation_move_and_its_mail_stands_still(format_name: str) -> None:
+def test_animation_renditions_keep_frame_delays_and_mail_rendition_is_a_still(
+    format_name: str,
+) -> None:
     frames = [Image.new("RGB", (700, 350), colour) for colour in (RED, GREEN, BLUE)]
     data = encoded(
         frames[0],
@@ -149,7 +151,7 @@ def test_renditions_of_an_animation_move_and_its_mail_stands_still(format_name: 
     assert red[0] > 240
 
 
-def test_parts_of_an_animation_are_drawn_where_they_belong() -> None:
+def test_animation_renditions_scale_partial_frames_to_their_positions() -> None:
     """Frames smaller than the canvas, with what disposal leaves of them, scaled together."""
     moving = apng(
         (800, 400),
@@ -165,7 +167,7 @@ def test_parts_of_an_animation_are_drawn_where_they_belong() -> None:
     assert seen[2][3] == 0
 
 
-def test_animation_that_shows_through_has_a_png_for_mails() -> None:
+def test_mail_rendition_of_transparent_animation_is_png() -> None:
     data = gif((400, 300), [GifFrame((0, 0, 200, 300), 1), GifFrame((200, 0, 400, 300), 2)])
     made = renditions_of(data)
     assert made["mail"].mime_type == "image/png"

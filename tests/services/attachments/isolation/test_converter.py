@@ -66,7 +66,9 @@ def signal_soon(pid: int, number: signal.Signals, seconds: float) -> Iterator[No
 
 
 @pytest.mark.parametrize("name", one_of_each())
-def test_child_gives_what_the_function_gives(converter: ConverterProcess, name: str) -> None:
+def test_image_converter_returns_the_same_result_as_direct_conversion(
+    converter: ConverterProcess, name: str
+) -> None:
     data = one_of_each()[name]
     assert converter.convert(data) == convert_image(data)
     with_renditions = converter.convert(data, with_renditions=True)
@@ -74,7 +76,9 @@ def test_child_gives_what_the_function_gives(converter: ConverterProcess, name: 
     assert with_renditions.renditions
 
 
-def test_answer_with_a_rendition_that_is_not_known_is_none(converter: ConverterProcess) -> None:
+def test_image_converter_response_with_unknown_or_duplicate_rendition_name_is_rejected(
+    converter: ConverterProcess,
+) -> None:
     """Code in the child's place could name a file as it likes."""
     answer, files = split_result(convert_image(one_of_each()["png"], with_renditions=True))
     answer = json.loads(json.dumps(answer))
@@ -88,14 +92,16 @@ def test_answer_with_a_rendition_that_is_not_known_is_none(converter: ConverterP
         parse_answer(answer, data)
 
 
-def test_five_megabytes_go_both_ways_without_a_deadlock(converter: ConverterProcess) -> None:
+def test_image_converter_exchanges_5_mb_in_both_directions_without_deadlock(
+    converter: ConverterProcess,
+) -> None:
     noise = Image.frombytes("RGB", (1300, 1300), random.Random(1).randbytes(3 * 1300 * 1300))
     data = encoded(noise, "PNG", compress_level=0)
     assert len(data) > 5_000_000
     assert len(converter.convert(data).data) > 4_000_000
 
 
-def test_child_killed_while_idle_goes_unnoticed() -> None:
+def test_image_converter_killed_while_idle_is_replaced_without_an_error() -> None:
     with ConverterProcess() as converter:
         assert_works(converter)
         killed = pid_of(converter)
@@ -104,7 +110,7 @@ def test_child_killed_while_idle_goes_unnoticed() -> None:
         assert_works(converter)
 
 
-def test_child_killed_at_work_fails_that_image_only_and_names_the_signal() -> None:
+def test_killed_image_converter_fails_only_its_current_image_and_names_the_signal() -> None:
     slow = slow_image()
     with ConverterProcess() as converter:
         assert_works(converter)
@@ -118,7 +124,9 @@ def test_child_killed_at_work_fails_that_image_only_and_names_the_signal() -> No
 
 
 @pytest.mark.parametrize("size", [100, 5_000_000], ids=["answer", "request"])
-def test_child_that_hangs_is_killed_in_time(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_image_converter_is_killed_after_its_timeout_and_replaced(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ConverterProcess() as converter:
         assert_works(converter)
         hung = pid_of(converter)
@@ -132,7 +140,7 @@ def test_child_that_hangs_is_killed_in_time(size: int, monkeypatch: pytest.Monke
         assert_works(converter)
 
 
-def test_image_that_needs_too_much_memory_fails_alone() -> None:
+def test_image_exceeding_converter_memory_fails_without_affecting_the_next_image() -> None:
     large = png(7000, 7000, rgba_rows(7000, 7000, (1, 2, 3, 4)))
     with ConverterProcess(memory_bytes=256 * MB) as converter:
         with pytest.raises(UnreadableImage) as caught:
@@ -141,7 +149,7 @@ def test_image_that_needs_too_much_memory_fails_alone() -> None:
         assert_works(converter)
 
 
-def test_memory_returns_to_its_level() -> None:
+def test_image_converter_memory_returns_to_its_base_level_after_large_photos() -> None:
     photo = encoded(picture(3000, 2000), "JPEG")
     with ConverterProcess() as converter:
         converter.convert(photo)
@@ -154,7 +162,9 @@ def _resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
-def test_child_is_replaced_after_its_share_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_converter_is_replaced_after_a_fixed_number_of_images(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(process_module, "_IMAGES_PER_CHILD", 2)
     with ConverterProcess() as converter:
         pids = []
@@ -165,7 +175,9 @@ def test_child_is_replaced_after_its_share_of_images(monkeypatch: pytest.MonkeyP
         assert not running(pids[0])
 
 
-def test_child_that_has_computed_enough_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_converter_is_replaced_after_its_cpu_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = subprocess.Popen
     tired = (
         "from core.process import child_loop; from services.attachments.isolation import child;"
@@ -184,7 +196,7 @@ def test_child_that_has_computed_enough_is_replaced(monkeypatch: pytest.MonkeyPa
     assert len(pids) == 2
 
 
-def test_image_sent_to_a_child_that_has_just_retired_is_sent_again(
+def test_image_is_resent_to_a_new_converter_if_the_previous_one_just_exited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real, stand_ins = subprocess.Popen, [["true"]]
@@ -197,7 +209,7 @@ def test_image_sent_to_a_child_that_has_just_retired_is_sent_again(
         assert_works(converter)
 
 
-def test_exception_in_mid_image_does_not_mix_up_answers() -> None:
+def test_interrupted_image_conversion_does_not_mix_up_later_results() -> None:
     def too_late(_number: int, _frame: FrameType | None) -> None:
         raise TimeoutError("the worker's own limit")
 
@@ -224,7 +236,9 @@ def test_exception_in_mid_image_does_not_mix_up_answers() -> None:
         ("Max address space", str(process_module.MEMORY_BYTES)),
     ],
 )
-def test_child_has_limits_of_its_own(converter: ConverterProcess, name: str, most: str) -> None:
+def test_image_converter_runs_with_strict_resource_limits(
+    converter: ConverterProcess, name: str, most: str
+) -> None:
     assert_works(converter)
     limits = Path(f"/proc/{converter.pid}/limits").read_text()
     (line,) = [line for line in limits.splitlines() if line.startswith(name)]
@@ -232,14 +246,14 @@ def test_child_has_limits_of_its_own(converter: ConverterProcess, name: str, mos
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_filter_exists_for_the_processors_that_we_support(
+def test_image_converter_syscall_filter_exists_for_each_supported_processor(
     monkeypatch: pytest.MonkeyPatch, machine: str
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     assert confinement.create_decoding_filter().program
 
 
-def test_processor_without_a_filter_is_an_error_of_the_filter_alone(
+def test_unsupported_processor_is_reported_as_missing_syscall_filter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert confinement.filter_error() is None
@@ -247,7 +261,7 @@ def test_processor_without_a_filter_is_an_error_of_the_filter_alone(
     assert "riscv64" in str(confinement.filter_error())
 
 
-def test_no_conversion_imports_a_module(tmp_path: Path) -> None:
+def test_image_conversion_imports_no_module_at_conversion_time(tmp_path: Path) -> None:
     """The confined child can open no file, and so import nothing."""
     for name, data in one_of_each().items():
         (tmp_path / name).write_bytes(data)
@@ -274,7 +288,7 @@ def killed_parent(script: str, *words: str) -> Iterator[int]:
         parent.kill()
 
 
-def test_child_does_not_outlive_a_parent_killed_at_once() -> None:
+def test_image_converter_exits_when_its_parent_is_killed_during_or_after_start() -> None:
     script = (
         "from services.attachments.isolation.converter import ConverterProcess; import time\n"
         "c = ConverterProcess(); c.start(); print(c.pid, flush=True); time.sleep(60)"
@@ -286,7 +300,9 @@ def test_child_does_not_outlive_a_parent_killed_at_once() -> None:
         eventually(partial(_ended, child))
 
 
-def test_child_at_work_dies_at_once_with_its_parent(tmp_path: Path) -> None:
+def test_busy_image_converter_exits_immediately_when_its_parent_is_killed(
+    tmp_path: Path,
+) -> None:
     image = tmp_path / "slow.png"
     noise = Image.effect_noise((3000, 3000), 90).convert("RGB")
     image.write_bytes(encoded(noise, "PNG", compress_level=1))
@@ -320,7 +336,7 @@ def _ended(pid: int) -> bool:
     return not running(pid)
 
 
-def test_forked_worker_gets_a_child_of_its_own() -> None:
+def test_forked_worker_starts_its_own_image_converter() -> None:
     with ConverterProcess() as converter:
         assert_works(converter)
         ours = converter.pid
@@ -336,7 +352,7 @@ def test_forked_worker_gets_a_child_of_its_own() -> None:
         assert converter.pid == ours
 
 
-def test_closing_leaves_no_process_and_it_may_be_used_again() -> None:
+def test_closed_image_converter_leaves_no_process_and_can_be_reused() -> None:
     converter = ConverterProcess()
     converter.start()
     first = pid_of(converter)
@@ -346,6 +362,6 @@ def test_closing_leaves_no_process_and_it_may_be_used_again() -> None:
     converter.close()
 
 
-def test_importing_the_package_does_not_load_pillow() -> None:
+def test_importing_the_images_package_does_not_load_pillow() -> None:
     script = "import services.attachments.images, sys; sys.exit('PIL' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0

@@ -83,14 +83,14 @@ expiry = st.just(Evidence(order_id=7, session_id="cs", expired=True))
         st.one_of(st.just(PAID), refunds, failures, disputes, expiry), min_size=1, max_size=6
     ).flatmap(lambda news: st.tuples(st.just(news), st.permutations(news + news)))
 )
-def test_order_and_number_of_news_do_not_matter(
+def test_payment_outcome_is_independent_of_sequence_and_repetition_of_provider_events(
     drawn: tuple[list[Evidence], list[Evidence]],
 ) -> None:
     once, shuffled = drawn
     assert outcome(told(order(), *once)) == outcome(told(order(), *shuffled))
 
 
-def test_news_before_we_know_of_the_page_is_not_lost() -> None:
+def test_payment_event_that_arrives_before_its_checkout_session_is_kept() -> None:
     early = order(status="created", session_id=None)
     told(early, PAID)
     assert (early.status, early.session_id, early.payment_id) == ("paid", "cs", "pi")
@@ -110,7 +110,9 @@ def test_news_before_we_know_of_the_page_is_not_lost() -> None:
     ],
 )
 @pytest.mark.parametrize("status", ["created", "pending", "expired", "failed", "paid_unclaimed"])
-def test_a_payment_that_differs_goes_to_review(status: str, strange: Evidence) -> None:
+def test_payment_that_differs_from_its_order_requires_review_by_an_operator(
+    status: str, strange: Evidence
+) -> None:
     user_id = None if status == "paid_unclaimed" else 1
     subject = told(order(status=status, user_id=user_id), strange)
     assert subject.status == OrderStatus.REVIEW
@@ -122,36 +124,38 @@ def test_a_payment_that_differs_goes_to_review(status: str, strange: Evidence) -
 
 
 @pytest.mark.parametrize("status", ["paid", "disputed", "refunded"])
-def test_a_payment_that_differs_changes_nothing_later(status: str) -> None:
+def test_deviating_payment_event_for_a_paid_order_changes_nothing(status: str) -> None:
     dispute = DisputeStatus.OPEN if status == "disputed" else None
     subject = order(status=status, paid_at=clock.now(), dispute=dispute)
     before = outcome(subject)
     assert outcome(told(subject, replace(PAID, amount_minor=1, refunded_minor=1000))) == before
 
 
-def test_unpaid_news_that_differ_are_no_news() -> None:
+def test_deviating_event_without_a_payment_is_ignored() -> None:
     subject = told(order(), Evidence(order_id=7, amount_minor=1, currency="USD", expired=True))
     assert (subject.status, subject.mismatch) == ("pending", None)
 
 
-def test_a_payment_without_amount_or_currency_does_not_count() -> None:
+def test_payment_event_without_amount_or_currency_is_ignored() -> None:
     for lacking in (replace(PAID, amount_minor=None), replace(PAID, currency=None)):
         assert told(order(), lacking).status == "pending"
 
 
-def test_currencies_are_compared_whatever_their_case() -> None:
+def test_payment_currencies_are_compared_case_insensitively() -> None:
     assert told(order(), replace(PAID, currency="usd")).status == "paid"
 
 
 @pytest.mark.parametrize(
     ("back", "due"), [(0, "0"), (1, "0.3334"), (500, "166.6667"), (999, "333"), (1000, "333.3333")]
 )
-def test_what_is_due_is_rounded_up_and_all_for_all(back: int, due: str) -> None:
+def test_credits_taken_for_a_refund_are_rounded_up_and_complete_for_a_full_refund(
+    back: int, due: str
+) -> None:
     assert order_facts.credits_due_back(order(refunded_minor=back)) == Decimal(due)
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=8), st.integers(1, 10**12))
-def test_parts_given_back_one_after_the_other_take_what_all_at_once_does(
+def test_partial_refunds_never_leave_more_credits_than_money_kept(
     parts: list[int], credit_units: int
 ) -> None:
     credit_amount = Decimal(credit_units).scaleb(-4)
@@ -167,7 +171,7 @@ def test_parts_given_back_one_after_the_other_take_what_all_at_once_does(
         assert (due == credit_amount) >= (total == 1000)
 
 
-def test_refund_and_dispute_together_never_take_more_than_all() -> None:
+def test_refund_and_dispute_together_never_take_more_than_the_whole_order() -> None:
     subject = told(
         order(payment_id="pi"),
         replace(PAID, refunded_minor=700),
@@ -188,7 +192,7 @@ def test_refund_and_dispute_together_never_take_more_than_all() -> None:
         max_size=3,
     ).flatmap(lambda all_of: st.tuples(st.just(all_of), st.permutations([0, 1, 2, 3, 4, 5] * 2)))
 )
-def test_lists_of_disputes_end_the_same_in_whichever_order_they_come(
+def test_dispute_outcome_is_independent_of_the_sequence_of_dispute_reports(
     drawn: tuple[list[tuple[int, str]], list[int]],
 ) -> None:
     all_of, sequence = drawn
@@ -212,7 +216,7 @@ def test_lists_of_disputes_end_the_same_in_whichever_order_they_come(
 @pytest.mark.parametrize(
     ("resolution", "status"), [(Resolution.CREDIT, "paid"), (Resolution.REFUNDED, "refunded")]
 )
-def test_payment_of_a_failed_order_waits_for_an_operator(
+def test_payment_for_a_failed_order_requires_review_by_an_operator(
     resolution: Resolution, status: str
 ) -> None:
     failed = told(order(), Evidence(order_id=7, failed=True))
@@ -225,10 +229,10 @@ def test_payment_of_a_failed_order_waits_for_an_operator(
     assert order_facts.is_credited(failed) == (resolution is Resolution.CREDIT)
 
 
-def test_a_payment_that_came_before_its_failure_counts() -> None:
+def test_payment_received_before_a_failure_event_keeps_its_order_paid() -> None:
     assert told(order(), PAID, Evidence(order_id=7, failed=True)).status == "paid"
 
 
-def test_nothing_leads_out_of_refunded() -> None:
+def test_fully_refunded_order_is_not_paid_again_by_a_late_payment_event() -> None:
     refunded = order(status="refunded", refunded_minor=1000)
     assert told(refunded, PAID).status == "refunded"

@@ -62,7 +62,7 @@ def asked(
         ("topup.currency", "", "5", None),
     ],
 )
-def test_what_cannot_be_sold_is_refused_and_says_where(
+def test_invalid_topup_amount_or_currency_is_rejected_with_its_field(
     code: str, currency: str, amount: str | None, credit_amount: str | None
 ) -> None:
     with pytest.raises(DomainError) as error:
@@ -72,7 +72,7 @@ def test_what_cannot_be_sold_is_refused_and_says_where(
     assert problem.field in {"body.amount", "body.credit_amount", "body.currency"}
 
 
-def test_an_amount_that_buys_nothing_or_too_much_is_refused() -> None:
+def test_topup_that_buys_no_or_too_many_credits_is_rejected() -> None:
     with pytest.raises(DomainError, match="buys no credits"):
         asked(amount="0.50", settings=selling(credits_per_usd="0.0001"))
     with pytest.raises(DomainError, match="too many credits"):
@@ -85,7 +85,7 @@ def test_an_amount_that_buys_nothing_or_too_much_is_refused() -> None:
     minimum=st.integers(1, 1000),
     credits_per_usd=st.decimals("0.0001", 1_000_000, places=4),
 )
-def test_the_smallest_and_the_largest_order_are_sold_and_no_others_beyond(
+def test_topup_accepts_minimum_and_maximum_amount_and_rejects_amounts_beyond(
     code: str, per_usd: Decimal, minimum: int, credits_per_usd: Decimal
 ) -> None:
     settings = selling(f"{code}:{per_usd}:{minimum}", str(credits_per_usd))
@@ -107,7 +107,7 @@ def test_the_smallest_and_the_largest_order_are_sold_and_no_others_beyond(
     assert not sells(most + 1)
 
 
-def test_either_side_of_a_rounding_agrees_with_the_other() -> None:
+def test_topup_accepts_amount_and_credits_that_match_after_rounding() -> None:
     # 100 credits cost 0.92 EUR; 1 EUR buys 108.6956, which cost 1 EUR.
     for amount, credit_amount in (("0.92", "100"), ("1", "108.6956"), ("0.5", "54.3478")):
         found = asked("EUR", amount, credit_amount)
@@ -130,7 +130,7 @@ def worth(rate: CreditRate, minor: int) -> Fraction:
 
 
 @given(built, st.integers(1, MAX_AMOUNT_MINOR))
-def test_money_never_buys_more_than_it_is_worth(rate: CreditRate, minor: int) -> None:
+def test_topup_money_never_buys_more_credits_than_it_is_worth(rate: CreditRate, minor: int) -> None:
     bought = rate.credits(minor)
     assert 0 <= worth(rate, minor) - Fraction(bought) < Fraction(1, 10_000)
     if is_storable(bought) and bought:
@@ -139,7 +139,7 @@ def test_money_never_buys_more_than_it_is_worth(rate: CreditRate, minor: int) ->
 
 
 @given(built, st.decimals("0.0001", MAX_AMOUNT, places=4))
-def test_credits_never_cost_less_than_they_are_worth(
+def test_topup_credits_never_cost_less_than_they_are_worth(
     rate: CreditRate, credit_amount: Decimal
 ) -> None:
     minor = rate.minor(credit_amount)
@@ -172,7 +172,7 @@ def test_credits_never_cost_less_than_they_are_worth(
         ("redirect_origins", "https://*.example.com"),
     ],
 )
-def test_a_bad_setting_names_itself(name: str, value: str) -> None:
+def test_invalid_topup_setting_is_rejected_by_name(name: str, value: str) -> None:
     with pytest.raises(ValidationError) as raised:
         Settings.model_validate({name: value})
     assert name in {error["loc"][0] for error in raised.value.errors()}

@@ -20,7 +20,7 @@ def counted(stack: Stack) -> dict[str, int]:
     return dict(count_overdue_rows(stack.resources))
 
 
-def test_rows_are_overdue_two_rounds_after_their_time(
+def test_expired_rows_count_as_overdue_only_two_hours_after_their_expiry(
     retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
     purge_expired_rows(retention_stack.resources)
@@ -37,7 +37,7 @@ def test_rows_are_overdue_two_rounds_after_their_time(
     purge_expired_rows(retention_stack.resources)
 
 
-def test_a_count_stops_at_a_thousand(retention_stack: Stack) -> None:
+def test_overdue_row_count_per_table_is_capped_at_1000(retention_stack: Stack) -> None:
     retention_stack.query(
         "INSERT INTO mail_counts (digest, mails, ends_at)"
         " SELECT sha256(('many' || n)::bytea), 1, now() - interval '1 day'"
@@ -48,7 +48,7 @@ def test_a_count_stops_at_a_thousand(retention_stack: Stack) -> None:
     assert counted(retention_stack)["mail_counts"] == 0
 
 
-def test_the_metrics_show_it_by_table(stack: Stack, stranger: httpx2.Client) -> None:
+def test_metrics_report_overdue_rows_per_table(stack: Stack, stranger: httpx2.Client) -> None:
     token = stack.environment["PRESSROOM_METRICS_TOKEN"]
 
     def shown() -> str:

@@ -25,7 +25,7 @@ WHERE c.contype = 'f' AND c.connamespace = 'public'::regnamespace
 NO_ACTION = "a"
 
 
-def test_every_foreign_key_whose_row_may_be_deleted_has_an_index(retention_stack: Stack) -> None:
+def test_every_foreign_key_to_deletable_rows_has_an_index(retention_stack: Stack) -> None:
     stays = {
         name for name, (kept, _) in read_retention_table().items() if kept.startswith("for good")
     }
@@ -48,7 +48,9 @@ def plan(uow: UnitOfWork, statement: str) -> str:
 
 
 @pytest.mark.parametrize("name", [rule.name for rule in RULES if rule.moment is not None])
-def test_old_rows_are_found_in_the_order_of_an_index(retention_stack: Stack, name: str) -> None:
+def test_retention_purge_finds_expired_rows_by_an_index_without_sorting(
+    retention_stack: Stack, name: str
+) -> None:
     [rule] = [each for each in RULES if each.name == name]
     with retention_stack.resources.unit_of_work() as uow:
         places, _ = select_expired(rule, rule.age(retention_stack.settings()), limit=10)

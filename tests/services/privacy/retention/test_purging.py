@@ -18,7 +18,7 @@ from tests.support.stack.held_rows import uncommitted
 PURGED = [rule.name for rule in RULES if rule.is_purged]
 
 
-def test_what_is_past_its_time_goes_and_the_rest_stays(
+def test_retention_purge_deletes_all_expired_rows_and_keeps_the_others(
     retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
     old = {name: aged_rows.make_old(name) for name in PURGED}
@@ -29,7 +29,7 @@ def test_what_is_past_its_time_goes_and_the_rest_stays(
     assert purge_expired_rows(retention_stack.resources) == 0
 
 
-def test_the_feed_is_kept_for_thirty_days_whatever_its_purge_is_told(
+def test_feed_events_are_kept_for_30_days_even_if_the_purge_gets_a_shorter_period(
     retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
     young = aged_rows.make_young("feed_events")
@@ -37,7 +37,7 @@ def test_the_feed_is_kept_for_thirty_days_whatever_its_purge_is_told(
     assert aged_rows.is_there("feed_events", young)
 
 
-def test_a_month_more_in_the_setting_keeps_rows_for_longer(
+def test_longer_retention_setting_keeps_rows_longer(
     retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
     settings = retention_stack.settings()
@@ -52,7 +52,7 @@ def test_a_month_more_in_the_setting_keeps_rows_for_longer(
     assert [name for name in names if aged_rows.is_there(name, made[name])] == []
 
 
-def test_imports_and_exports_stay_while_something_needs_them(
+def test_retention_purge_keeps_imports_and_exports_that_are_still_needed(
     retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
     for name, needed in (
@@ -92,7 +92,7 @@ def broken(stack: Stack, table: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("table", ["imports", "oauth_tokens", "mail_counts"])
-def test_a_table_that_is_broken_stops_no_other(
+def test_retention_purge_continues_with_other_tables_if_deletes_in_one_table_fail(
     retention_stack: Stack, aged_rows: AgedRows, table: str
 ) -> None:
     made = {name: aged_rows.make_old(name) for name in PURGED}
@@ -106,7 +106,9 @@ def test_a_table_that_is_broken_stops_no_other(
     purge_expired_rows(retention_stack.resources)
 
 
-def test_a_table_that_is_locked_stops_no_other(retention_stack: Stack, aged_rows: AgedRows) -> None:
+def test_retention_purge_continues_with_other_tables_if_one_table_is_locked(
+    retention_stack: Stack, aged_rows: AgedRows
+) -> None:
     made = {name: aged_rows.make_old(name) for name in PURGED}
     lock = "LOCK TABLE spent_proofs IN ACCESS EXCLUSIVE MODE"
     with (
@@ -118,7 +120,9 @@ def test_a_table_that_is_locked_stops_no_other(retention_stack: Stack, aged_rows
     purge_expired_rows(retention_stack.resources)
 
 
-def test_a_row_that_is_locked_is_passed_over(retention_stack: Stack, aged_rows: AgedRows) -> None:
+def test_retention_purge_skips_locked_row_until_its_lock_is_released(
+    retention_stack: Stack, aged_rows: AgedRows
+) -> None:
     held, other = (aged_rows.make_old("spent_proofs") for _ in range(2))
     lock = f"SELECT 1 FROM spent_proofs WHERE ROW(proof_hash)::text = '{held}' FOR UPDATE"
     with uncommitted(retention_stack, lock):
@@ -129,7 +133,7 @@ def test_a_row_that_is_locked_is_passed_over(retention_stack: Stack, aged_rows: 
     assert not aged_rows.is_there("spent_proofs", held)
 
 
-def test_batches_that_the_database_ends_get_smaller(retention_stack: Stack) -> None:
+def test_retention_purge_batches_shrink_after_statement_timeouts(retention_stack: Stack) -> None:
     sizes: list[int] = []
     left = 25
 
@@ -148,7 +152,7 @@ def test_batches_that_the_database_ends_get_smaller(retention_stack: Stack) -> N
     assert purge.end() == 25
 
 
-def test_tables_take_turns(retention_stack: Stack) -> None:
+def test_retention_purge_alternates_between_tables_after_each_batch(retention_stack: Stack) -> None:
     done: list[str] = []
 
     def batch_of(name: str, aged_rows: int) -> TablePurge:

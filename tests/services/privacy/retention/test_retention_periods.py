@@ -13,7 +13,7 @@ from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from tests.support.documents.retention_table import read_retention_table
 
 
-def test_every_table_says_how_long_its_rows_are_kept() -> None:
+def test_every_table_has_a_documented_retention_period() -> None:
     names = {rule.name for rule in RULES}
     assert names <= read_retention_table().keys()
     ruled = {rule.model.__tablename__ for rule in RULES}
@@ -22,7 +22,7 @@ def test_every_table_says_how_long_its_rows_are_kept() -> None:
     assert ruled | others == {mapper.class_.__tablename__ for mapper in Model.registry.mappers}
 
 
-def test_the_operators_page_has_the_same_table() -> None:
+def test_retention_documentation_matches_rules_defaults_and_minimums() -> None:
     defaults = parse_retention(DEFAULT_RETENTION)
     assert isinstance(defaults, dict)
 
@@ -43,7 +43,7 @@ def test_the_operators_page_has_the_same_table() -> None:
     assert not [name for name, (_, setting) in table.items() if setting]
 
 
-def test_days_are_read_by_their_names_and_the_rest_is_as_by_default() -> None:
+def test_retention_setting_changes_only_the_named_periods() -> None:
     defaults = parse_retention(DEFAULT_RETENTION)
     assert isinstance(defaults, dict)
     assert set(defaults) == set(Retained)
@@ -69,12 +69,12 @@ def test_days_are_read_by_their_names_and_the_rest_is_as_by_default() -> None:
         ("events=364", "events is kept for 365 days at least"),
     ],
 )
-def test_what_can_not_be_is_refused_with_its_name(written: str, said: str) -> None:
+def test_invalid_retention_setting_is_rejected_with_its_name(written: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse_retention(written)
 
 
-def test_nothing_goes_before_what_was_promised_of_it() -> None:
+def test_retention_minimums_are_never_shorter_than_promised_periods() -> None:
     least = {name: timedelta(days=days) for name, days in MIN_DAYS.items()}
     assert least[Retained.JOBS] >= RETRY_INPUT_RETENTION
     assert least[Retained.EXPORTS] >= BULK_FILE_RETENTION

@@ -35,7 +35,7 @@ def die(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("is_undo", [False, True])
-def test_a_bulk_action_goes_on_where_a_worker_died(
+def test_bulk_action_or_undo_resumes_where_its_worker_died(
     bulk_actions: BulkActions, monkeypatch: pytest.MonkeyPatch, is_undo: bool
 ) -> None:
     bulk_actions.add(8)
@@ -78,7 +78,7 @@ def looks_once() -> Callable[[Lease], None]:
     return look
 
 
-def test_members_in_any_status_are_met_once_though_the_bulk_action_changes_it(
+def test_bulk_action_changes_each_member_exactly_once_despite_status_changes(
     bulk_actions: BulkActions,
 ) -> None:
     everyone = bulk_actions.add(7)
@@ -91,7 +91,7 @@ def test_members_in_any_status_are_met_once_though_the_bulk_action_changes_it(
     assert Counter(bulk_actions.statuses()) == {"active": 5, "removed": 2}
 
 
-def test_a_member_who_left_while_the_list_was_held_counts_as_gone(
+def test_member_who_opts_out_while_the_list_is_locked_is_excluded_from_bulk_action(
     bulk_actions: BulkActions,
 ) -> None:
     """Their opt-out is there, and the record follows later: it must not seem younger than that."""
@@ -108,7 +108,7 @@ def test_a_member_who_left_while_the_list_was_held_counts_as_gone(
         assert opt_out_checks.find_opt_out_changes(uow, found)["status"] == "unsubscribed"
 
 
-def test_a_member_has_a_hundred_tags_at_most(bulk_actions: BulkActions) -> None:
+def test_bulk_tagging_adds_no_tag_beyond_100_to_a_member(bulk_actions: BulkActions) -> None:
     bulk_actions.add(2)
     names = [f"tag {number}" for number in range(100)]
     with bulk_actions.resources.unit_of_work() as uow:
@@ -138,7 +138,7 @@ def test_a_member_has_a_hundred_tags_at_most(bulk_actions: BulkActions) -> None:
     assert bulk_actions.take_back(off)["undone"] == 1
 
 
-def test_bulk_actions_that_are_undone_in_their_own_order_each_take_back_what_is_theirs(
+def test_bulk_actions_undone_in_their_original_order_each_revert_only_their_own_changes(
     bulk_actions: BulkActions,
 ) -> None:
     bulk_actions.add(4)
@@ -152,7 +152,7 @@ def test_bulk_actions_that_are_undone_in_their_own_order_each_take_back_what_is_
     assert bulk_actions.stack.query(shown, bulk_actions.list_id) == before
 
 
-def test_two_tiers_that_are_undone_in_their_own_order_leave_the_one_before_both(
+def test_two_tier_changes_undone_in_their_original_order_restore_the_initial_tier(
     bulk_actions: BulkActions,
 ) -> None:
     bulk_actions.add(4)
@@ -165,7 +165,7 @@ def test_two_tiers_that_are_undone_in_their_own_order_leave_the_one_before_both(
     assert bulk_actions.stack.query(shown, bulk_actions.list_id) == before
 
 
-def test_a_cancelled_bulk_action_stays_as_far_as_it_came_and_can_be_taken_back(
+def test_cancelled_bulk_action_keeps_its_partial_changes_and_can_be_undone(
     bulk_actions: BulkActions,
 ) -> None:
     bulk_actions.add(5)
@@ -185,7 +185,7 @@ def test_a_cancelled_bulk_action_stays_as_far_as_it_came_and_can_be_taken_back(
     assert bulk_actions.records() == before
 
 
-def test_an_undo_brings_as_many_members_back_as_the_plan_has_room_for(
+def test_bulk_undo_restores_only_as_many_members_as_the_plan_allows(
     bulk_actions: BulkActions,
 ) -> None:
     gone = bulk_actions.add(3)

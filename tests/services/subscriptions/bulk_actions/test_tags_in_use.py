@@ -85,7 +85,7 @@ def begin_segment(
 
 
 @pytest.mark.parametrize("batches_before", [0, 1])
-def test_a_bulk_action_keeps_its_meaning_and_its_tag_to_its_end(
+def test_bulk_action_keeps_its_filter_and_tags_when_they_are_renamed_or_deleted_meanwhile(
     bulk_actions: BulkActions, monkeypatch: pytest.MonkeyPatch, batches_before: int
 ) -> None:
     monkeypatch.setattr(batches_module, "MAX_BATCH_MEMBERS", 3)
@@ -119,7 +119,7 @@ def test_a_bulk_action_keeps_its_meaning_and_its_tag_to_its_end(
     delete(bulk_actions, greeted)
 
 
-def test_a_bulk_action_that_failed_does_not_go_on_without_its_tags(
+def test_failed_bulk_action_is_not_resumed_after_its_tags_were_deleted(
     bulk_actions: BulkActions,
 ) -> None:
     members = bulk_actions.add(2)
@@ -140,7 +140,7 @@ def test_a_bulk_action_that_failed_does_not_go_on_without_its_tags(
     assert bulk_actions.statuses() == [SubscriptionStatus.ACTIVE] * 2
 
 
-def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk_actions: BulkActions) -> None:
+def test_tag_used_by_an_unfinished_export_is_not_deletable(bulk_actions: BulkActions) -> None:
     vip = give(bulk_actions, bulk_actions.add(1), "vip")
     with bulk_actions.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, bulk_actions.list_id)
@@ -162,7 +162,9 @@ def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk_actions: BulkActio
     assert shown == {"field": "tag", "in": ["other", f"deleted tag {vip}"]}
 
 
-def test_nobody_deletes_a_tag_while_another_begins_to_use_it(bulk_actions: BulkActions) -> None:
+def test_tag_is_not_deletable_while_a_concurrent_transaction_starts_using_it(
+    bulk_actions: BulkActions,
+) -> None:
     vip = give(bulk_actions, bulk_actions.add(1), "vip")
     with bulk_actions.resources.unit_of_work() as uow:
         segments.create_segment(
@@ -175,7 +177,9 @@ def test_nobody_deletes_a_tag_while_another_begins_to_use_it(bulk_actions: BulkA
     assert (use["kind"], use["name"]) == ("segment", "VIPs")
 
 
-def test_nobody_begins_to_use_a_tag_while_another_deletes_it(bulk_actions: BulkActions) -> None:
+def test_segment_created_during_deletion_of_its_tag_uses_a_new_tag(
+    bulk_actions: BulkActions,
+) -> None:
     vip = give(bulk_actions, bulk_actions.add(1), "vip")
     made: list[int] = []
 

@@ -84,7 +84,7 @@ REFUSED: list[tuple[object, str, str]] = [
 
 
 @pytest.mark.parametrize(("written", "place", "code"), REFUSED)
-def test_what_is_not_in_the_grammar_is_refused_at_its_place(
+def test_filter_outside_the_grammar_is_rejected_with_the_path_of_the_error(
     written: object, place: str, code: str
 ) -> None:
     with pytest.raises(DomainError) as caught:
@@ -112,11 +112,11 @@ def test_what_is_not_in_the_grammar_is_refused_at_its_place(
         {"field": "fields.number", "is": -1e300},
     ],
 )
-def test_what_is_at_a_bound_is_read(written: object) -> None:
+def test_filter_at_the_limits_of_the_grammar_is_accepted(written: object) -> None:
     assert list(grammar.parse_filter(written, NAMES).comparisons())
 
 
-def test_a_filter_that_is_far_too_large_is_not_read_to_its_end() -> None:
+def test_oversized_filter_is_rejected_without_being_parsed_completely() -> None:
     class Counted(dict[str, Any]):
         seen = 0
 

@@ -27,7 +27,7 @@ examples = settings(
 
 @examples
 @given(data=st.data())
-def test_a_filter_finds_whom_it_means_and_no_other(
+def test_random_member_filter_finds_exactly_the_matching_members(
     random_list: RandomList, data: st.DataObject
 ) -> None:
     sent = data.draw(written.filters(random_list.import_ids))
@@ -45,7 +45,7 @@ def test_a_filter_finds_whom_it_means_and_no_other(
 
 @settings(examples, max_examples=sized(60, 5_000, few=3))
 @given(data=st.data())
-def test_pages_pass_everybody_once_wherever_the_looking_ends(
+def test_filtered_member_pages_list_each_match_exactly_once_despite_scan_limits(
     random_list: RandomList, data: st.DataObject
 ) -> None:
     sent = data.draw(written.filters(random_list.import_ids))

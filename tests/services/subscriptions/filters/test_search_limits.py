@@ -12,7 +12,7 @@ from tests.support.lists.random_list import RandomList, list_matching_ids, searc
 VIP = {"field": "tag", "is": "vip"}
 
 
-def test_an_index_that_finds_too_much_is_given_up(
+def test_member_search_falls_back_from_a_slow_index_to_a_limited_scan(
     random_list: RandomList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searching, "MAX_SHORT_SCAN_MEMBERS", 10)
@@ -28,7 +28,7 @@ def test_an_index_that_finds_too_much_is_given_up(
         assert uow.session.scalar(text("SHOW statement_timeout")) == "10s"
 
 
-def test_a_search_that_takes_too_long_is_refused(
+def test_member_search_over_its_time_limit_is_rejected_as_too_slow(
     random_list: RandomList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -43,7 +43,7 @@ def test_a_search_that_takes_too_long_is_refused(
     assert caught.value.retry_after
 
 
-def test_a_filter_that_no_status_meets_asks_nothing(random_list: RandomList) -> None:
+def test_filter_with_contradictory_statuses_finds_no_members(random_list: RandomList) -> None:
     none = {"all": [{"field": "status", "is": "active"}, {"field": "status", "is": "removed"}]}
     with random_list.stack.resources.unit_of_work() as uow:
         criteria = member_filter.read_filter(uow, random_list.load(uow), none)

@@ -28,7 +28,7 @@ BY_MEANING = {
     [(file, product) for product, file in PRODUCT_FILES.items()],
     ids=PRODUCT_FILES,
 )
-def test_every_cell_of_a_products_export_is_kept(
+def test_every_cell_of_a_newsletter_product_export_is_kept_or_interpreted(
     importing: Importing, importer: Owner, list_id: int, file: str, product: str
 ) -> None:
     text = file.format(d=f"{random_hash_id(8)}.example.com")

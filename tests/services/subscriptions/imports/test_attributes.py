@@ -37,11 +37,11 @@ def one(file: str, **options: object) -> RowExtras:
 
 
 @pytest.mark.parametrize("header", ["company", "Company", "COMPANY ", "fields.company"])
-def test_column_of_a_fields_key_or_label_holds_the_field(header: str) -> None:
+def test_import_matches_column_to_member_field_by_key_or_label(header: str) -> None:
     assert one(f"email,{header}\na@example.com,Acme\n").fields == {"1": "Acme"}
 
 
-def test_column_of_consent_by_its_words_may_also_hold_a_field_of_its_name() -> None:
+def test_consent_column_also_fills_the_member_field_of_its_name() -> None:
     own = (MemberField(id=1, key="verified", label="Verified", type="boolean", choices=[]),)
     reader = opened("email,verified\na@example.com,yes\nb@example.com,no\n", find_fields=among(own))
     assert reader.description.columns["fields.verified"] == ["verified"]
@@ -58,7 +58,7 @@ def test_column_of_consent_by_its_words_may_also_hold_a_field_of_its_name() -> N
     assert row.extras.fields == {"1": False}
 
 
-def test_first_column_of_exactly_the_name_has_the_field_and_no_other_column() -> None:
+def test_member_field_takes_its_value_only_from_the_first_exactly_named_column() -> None:
     file = "email,COMPANY,company,company\na@example.com,one,two,three\n"
     assert one(file).fields == {"1": "two"}
     reader = opened(file, find_fields=among(OWN))
@@ -80,7 +80,7 @@ def test_first_column_of_exactly_the_name_has_the_field_and_no_other_column() ->
         ("company", "'=Acme", "1", "=Acme"),
     ],
 )
-def test_value_is_read_as_its_field_stores_it(
+def test_import_converts_cell_to_the_type_of_its_member_field(
     column: str, cell: str, name: str, value: object
 ) -> None:
     assert one(f'email,{column}\na@example.com,"{cell}"\n').fields == {name: value}
@@ -102,7 +102,9 @@ def test_value_is_read_as_its_field_stores_it(
         ("tags", "x" * 41),
     ],
 )
-def test_value_that_does_not_fit_is_told_of_and_the_row_stays(column: str, cell: str) -> None:
+def test_unreadable_field_value_is_reported_and_its_row_is_still_imported(
+    column: str, cell: str
+) -> None:
     found = one(f"email,{column}\na@example.com,{cell}\n")
 
     assert (found.fields, list(found.tags), found.claim) == ({}, [], {})
@@ -123,14 +125,16 @@ def test_value_that_does_not_fit_is_told_of_and_the_row_stays(column: str, cell:
         ("[not json", ["[not json"]),
     ],
 )
-def test_tags_are_parted_as_products_part_them(cell: str, tags: list[str]) -> None:
+def test_import_splits_tags_in_each_notation_of_newsletter_products(
+    cell: str, tags: list[str]
+) -> None:
     text = io.StringIO()
     csv.writer(text).writerows([["email", "labels", "company"], ["a@example.com", cell, "x"]])
 
     assert list(one(text.getvalue()).tags) == tags
 
 
-def test_date_of_joining_is_that_of_the_member_before_that_of_the_record() -> None:
+def test_import_prefers_the_members_joining_date_over_the_record_creation_date() -> None:
     header = "email,created_at,joined_at\n"
     assert one(f"{header}a@example.com,2020-01-01,2019-01-01\n").joined_at == (
         "2019-01-01T00:00:00.000000Z"
@@ -138,7 +142,7 @@ def test_date_of_joining_is_that_of_the_member_before_that_of_the_record() -> No
     assert one(f"{header}a@example.com,2020-01-01,\n").joined_at == "2020-01-01T00:00:00.000000Z"
 
 
-def test_what_the_file_claims_of_consent_is_read() -> None:
+def test_import_reads_consent_claims_from_the_file() -> None:
     found = one(
         "email,OPTIN_TIME,OPTIN_IP,CONFIRM_TIME,CONFIRM_IP\n"
         "a@example.com,2024-01-02 10:00:00,192.0.2.1,2024-01-02 10:05:00,2001:db8::/48\n"
@@ -152,7 +156,7 @@ def test_what_the_file_claims_of_consent_is_read() -> None:
     assert found.joined_at == "2024-01-02T10:05:00.000000Z"
 
 
-def test_mapping_assigns_any_column() -> None:
+def test_import_mapping_assigns_any_column_to_any_member_attribute() -> None:
     mapping = {"a": "fields.company", "b": "tags", "c": "joined_at", "d": "consent.at"}
     mapping |= {"company": "ignore", "e": "tags"}
     found = one(
@@ -179,7 +183,7 @@ def new(file: str) -> dict[str, tuple[str, str]]:
     return made
 
 
-def test_unknown_columns_become_fields_of_the_type_that_all_cells_have() -> None:
+def test_import_infers_type_of_a_new_field_from_all_cells_of_its_column() -> None:
     file = "email,Shoe size,Zip,Paid on,Active?,Note,Émile's №,company,,\n"
     file += "a@example.com,42,01234,2020-01-01,yes,3,x,Acme,,\n"
     file += "b@example.com,43.5,81234,2020-02-01,no,three,y,,,\n"
@@ -194,7 +198,7 @@ def test_unknown_columns_become_fields_of_the_type_that_all_cells_have() -> None
     }
 
 
-def test_keys_of_new_fields_are_free_and_of_their_form() -> None:
+def test_import_gives_new_fields_unique_well_formed_keys() -> None:
     file = f"email,Age!,age?,2nd,会社,{'x' * 60},{'x' * 60}y\na@example.com,a,b,c,d,e,f\n"
 
     assert [key for key, _ in new(file).values()] == [
@@ -217,14 +221,14 @@ def test_keys_of_new_fields_are_free_and_of_their_form() -> None:
         (["", " "], FieldType.TEXT),
     ],
 )
-def test_type_is_guessed_where_no_cell_would_lose_anything(
+def test_field_type_is_guessed_only_if_no_cell_loses_information(
     cells: list[str], type_: FieldType
 ) -> None:
     assert guess_type(cells) is type_
 
 
 @pytest.mark.parametrize("columns", [2_000, 20_000])
-def test_file_of_very_many_columns_is_read(columns: int) -> None:
+def test_import_reads_file_with_20000_columns(columns: int) -> None:
     header = ",".join(f"c{number}" for number in range(columns))
     reader = opened(f"email,{header}\na@example.com{',x' * columns}\n", find_fields=among(OWN))
 
@@ -233,7 +237,7 @@ def test_file_of_very_many_columns_is_read(columns: int) -> None:
     assert row.extras is None
 
 
-def test_sentences_on_what_is_left_out_count_among_the_characters_of_a_batch() -> None:
+def test_reports_on_unreadable_values_count_toward_the_batch_size_limit() -> None:
     header = ",".join(f"age{number}" for number in range(50))
     own = tuple(
         MemberField(id=n, key=f"age{n}", label=f"age{n}", type="number", choices=[])

@@ -31,17 +31,17 @@ def error_message(file: str, code: str, mapping: dict[str, str] | None = None) -
         "メールアドレス",
     ],
 )
-def test_column_of_addresses_is_known_by_its_name(header: str) -> None:
+def test_email_column_is_recognised_by_its_header_in_many_languages(header: str) -> None:
     assert outcome(f"id,{header}\n1,a@example.com\n") == [(2, "a@example.com")]
 
 
-def test_column_of_addresses_is_known_by_its_cells_where_no_name_tells() -> None:
+def test_email_column_is_recognised_by_its_cells_when_no_header_matches() -> None:
     file = "id;Contact;Note\n1;a@example.com;x\n2;nobody;y\n3;c@example.com;b@example.org\n"
 
     assert outcome(file) == [(2, "a@example.com"), (3, "nobody"), (4, "c@example.com")]
 
 
-def test_column_of_addresses_may_be_beyond_a_header_that_names_fewer_columns() -> None:
+def test_email_column_may_lie_beyond_the_columns_named_in_the_header() -> None:
     reader = opened("name\nJane,a@example.com\nBob\nJoe,b@example.com\n", mapping={"name": "name"})
 
     assert [(one.line, one[1]) for one in reader] == [
@@ -53,17 +53,17 @@ def test_column_of_addresses_may_be_beyond_a_header_that_names_fewer_columns() -
     assert reader.description.columns == {"email": ["column 2"], "name": ["name"]}
 
 
-def test_file_without_addresses_is_refused_with_its_columns() -> None:
+def test_file_without_email_column_is_rejected_with_its_column_names() -> None:
     message = error_message("First,Phone\nAnn,123\n", "import.no_email_column")
 
     assert "'First', 'Phone'" in message
 
 
-def test_first_of_several_columns_of_addresses_is_taken() -> None:
+def test_first_of_several_email_columns_is_used() -> None:
     assert outcome("Email,Work Email\na@example.com,b@example.com\n") == [(2, "a@example.com")]
 
 
-def test_names_are_joined_and_a_full_name_comes_first() -> None:
+def test_full_name_column_takes_precedence_over_joined_first_and_last_name() -> None:
     file = "email,Last Name,First Name\na@example.com, Lee ,Ann\nb@example.com,,Bob\n"
     file += "c@example.com,Zed,\n"
     assert [one.name for one in rows(file)] == ["Ann Lee", "Bob", "Zed"]
@@ -92,7 +92,9 @@ def test_names_are_joined_and_a_full_name_comes_first() -> None:
         ("O'Neil", "O'Neil"),
     ],
 )
-def test_name_is_tidied(cell: str, name: str) -> None:
+def test_imported_name_is_cleaned_of_control_characters_and_limited_to_200_characters(
+    cell: str, name: str
+) -> None:
     (row,) = rows(f'email,name\na@example.com,"{cell}"\n')
 
     assert row.name == name
@@ -112,19 +114,19 @@ def test_name_is_tidied(cell: str, name: str) -> None:
         ("nobody", "nobody"),
     ],
 )
-def test_address_is_freed_of_what_copying_leaves(cell: str, email: str) -> None:
+def test_imported_address_is_cleaned_of_copying_artefacts(cell: str, email: str) -> None:
     (row,) = rows(f'name,email\n,"{cell}"\n')
 
     assert row.email == email
 
 
-def test_name_before_an_address_in_brackets_is_taken_where_no_column_has_one() -> None:
+def test_name_next_to_a_bracketed_address_is_used_without_a_name_column() -> None:
     found = rows('email\n"""Lee, Ann"" <a@example.com>"\nBob <b@example.com>\n')
 
     assert [one.name for one in found] == ["Lee, Ann", "Bob"]
 
 
-def test_mapping_wins_over_the_header() -> None:
+def test_import_mapping_overrides_header_recognition_for_member_attributes() -> None:
     file = "email,alt,name,plan,x\nold@example.com,new@example.com,Nick,gold,Ann\n"
 
     (row,) = rows(
@@ -134,7 +136,7 @@ def test_mapping_wins_over_the_header() -> None:
     assert (row.email, row.name, row.tier) == ("new@example.com", "Ann Nick", None)
 
 
-def test_mapped_status_and_expiry_are_read() -> None:
+def test_import_mapping_assigns_status_and_expiry_columns() -> None:
     file = "email,s,until\na@example.com,Unsubscribed,2030-01-01\n"
 
     (row,) = rows(file, mapping={"s": "status", "until": "paid_expiry"})
@@ -143,7 +145,7 @@ def test_mapped_status_and_expiry_are_read() -> None:
     assert row.paid_expiry == datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def test_mapping_that_does_not_fit_is_refused_by_name() -> None:
+def test_invalid_import_mapping_is_rejected_with_the_unknown_column_or_role() -> None:
     file = "email,name\na@example.com,A\n"
 
     message = error_message(file, "import.mapping_column", {"mail": "email"})
@@ -167,20 +169,20 @@ def test_mapping_that_does_not_fit_is_refused_by_name() -> None:
         ("2030/01/02", datetime(2030, 1, 2, tzinfo=UTC)),
     ],
 )
-def test_paid_expiry_is_a_time_with_its_zone(cell: str, expiry: datetime | None) -> None:
+def test_imported_paid_expiry_is_converted_to_utc(cell: str, expiry: datetime | None) -> None:
     (row,) = rows(f"email,tier,paid_expiry\na@example.com,gold,{cell}\n")
 
     assert (row.tier, row.paid_expiry) == ("gold", expiry)
 
 
 @pytest.mark.parametrize("cell", ["soon", "0001-01-01T00:00:00+14:00", "9" * 100_000])
-def test_expiry_that_cannot_be_read_is_a_problem_rather_than_paid_for_ever(cell: str) -> None:
+def test_unreadable_paid_expiry_rejects_its_row(cell: str) -> None:
     assert outcome(f"email,tier,paid_expiry\na@example.com,gold,{cell}\n") == [
         (2, "row.expiry_unreadable")
     ]
 
 
-def test_description_says_what_was_recognised() -> None:
+def test_import_description_states_recognised_format_encoding_and_columns() -> None:
     file = "Title\nE-Mail;Vorname;Nachname;Plan;Status\na@example.com;A;B;gold;active\n"
     found = opened(file).description
 
@@ -195,7 +197,7 @@ def test_description_says_what_was_recognised() -> None:
     }
 
 
-def test_key_that_comes_late_in_json_lines_is_heeded() -> None:
+def test_json_lines_key_that_first_appears_late_in_the_file_is_applied() -> None:
     many = "".join(f'{{"email": "m{n}@example.com"}}\n' for n in range(3000))
     late = '{"email": "z@example.com", "unsubscribed_at": "2024-01-01", "name": "Z"}\n'
 
@@ -205,7 +207,7 @@ def test_key_that_comes_late_in_json_lines_is_heeded() -> None:
     assert (last.line, last.name, last.is_opt_out) == (3001, "Z", True)
 
 
-def test_values_of_json_are_read_whatever_their_type() -> None:
+def test_json_lines_values_of_every_type_are_converted_to_text() -> None:
     file = '{"email": "a@example.com", "name": null, "subscribed": false, "n": 1.5, "t": ["x"]}\n'
 
     (row,) = rows(file)
@@ -217,5 +219,5 @@ def test_values_of_json_are_read_whatever_their_type() -> None:
 @pytest.mark.parametrize(
     "file", ['[{"email": "a@example.com"}]', '[\n {"email": 1}]', '{\n  "members": []}', "[]"]
 )
-def test_json_that_is_one_document_is_refused_with_advice(file: str) -> None:
+def test_json_array_is_rejected_with_advice_to_use_json_lines(file: str) -> None:
     assert "one object per line" in error_message(file, "import.json_array")

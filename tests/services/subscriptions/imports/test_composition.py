@@ -20,7 +20,7 @@ Forms = tuple[Literal["NFC", "NFD"], Literal["NFC", "NFD"]]
 
 
 @pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
-def test_composition_makes_no_difference_to_an_update_or_a_filter(
+def test_import_and_filter_treat_composed_and_decomposed_unicode_as_equal(
     importing: Importing, importer: Owner, list_id: int, people: list[str], forms: Forms
 ) -> None:
     stored, brought = forms

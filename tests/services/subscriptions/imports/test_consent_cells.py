@@ -114,7 +114,7 @@ def read(header: str, *cells: str, readings: ConsentInterpreter | None = None) -
         ),
     ],
 )
-def test_cell_gives_the_answer_of_its_columns_subject(
+def test_consent_cell_is_interpreted_by_the_kind_of_its_column(
     header: str, answers: dict[str, list[str]]
 ) -> None:
     for answer, cells in answers.items():
@@ -123,13 +123,13 @@ def test_cell_gives_the_answer_of_its_columns_subject(
 
 
 @pytest.mark.parametrize("header", [OPT_OUT, CONSENT, OPT_IN, STATUS])
-def test_word_of_opting_out_counts_in_every_column_but_that_of_confirmation(header: str) -> None:
+def test_opt_out_word_counts_in_every_consent_column_except_confirmations(header: str) -> None:
     for status, cells in OPT_OUT_WORDS.items():
         assert dict(zip(cells, read(header, *cells), strict=True)) == dict.fromkeys(cells, status)
     assert set(read(header, *SOFT_BOUNCES)) == {MAY_PASS}
 
 
-def test_kind_of_a_bounce_is_read_in_a_column_of_bounces() -> None:
+def test_bounce_column_distinguishes_hard_from_soft_bounces() -> None:
     cells = ["hard", "Permanent", "soft", "temporary", "", "unclear"]
     assert read("Bounce status", *cells) == [
         *("bounced", "bounced", MAY_PASS, MAY_PASS, NOTHING, UNKNOWN)
@@ -155,7 +155,7 @@ def test_kind_of_a_bounce_is_read_in_a_column_of_bounces() -> None:
         ("Confirmed,Accepts email", "1,0", "unsubscribed", None),
     ],
 )
-def test_strictest_answer_of_a_row_counts(
+def test_strictest_consent_value_of_a_row_wins(
     header: str, cells: str, status: str, code: str | None
 ) -> None:
     [row] = opened(f"email,{header}\na@example.com,{cells}\n")
@@ -164,7 +164,7 @@ def test_strictest_answer_of_a_row_counts(
     assert (row.problem.code if row.problem else None) == code
 
 
-def test_reason_names_the_unknown_value_and_its_column() -> None:
+def test_unknown_consent_value_is_reported_with_its_column() -> None:
     [row] = opened("email,Status\na@example.com,gone fishing\n")
     assert isinstance(row, MemberRow)
     assert row.problem is not None
@@ -172,7 +172,7 @@ def test_reason_names_the_unknown_value_and_its_column() -> None:
     assert "'Status'" in row.problem.reason
 
 
-def test_single_letters_are_read_only_in_the_newsletter_plugins_file() -> None:
+def test_single_letter_statuses_count_only_in_the_newsletter_plugin_export() -> None:
     header = '"Email","Name","Surname","Gender","Status","Date","Token"\n'
     letters = ["C", "U", "B", "S", "P"]
     lines = [f"p{each}@example.com,,,,{each},2024-01-02,x\n" for each in letters]
@@ -186,11 +186,11 @@ def test_single_letters_are_read_only_in_the_newsletter_plugins_file() -> None:
     assert set(read(STATUS, *letters)) == {UNKNOWN}
 
 
-def test_unknown_word_in_a_column_of_status_or_tier_is_no_status() -> None:
+def test_unknown_word_in_a_combined_status_and_tier_column_is_not_a_status() -> None:
     assert read("Type", "platinum", "unsubscribed", "gold") == ["wanted", "unsubscribed", "wanted"]
 
 
-def test_owner_says_what_values_mean() -> None:
+def test_owner_defined_status_values_override_recognition_but_never_lift_an_opt_out() -> None:
     values = {"1": "subscribed", "2 ": "unsubscribed", "Drei": "bounced", "4": "complained"}
     values |= {"5": "not_subscribed", "active": "unsubscribed"}
     cells = ["1", "2", "DREI", "4", "5", "active", "6"]
@@ -233,20 +233,20 @@ def test_owner_says_what_values_mean() -> None:
         "{" + ",".join(f'"{number}": "bounced"' for number in range(201)) + "}",
     ],
 )
-def test_values_that_mean_nothing_or_lift_an_opt_out_are_refused(text: str) -> None:
+def test_status_values_that_are_malformed_or_lift_an_opt_out_are_rejected(text: str) -> None:
     with pytest.raises(DomainError) as error:
         read_status_values(text)
     assert error.value.code == "import.status_values"
 
 
-def test_opt_out_of_a_product_is_not_lifted_either() -> None:
+def test_owner_defined_status_value_cannot_lift_an_opt_out_of_a_product_export() -> None:
     file = "email,status,tier,created_at\na@example.com,inactive,free,2024-01-01\n"
     with pytest.raises(DomainError) as error:
         opened(file, consent=ConsentInterpreter(None, {"inactive": "subscribed"}))
     assert error.value.code == "import.status_values"
 
 
-def test_values_are_counted_by_how_they_were_read() -> None:
+def test_consent_values_are_counted_per_column_with_their_interpretation() -> None:
     readings = ConsentInterpreter()
     cells = ["active"] * 3_000 + ["2"] * 5 + ["3", "unsubscribed"] + [f"v{n}" for n in range(2_000)]
     read(STATUS, *cells, readings=readings)

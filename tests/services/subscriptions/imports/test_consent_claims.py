@@ -60,7 +60,7 @@ def consent_of(importing: Importing, list_id: int, address: str) -> list[Consent
         return evidence.list_evidence(uow, member, UNPAGED).rows
 
 
-def test_a_claim_is_shown_as_one_with_who_makes_it(
+def test_consent_claim_is_shown_with_its_source_and_cleaned_details(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = bring(importing, importer, list_id, claimants[:2])
@@ -100,7 +100,7 @@ def test_a_claim_is_shown_as_one_with_who_makes_it(
     assert [each.how for each in consent_of(importing, list_id, claimants[1])] == ["import"]
 
 
-def test_one_member_has_one_claim_of_each_kind_by_an_import(
+def test_import_records_one_consent_claim_of_each_kind_per_member(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = bring(importing, importer, list_id, claimants[:1])
@@ -113,7 +113,7 @@ def test_one_member_has_one_claim_of_each_kind_by_an_import(
     assert makers == ["owner", "Ghost", "Mailchimp"]
 
 
-def test_claims_are_kept_about_active_members_of_the_imports_list_alone(
+def test_consent_claims_are_recorded_only_for_active_members_of_the_imported_list(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     left, elsewhere, stranger = claimants[:3]
@@ -127,7 +127,7 @@ def test_claims_are_kept_about_active_members_of_the_imports_list_alone(
     assert claim(importing, task.id + 10**12, *claims) == 0
 
 
-def test_long_texts_and_odd_times_of_a_file_do_no_harm(
+def test_overlong_texts_and_invalid_times_in_consent_claims_are_cut_or_replaced(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = bring(importing, importer, list_id, claimants)
@@ -159,7 +159,7 @@ def test_long_texts_and_odd_times_of_a_file_do_no_harm(
     assert told[3].ip == "192.0.2.0/24"
 
 
-def test_an_undo_takes_the_claims_back_and_no_others(
+def test_import_undo_removes_only_the_consent_claims_of_that_import(
     importing: Importing,
     importer: Owner,
     list_id: int,
@@ -190,7 +190,7 @@ def test_an_undo_takes_the_claims_back_and_no_others(
     assert [each.how for each in consent_of(importing, list_id, kept)] == ["import"]
 
 
-def test_a_claim_goes_with_a_transfer_and_back_with_the_undo(
+def test_consent_claim_follows_a_member_transfer_and_is_removed_by_import_undo(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task, other = bring(importing, importer, list_id, claimants[:1]), importing.new_list(importer)
@@ -211,7 +211,7 @@ def test_a_claim_goes_with_a_transfer_and_back_with_the_undo(
     ]
 
 
-def test_the_erasure_of_a_person_takes_their_claims(
+def test_erasure_of_a_person_deletes_their_consent_claims(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = bring(importing, importer, list_id, claimants)
@@ -220,7 +220,7 @@ def test_the_erasure_of_a_person_takes_their_claims(
     assert importing.count_claims(task.id) == len(claimants) - 1
 
 
-def test_the_erasure_of_an_owner_blanks_the_wordings_of_their_lists(
+def test_erasure_of_an_owner_blanks_consent_wordings_of_their_lists(
     importing: Importing, importer: Owner
 ) -> None:
     with importing.resources.unit_of_work() as uow:
@@ -237,7 +237,7 @@ def test_the_erasure_of_an_owner_blanks_the_wordings_of_their_lists(
     assert importing.stack.query(texts, made.id) == [("Erased",)]
 
 
-def test_the_applications_role_takes_nothing_of_a_person_and_an_import_that_are_there(
+def test_application_role_cannot_delete_or_shorten_consent_of_existing_people_and_imports(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = bring(importing, importer, list_id, claimants[:1])
@@ -261,7 +261,7 @@ def test_the_applications_role_takes_nothing_of_a_person_and_an_import_that_are_
     assert importing.count_claims(task.id) == 1
 
 
-def test_an_export_gets_the_consent_of_many_members_at_once(
+def test_export_reads_consent_evidence_of_many_members_together(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = bring(importing, importer, list_id, claimants[:2])

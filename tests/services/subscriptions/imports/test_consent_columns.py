@@ -66,7 +66,7 @@ def headers(text: str) -> list[str]:
     ("header", "reason"),
     [(each, reason) for reason, text in OPT_OUT_HEADERS.items() for each in headers(text)],
 )
-def test_words_of_opting_out_are_read_in_any_spelling_and_language(
+def test_opt_out_column_is_recognised_in_any_spelling_and_language(
     header: str, reason: str
 ) -> None:
     [row] = opened(f'email,"{header}"\na@example.com,yes\n')
@@ -78,7 +78,9 @@ def test_words_of_opting_out_are_read_in_any_spelling_and_language(
     ("header", "subject"),
     [(each, subject) for subject, text in OTHER_HEADERS.items() for each in headers(text)],
 )
-def test_words_of_consent_confirmation_and_status_are_read(header: str, subject: str) -> None:
+def test_consent_confirmation_and_status_columns_are_recognised_in_many_languages(
+    header: str, subject: str
+) -> None:
     column = recognise_header(header)
     assert column is not None
     assert not isinstance(column, Unclear)
@@ -86,14 +88,14 @@ def test_words_of_consent_confirmation_and_status_are_read(header: str, subject:
 
 
 @pytest.mark.parametrize("header", headers(HEADERS_WITHOUT_CONSENT))
-def test_other_columns_ask_nothing_and_opt_nobody_out(header: str) -> None:
+def test_column_unrelated_to_consent_opts_nobody_out(header: str) -> None:
     assert recognise_header(header) is None
     file = f'mail,"{header}"\na@example.com,1\nb@example.com,perhaps\nc@example.com,unsubscribed?\n'
     assert {row.suppression for row in rows(file, mapping={"0": "email"})} == {"wanted"}
 
 
 @pytest.mark.parametrize("header", headers(UNCLEAR_HEADERS))
-def test_unclear_column_is_refused_by_its_name_until_it_is_mapped(header: str) -> None:
+def test_ambiguous_consent_column_is_rejected_by_name_until_it_is_mapped(header: str) -> None:
     file = f'email,"{header}"\na@example.com,yes\n'
     with pytest.raises(DomainError) as error:
         opened(file)
@@ -132,7 +134,7 @@ def test_unclear_column_is_refused_by_its_name_until_it_is_mapped(header: str) -
         ("Account", ["blocked", "active", "left"], ["wanted"] * 3),
     ],
 )
-def test_cells_decide_about_columns_whose_header_does_not(
+def test_cells_decide_whether_an_unclear_column_states_consent(
     header: str, cells: list[str], statuses: list[str]
 ) -> None:
     assert read(header, cells) == statuses
@@ -157,7 +159,7 @@ def read(header: str, cells: list[str], readings: ConsentInterpreter | None = No
         ("state", "cancelled", "CA", ("wanted", "wanted")),
     ],
 )
-def test_last_row_of_a_long_file_decides_about_its_first(
+def test_last_row_of_a_long_file_can_change_the_meaning_of_its_consent_column(
     header: str, first: str, last: str, statuses: tuple[str, str]
 ) -> None:
     cells = [first] * 3_000 + [last]
@@ -170,7 +172,7 @@ def test_last_row_of_a_long_file_decides_about_its_first(
     assert (found[0], found[-1]) == statuses
 
 
-def test_values_alone_are_no_status_with_more_than_twenty_of_them() -> None:
+def test_unnamed_status_column_is_recognised_only_with_at_most_20_distinct_values() -> None:
     words = "unsubscribed abgemeldet ausgetragen désabonné désinscrit disiscritto uitgeschreven"
     words += " afgemeld avregistrerad wypisany wypisana отписан отписана отписано unsub optout"
     words += " cleaned bounced complained blacklisted"
@@ -178,7 +180,7 @@ def test_values_alone_are_no_status_with_more_than_twenty_of_them() -> None:
     assert set(read("Zustand", [*words.split(), "blocklisted"])) == {"wanted"}
 
 
-def test_mapping_wins_over_the_header() -> None:
+def test_import_mapping_overrides_recognised_consent_columns() -> None:
     file = "email,Unsubscribed,flag,Opted in\na@example.com,yes,no,\nb@example.com,,yes,no\n"
     mapping = {"Unsubscribed": "ignore", "flag": "subscribed", "Opted in": "confirmed"}
     readings = ConsentInterpreter()
@@ -190,7 +192,7 @@ def test_mapping_wins_over_the_header() -> None:
     assert readings.count_ignored_opt_outs() == {1: 1}
 
 
-def test_path_in_nested_json_is_a_header_and_a_late_one_counts_too() -> None:
+def test_late_nested_json_key_is_recognised_as_a_consent_column() -> None:
     many = "".join(f'{{"email": "m{n}@example.com"}}\n' for n in range(3_000))
     late = (
         '{"email": "z@example.com", "channels": {"email": {"subscribeStatus": "unsubscribed"}}}\n'
@@ -200,6 +202,6 @@ def test_path_in_nested_json_is_a_header_and_a_late_one_counts_too() -> None:
     assert found[-1].is_opt_out
 
 
-def test_file_without_a_header_has_its_status_in_the_second_column() -> None:
+def test_second_column_of_a_file_without_header_may_hold_the_status() -> None:
     found = rows("a@example.com,unsubscribed\nb@example.com,active\n")
     assert [(row.name, row.is_opt_out) for row in found] == [("", True), ("", False)]

@@ -31,11 +31,13 @@ OWNERS = 6
         ("9" * 10_000, None),
     ],
 )
-def test_only_an_address_is_kept_as_one(written: str, kept: str | None) -> None:
+def test_only_a_valid_ip_address_is_kept_as_consent_evidence(
+    written: str, kept: str | None
+) -> None:
     assert normalise_ip(written) == kept
 
 
-def test_wordings_that_are_set_at_once_get_a_version_each(
+def test_concurrently_set_consent_wordings_each_get_their_own_version(
     importing: Importing, list_id: int
 ) -> None:
     def set_wording(number: int) -> None:
@@ -61,7 +63,7 @@ def test_wordings_that_are_set_at_once_get_a_version_each(
     assert (given, different) == (list(range(1, OWNERS + 1)), OWNERS)
 
 
-def test_an_entry_has_the_wording_that_held_when_it_was_written(
+def test_consent_entry_records_the_wording_in_force_when_it_is_written(
     importing: Importing, list_id: int
 ) -> None:
     """Whatever the same transaction had read of the list before."""

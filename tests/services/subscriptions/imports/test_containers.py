@@ -23,7 +23,7 @@ def error_message(data: bytes, code: str) -> str:
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_zip_is_read_by_ranges_each_byte_about_once(
+def test_zip_import_reads_each_byte_range_about_once(
     monkeypatch: pytest.MonkeyPatch, method: int
 ) -> None:
     monkeypatch.setattr(containers, "WINDOW_BYTES", 8192)
@@ -36,7 +36,7 @@ def test_zip_is_read_by_ranges_each_byte_about_once(
 
 
 @pytest.mark.parametrize("kind", ["plain", "gzip"])
-def test_file_is_read_as_far_as_its_rows_are_needed(kind: str) -> None:
+def test_import_reads_the_file_only_as_far_as_rows_are_needed(kind: str) -> None:
     data = packed(FILE * 20, kind)
     source = io.BytesIO(data)
     reader = open_member_rows(source)
@@ -48,25 +48,25 @@ def test_file_is_read_as_far_as_its_rows_are_needed(kind: str) -> None:
     assert source.tell() == len(data)
 
 
-def test_what_macos_and_windows_leave_in_a_zip_is_no_second_file() -> None:
+def test_import_ignores_system_files_of_macos_and_windows_in_a_zip() -> None:
     files = {"list/members.csv": FILE, "__MACOSX/list/._members.csv": b"x", "list/.DS_Store": b"x"}
 
     assert len(rows(zipped(files))) == 3000
 
 
-def test_zip_of_several_files_is_refused_with_their_names() -> None:
+def test_zip_with_several_files_is_rejected_with_their_names() -> None:
     message = error_message(zipped({"a.csv": FILE, "b.csv": FILE}), "import.archive_many_files")
 
     assert "a.csv, b.csv" in message
 
 
-def test_zip_whose_directory_is_huge_is_refused_unread() -> None:
+def test_zip_with_an_oversized_directory_is_rejected() -> None:
     data = zipped({f"{n}-{'x' * 200}": b"" for n in range(2000)})
 
     assert "directory" in error_message(data, "import.archive_many_files")
 
 
-def test_zip_with_a_password_is_refused() -> None:
+def test_password_protected_zip_is_rejected() -> None:
     data = bytearray(zipped({"members.csv": FILE}))
     data[6] |= 1
     data[data.rindex(b"PK\x01\x02") + 8] |= 1
@@ -76,12 +76,12 @@ def test_zip_with_a_password_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["gzip", "zip"])
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.99])
-def test_truncated_archive_is_refused(kind: str, part: float) -> None:
+def test_truncated_archive_is_rejected(kind: str, part: float) -> None:
     archive = packed(FILE, kind)
     error_message(archive[: int(len(archive) * part)], "import.truncated")
 
 
-def test_rows_before_the_end_of_a_truncated_gzip_are_read() -> None:
+def test_rows_before_the_end_of_a_truncated_gzip_are_still_read() -> None:
     archive = packed(FILE * 10, "gzip")
     reader = iter(opened(archive[: len(archive) // 2]))
 
@@ -92,7 +92,7 @@ def test_rows_before_the_end_of_a_truncated_gzip_are_read() -> None:
 
 
 @pytest.mark.parametrize("at", [12, 5000, -5])
-def test_damaged_archive_is_refused(at: int) -> None:
+def test_damaged_archive_is_rejected(at: int) -> None:
     for data, where in [
         (gzip.compress(FILE, mtime=0), at),
         (zipped({"m.csv": FILE}), abs(at) + 40),
@@ -102,14 +102,16 @@ def test_damaged_archive_is_refused(at: int) -> None:
         error_message(bytes(broken), "import.damaged")
 
 
-def test_gzip_of_several_members_is_one_file() -> None:
+def test_gzip_with_several_members_is_read_as_one_file() -> None:
     members = gzip.compress(FILE) + gzip.compress(b"last@example.com,L\n") + b"\0" * 700
 
     found = rows(members)
     assert (len(found), found[-1].email) == (3001, "last@example.com")
 
 
-def test_gzip_of_many_tiny_members_is_read_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gzip_with_many_tiny_members_is_read_up_to_the_member_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Members that begin and end anywhere in the pieces that are read, with zeros between them.
     lines = [f"reader{number}@example.com,R\n".encode() for number in range(5_000)]
     members = [gzip.compress(line, mtime=0) for line in (b"email,name\n", *lines)]
@@ -119,12 +121,12 @@ def test_gzip_of_many_tiny_members_is_read_and_bounded(monkeypatch: pytest.Monke
     error_message(archive, "import.expands_too_much")
 
 
-def test_something_after_a_gzip_is_refused() -> None:
+def test_trailing_garbage_after_a_gzip_is_rejected() -> None:
     error_message(gzip.compress(FILE, mtime=0) + b"garbage", "import.damaged")
 
 
 @pytest.mark.parametrize("kind", ["gzip", "zip"])
-def test_bomb_is_refused_once_it_passes_its_ratio(kind: str) -> None:
+def test_archive_that_expands_more_than_200_times_is_rejected(kind: str) -> None:
     bomb = packed(b"email\n" + (b" " * 999 + b"\n") * 20_000, kind)
 
     assert "200 times" in error_message(bomb, "import.expands_too_much")
@@ -132,7 +134,7 @@ def test_bomb_is_refused_once_it_passes_its_ratio(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gzip", "zip"])
-def test_small_repetitive_file_is_no_bomb(kind: str) -> None:
+def test_small_repetitive_archive_is_accepted_despite_its_compression_ratio(kind: str) -> None:
     data = b"email\n" + b"member@example.com\n" * 50_000
     archive = packed(data, kind)
 
@@ -141,7 +143,7 @@ def test_small_repetitive_file_is_no_bomb(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "gzip", "zip"])
-def test_more_than_the_limit_is_refused_while_it_comes(
+def test_import_file_over_the_expanded_size_limit_is_rejected(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(containers, "MAX_EXPANDED_BYTES", 30_000)
@@ -150,7 +152,7 @@ def test_more_than_the_limit_is_refused_while_it_comes(
 
 
 @pytest.mark.slow
-def test_bomb_is_not_expanded_further_than_its_limit() -> None:
+def test_decompression_bomb_is_rejected_before_half_of_it_is_read() -> None:
     given = 0
 
     class Watched(io.BytesIO):
@@ -181,7 +183,7 @@ def test_bomb_is_not_expanded_further_than_its_limit() -> None:
         (b"\x28\xb5\x2f\xfd" + b"x" * 99, "Zstandard"),
     ],
 )
-def test_file_of_another_kind_is_refused_by_its_name(data: bytes, what: str) -> None:
+def test_unsupported_file_type_is_rejected_by_its_name(data: bytes, what: str) -> None:
     assert what in error_message(data, "import.unknown_format")
 
 
@@ -192,5 +194,5 @@ def test_file_of_another_kind_is_refused_by_its_name(data: bytes, what: str) -> 
         *(zipped({}), zipped({"folder/": b""}), zipped({"members.csv": b""})),
     ],
 )
-def test_file_of_nothing_is_refused(data: bytes) -> None:
+def test_empty_import_file_is_rejected(data: bytes) -> None:
     error_message(data, "import.empty")

@@ -46,7 +46,7 @@ HALF_PAST_TWO = "2025-08-20T14:30:00+00:00"
         ("2025", None),
     ],
 )
-def test_date_is_read_in_the_forms_that_people_and_programs_write(
+def test_import_parses_common_date_formats_and_rejects_ambiguous_dates(
     cell: str, read: str | None
 ) -> None:
     if read is None:
@@ -58,7 +58,7 @@ def test_date_is_read_in_the_forms_that_people_and_programs_write(
         assert moment.isoformat() == read
 
 
-def test_dots_have_the_day_first_whatever_the_order() -> None:
+def test_dotted_date_is_always_read_with_the_day_first() -> None:
     cells = ["03.04.2025", "03/04/2025"]
     found = [parse_date(cell, DateOrder.MONTH_FIRST) for cell in cells]
     assert [each and (each.day, each.month) for each in found] == [(3, 4), (4, 3)]
@@ -79,18 +79,18 @@ def test_dots_have_the_day_first_whatever_the_order() -> None:
         ("12 Euro", None, "12 Euro"),
     ],
 )
-def test_number_is_read_by_the_decimal_mark_of_its_column(
+def test_number_is_parsed_by_the_decimal_mark_of_its_column(
     cell: str, mark: DecimalMark | None, number: str
 ) -> None:
     assert normalise_number(cell, mark) == number
 
 
-def test_number_that_may_be_two_is_none() -> None:
+def test_number_with_an_ambiguous_thousands_separator_is_rejected() -> None:
     with pytest.raises(ValueError, match="could be a thousand times as much"):
         normalise_number("1,594", None)
 
 
-def test_file_read_by_what_its_first_records_show_needs_no_second_reading() -> None:
+def test_date_and_number_notations_learned_from_first_rows_need_no_second_reading() -> None:
     forms = ColumnForms()
     forms.learn([0], [1], [["03/04/2025", "1,5"], ["08/20/2025", "2"]])
     april = forms.parse_date(0, "04/03/2025")
@@ -101,7 +101,7 @@ def test_file_read_by_what_its_first_records_show_needs_no_second_reading() -> N
     assert not forms.has_misread_cells(settled)
 
 
-def test_file_whose_later_rows_show_something_else_is_to_be_read_again() -> None:
+def test_date_notation_contradicted_by_later_rows_requires_a_second_reading() -> None:
     forms = ColumnForms()
     forms.parse_date(0, "03/04/2025")
     with pytest.raises(ValueError, match="must be a date"):

@@ -6,25 +6,25 @@ from tests.support.imports.forms import opened, outcome, rows
 FILE = "email,name\r\njörg@example.com,Jörg Çelik\r\n"
 
 
-def test_big_endian_mark_is_heeded() -> None:
+def test_utf_16_big_endian_byte_order_mark_is_recognised() -> None:
     assert rows(codecs.BOM_UTF16_BE + FILE.encode("utf-16-be"))[0].name == "Jörg Çelik"
 
 
-def test_letters_whose_code_ends_in_a_zero_do_not_hide_utf_16() -> None:
+def test_utf_16_without_mark_is_recognised_even_if_letters_contain_zero_bytes() -> None:
     for encoding in ("utf-16-le", "utf-16-be"):
         file = "email,name\na@example.com," + "\uac00" * 9
         assert rows(file.encode(encoding))[0].name == "\uac00" * 9
 
 
-def test_few_stray_zeros_are_no_utf_16() -> None:
+def test_stray_zero_bytes_do_not_make_a_file_utf_16() -> None:
     assert rows(b"email,name\na@example.com,A\0n\0\n\0")[0].name == "An"
 
 
-def test_signs_that_only_windows_has_are_read() -> None:
+def test_windows_1252_punctuation_is_decoded() -> None:
     assert rows("email,name\na@example.com,“Ann” – €".encode("cp1252"))[0].name == "“Ann” – €"
 
 
-def test_latin_1_that_begins_after_much_ascii_is_read() -> None:
+def test_latin_1_letters_after_long_ascii_text_are_decoded() -> None:
     head = b"".join(b"m%d@example.com,M\n" % n for n in range(10_000))
     found = rows(b"email,name\n" + head + "z@example.com,Zoë Müller\n".encode("latin-1"))
 
@@ -32,7 +32,7 @@ def test_latin_1_that_begins_after_much_ascii_is_read() -> None:
     assert len(found) == 10_001
 
 
-def test_bad_bytes_in_a_name_cost_no_more_than_themselves() -> None:
+def test_invalid_bytes_in_a_name_affect_only_that_name() -> None:
     file = "email,name\na@example.com,Zoë {}\nb@example.com,Müller\n".encode()
 
     found = rows(file.replace(b"{}", "Müller".encode("latin-1") + b"\xc3"))
@@ -41,14 +41,14 @@ def test_bad_bytes_in_a_name_cost_no_more_than_themselves() -> None:
     assert opened(file).description.encoding == "utf-8"
 
 
-def test_address_is_not_guessed_from_bad_bytes() -> None:
+def test_address_with_invalid_bytes_is_rejected_rather_than_guessed() -> None:
     good = "".join(f"é{n}@example.com,É\n" for n in range(9)).encode()
     data = b"email,name\n" + good + b"j\xf6rg@example.com,J\n" + b"z@example.com,Z\n"
 
     assert outcome(data)[-2:] == [(11, "encoding.invalid"), (12, "z@example.com")]
 
 
-def test_half_a_character_of_utf_16_is_a_problem_of_its_row_alone() -> None:
+def test_incomplete_utf_16_character_rejects_only_its_own_row() -> None:
     data = "email,name\né@example.com,A\nz@example.com,Z\n".encode("utf-16-le")
     broken = data.replace("é".encode("utf-16-le"), b"\x00\xd8")
 
@@ -56,7 +56,7 @@ def test_half_a_character_of_utf_16_is_a_problem_of_its_row_alone() -> None:
     assert outcome(data + b"x")[:2] == [(2, "é@example.com"), (3, "z@example.com")]
 
 
-def test_bad_bytes_in_json_are_a_problem_of_their_line() -> None:
+def test_invalid_bytes_in_json_lines_reject_only_their_own_line() -> None:
     good = '{"email": "é@example.com"}\n'.encode()
 
     assert outcome(good * 2 + b'{"email": "\xf6@example.com"}\n' + good) == [
@@ -67,7 +67,7 @@ def test_bad_bytes_in_json_are_a_problem_of_their_line() -> None:
     ]
 
 
-def test_what_could_not_be_read_is_shown_in_the_problem() -> None:
+def test_row_rejected_for_its_encoding_states_that_reason() -> None:
     good = "é@example.com,É\n".encode() * 3
     found = [*opened(b"email,name\n" + good + b"\xf6@example.com,N\xf6\n")]
 

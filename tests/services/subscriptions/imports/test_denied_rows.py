@@ -15,7 +15,7 @@ def deny(importing: Importing, owner: Owner, *entries: str) -> None:
         deny_lists.change_entries(uow, owner.user_id, add=entries, remove=[])
 
 
-def test_the_operators_deny_list_is_that_of_all_lists(
+def test_operator_deny_list_applies_to_every_import(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     denied = {"deny_list": ("example.org", "ben@example.net")}
@@ -31,7 +31,7 @@ def test_the_operators_deny_list_is_that_of_all_lists(
 
 
 @pytest.mark.parametrize("on_existing", ["skip", "update"])
-def test_each_chunk_is_checked_and_members_stay(
+def test_deny_list_is_checked_in_every_import_chunk_but_keeps_existing_members(
     importing: Importing,
     importer: Owner,
     list_id: int,
@@ -52,7 +52,7 @@ def test_each_chunk_is_checked_and_members_stay(
     assert len(importing.active(list_id)) == importing.count(list_id) == 32
 
 
-def test_what_is_denied_takes_no_room_in_the_plan(
+def test_denied_rows_do_not_count_toward_the_plan_quota(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     leave_room_for_members(importing.stack, importing.new_list(importer), 2)

@@ -71,7 +71,7 @@ def read(names: Sequence[str], encoding: str) -> list[str] | None:
         return None
 
 
-def test_western_names_in_windows_1252_are_neither_changed_nor_asked_about() -> None:
+def test_western_names_in_windows_1252_are_decoded_without_asking_the_owner() -> None:
     assert {
         language: sum(each == language for each, _ in NAMES) for language in WESTERN
     } == dict.fromkeys(WESTERN, 25)
@@ -97,12 +97,14 @@ CZECH = ("Jiří Dvořák", "Růžena Nováčková", "Tomáš Němec", "Kateřin
 
 
 @pytest.mark.parametrize("encoding", FILES)
-def test_file_in_another_encoding_is_recognised(encoding: str) -> None:
+def test_legacy_encoding_is_recognised_from_several_names(encoding: str) -> None:
     assert read(FILES[encoding], encoding) == [*FILES[encoding]]
 
 
 @pytest.mark.parametrize("encoding", FILES)
-def test_name_in_another_encoding_is_right_or_left_to_the_owner(encoding: str) -> None:
+def test_single_name_in_a_legacy_encoding_is_decoded_correctly_or_left_to_the_owner(
+    encoding: str,
+) -> None:
     for name in FILES[encoding]:
         assert read([name], encoding) in ([name], None)
     # Its bytes may also be a name of another language, in another encoding.
@@ -110,20 +112,20 @@ def test_name_in_another_encoding_is_right_or_left_to_the_owner(encoding: str) -
         assert read([name], "cp1250") in ([name], None)
 
 
-def test_western_file_may_have_a_few_other_names() -> None:
+def test_western_file_may_contain_a_few_names_of_other_languages() -> None:
     western = [name for language, name in NAMES if language in ("de", "fr") and " " not in name]
     found = read([*western, "Miloš", "Žižek"], "cp1252")
     assert found == [*western, "Miloš", "Žižek"]
 
 
-def test_few_names_of_another_language_decide_among_names_that_look_alike() -> None:
+def test_few_unambiguous_names_decide_the_encoding_of_a_file() -> None:
     # German names have the same bytes in cp1250 and in cp1252.
     german = [f"{name} {letter}" for name in ("Jörg", "Müller", "Günther") for letter in "ABCDEFG"]
     polish = ["Łukasz Wójcik", "Małgorzata Zając", "Paweł Wiśniewski", "Michał Dąbrowski"]
     assert read(german + polish, "cp1250") == german + polish
 
 
-def test_owner_is_shown_rows_in_each_possible_encoding() -> None:
+def test_owner_sees_sample_rows_in_each_possible_encoding() -> None:
     with pytest.raises(EncodingUnclear) as raised:
         opened(file_of(["Bob", "Marić", "Ann", "Kovačić", "Anđela", "Lee"], "cp1250"))
 
@@ -156,12 +158,12 @@ def test_owner_is_shown_rows_in_each_possible_encoding() -> None:
         ("rot13", None),
     ],
 )
-def test_encoding_has_its_usual_names(name: str, encoding: str | None) -> None:
+def test_encoding_setting_accepts_common_encoding_names(name: str, encoding: str | None) -> None:
     assert read_encoding(name) == encoding
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_named_encoding_always_wins(encoding: str) -> None:
+def test_encoding_named_by_the_owner_overrides_detection(encoding: str) -> None:
     assert read_encoding(encoding) == encoding
     file = "email,name\na@example.com,Ann\n".encode(encoding)
     assert rows(file, encoding=encoding)[0].name == "Ann"
@@ -188,7 +190,7 @@ def test_encoding_of_a_compressed_file_is_recognised() -> None:
         ("José", "mac-roman"),
     ],
 )
-def test_one_name_after_much_ascii_shows_the_encoding_of_the_file(name: str, encoding: str) -> None:
+def test_one_name_after_long_ascii_text_reveals_the_encoding(name: str, encoding: str) -> None:
     head = b"".join(b"m%d@example.com;M%d\n" % (n, n) for n in range(20_000))
     reader = opened(b"email;name\n" + head + f"z@example.com;{name}\n".encode(encoding) + head)
     assert len([*reader]) == 40_001
@@ -197,7 +199,7 @@ def test_one_name_after_much_ascii_shows_the_encoding_of_the_file(name: str, enc
     assert reader.text.is_equivalent_to(encoding) is (encoding == "cp1252")
 
 
-def test_late_names_correct_the_encoding_of_the_beginning() -> None:
+def test_late_names_correct_the_encoding_detected_at_the_beginning() -> None:
     german = [f"Jörg Müller {number}" for number in range(5_000)]
     polish = ["Łukasz Wójcik", "Małgorzata Zając", "Paweł Wiśniewski", "Michał Dąbrowski"]
     reader = opened(file_of(german + polish, "cp1250"))
@@ -205,7 +207,7 @@ def test_late_names_correct_the_encoding_of_the_beginning() -> None:
     assert (reader.text.encoding, reader.text.find_final_encoding()) == ("cp1252", "cp1250")
 
 
-def test_damaged_utf_8_stays_utf_8() -> None:
+def test_damaged_utf_8_file_is_still_read_as_utf_8() -> None:
     names = [f"Иван {number}" for number in range(20)]
     file = file_of(names, "utf-8").replace("Иван 7".encode(), "Zoë".encode("cp1252"))
     reader = opened(file)
@@ -213,7 +215,7 @@ def test_damaged_utf_8_stays_utf_8() -> None:
     assert reader.text.find_final_encoding() == "utf-8"
 
 
-def test_bytes_of_no_text_ask_nothing() -> None:
+def test_binary_file_is_rejected_without_asking_for_its_encoding() -> None:
     evidence_of_noise = bytes(range(1, 256)) * 4
     with pytest.raises(Exception, match="binary file"):
         opened(b"\x7fELF" + evidence_of_noise)

@@ -113,7 +113,7 @@ def check(members: list[Person], form: Form, read_bytes: int, encoding: str | No
 @example([Person("a@example.com", "''-")], Form(), 300)
 @example([Person("a@example.com", " '-")], Form(), 300)
 @example([Person("a@example.com", " '-")], Form(quote_all=True), 300)
-def test_members_are_read_alike_from_every_form(
+def test_members_are_read_correctly_from_any_csv_dialect_and_unicode_encoding(
     members: list[Person], form: Form, read_bytes: int
 ) -> None:
     check(members, form, read_bytes)
@@ -121,7 +121,9 @@ def test_members_are_read_alike_from_every_form(
 
 @settings(max_examples=80, deadline=None)
 @given(people(LATIN), forms(["cp1252", "latin-1"], HEADERS[:6]), st.integers(1, 300))
-def test_members_are_read_from_latin_1(members: list[Person], form: Form, read_bytes: int) -> None:
+def test_members_are_read_correctly_from_latin_1_files(
+    members: list[Person], form: Form, read_bytes: int
+) -> None:
     # Set the encoding. It can't be detected, because random letters aren't names of any language.
     check(members, form, read_bytes, "cp1252")
 
@@ -129,7 +131,7 @@ def test_members_are_read_from_latin_1(members: list[Person], form: Form, read_b
 @settings(max_examples=80, deadline=None)
 @given(people(ANY), st.sampled_from(["plain", "gzip", "zip"]), st.integers(1, 300))
 @example([Person("a@example.com", "''-")], "plain", 300)
-def test_members_are_read_from_json_lines(
+def test_members_are_read_correctly_from_json_lines(
     members: list[Person], compression: str, read_bytes: int
 ) -> None:
     check(members, Form(json=True, newline="\n", compression=compression), read_bytes)
@@ -138,7 +140,7 @@ def test_members_are_read_from_json_lines(
 @settings(max_examples=80, deadline=None)
 @given(people(ANY), forms(["utf-8", "utf-16"], [()]), st.integers(1, 300))  # type: ignore[list-item]
 @example([Person("a@example.com", "")], Form(header=()), 1)
-def test_members_are_read_from_a_file_without_a_header(
+def test_members_are_read_correctly_from_files_without_a_header(
     members: list[Person], form: Form, read_bytes: int
 ) -> None:
     # Blanks around an address count for nothing, so such a tab may belong to it as well.
@@ -155,7 +157,7 @@ def test_members_are_read_from_a_file_without_a_header(
 @example("x;=1", "a")
 @example("x;';'\t '=1", "a")
 @example("＝1", "a")  # noqa: RUF001
-def test_reader_takes_away_what_our_export_put_there(name: str, mailbox: str) -> None:
+def test_import_removes_the_formula_guards_that_exports_add(name: str, mailbox: str) -> None:
     email = f"{mailbox}@example.com"
     out = io.StringIO()
     written_cells = (guard_cell(email), guard_cell(name))
@@ -173,7 +175,9 @@ def formulas(sheet: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["x;=cmd|'/c calc'!A0;", "＝1", 'x; "=1', "a\t+1", "a\n@x"])  # noqa: RUF001
-def test_rejected_row_begins_no_formula_and_can_be_read_again(name: str) -> None:
+def test_rejected_row_in_the_error_file_contains_no_formula_and_can_be_imported_again(
+    name: str,
+) -> None:
     row = JudgedRow(line=2, code="email.invalid", reason="No address.", cells=["no address", name])
     sheet = format_header_line(["email", "name"]) + zlib.decompress(
         format_csv_lines([row], ["invalid"], {}, 2)
@@ -189,7 +193,7 @@ def test_rejected_row_begins_no_formula_and_can_be_read_again(name: str) -> None
 @example(["", "=1"])
 @example(["a;", "=1"])
 @example(['a;"', "=1"])
-def test_cells_that_are_guarded_together_are_guarded_like_each(cells: list[str]) -> None:
+def test_formula_guard_for_many_cells_equals_the_guard_for_each_cell(cells: list[str]) -> None:
     assert guard_foreign_cells(cells) == [guard_foreign_cell(cell) for cell in cells]
 
 
@@ -201,7 +205,7 @@ def test_cells_that_are_guarded_together_are_guarded_like_each(cells: list[str])
 @example("é,é\n".encode() * 9 + b'a,"\xff\n')
 @example("é,é\n".encode() * 9 + b"\xffa@x.com,\xff")
 @example(b"\xff\xfe\0")
-def test_any_bytes_after_a_header_are_rows_or_problems_in_order(data: bytes) -> None:
+def test_any_bytes_after_a_header_yield_storable_rows_or_problems_in_order(data: bytes) -> None:
     file = b"email,name\n" + data
     # With more zeros than this on one side, all of it may be UTF-16, the header included.
     assume(file.count(0) * 10 <= len(file))
@@ -221,7 +225,7 @@ def test_any_bytes_after_a_header_are_rows_or_problems_in_order(data: bytes) -> 
 @example("email,é\nx".encode() * 9 + b"\xff")
 @example(b"email,\xc3\xa9\xc3\xa9\xff\n")
 @example(b'{"email": "\xc3\xa9\\u0000", "\\u0000": 1}\n{"email": \xff}')
-def test_any_bytes_are_read_or_refused_by_name(data: bytes) -> None:
+def test_any_file_content_is_read_or_rejected_with_an_error(data: bytes) -> None:
     with suppress(DomainError):
         reader = opened(data)
         assert can_be_stored(*reader.header)
@@ -234,34 +238,34 @@ def can_be_stored(*texts: str) -> bool:
 
 
 @pytest.mark.parametrize("declared", ["sep=;", '"sep=;"', "SEP=;"])
-def test_excels_declared_delimiter_is_heeded_and_no_member(declared: str) -> None:
+def test_excel_delimiter_declaration_is_applied_and_not_imported_as_a_row(declared: str) -> None:
     (row,) = rows(f"{declared}\r\nemail;name\r\na@example.com;Lee, Ann\r\n")
 
     assert (row.line, row.email, row.name) == (3, "a@example.com", "Lee, Ann")
 
 
-def test_declared_delimiter_may_be_any_character() -> None:
+def test_delimiter_declaration_may_name_any_character() -> None:
     (row,) = rows("sep=^\nemail^name\na@example.com^Lee, Ann\n")
 
     assert row.name == "Lee, Ann"
 
 
-def test_delimiter_is_the_one_that_shows_addresses_rather_than_the_even_one() -> None:
+def test_delimiter_that_separates_email_addresses_is_preferred() -> None:
     found = rows("email;last, first\na@example.com;Lee, Ann\nb@example.com;Roe, Bob\n")
 
     assert [one.email for one in found] == ["a@example.com", "b@example.com"]
 
 
-def test_name_of_a_two_column_file_without_a_header_is_the_other_column() -> None:
+def test_other_column_of_a_two_column_file_without_header_is_the_name() -> None:
     assert [one.name for one in rows("Ann,a@example.com\nBob,b@example.com\n")] == ["Ann", "Bob"]
     assert [one.name for one in rows("2024-01-01,a@example.com\n")] == [""]
 
 
-def test_titles_above_the_header_are_skipped() -> None:
+def test_title_lines_above_the_header_are_skipped() -> None:
     (row,) = rows("Members of the Daily\nMay\nName,Email\nAnn,a@example.com\n")
 
     assert (row.line, row.name) == (4, "Ann")
 
 
-def test_zeros_and_the_old_mark_of_an_end_are_taken_out() -> None:
+def test_zero_bytes_and_dos_end_of_file_mark_are_removed() -> None:
     assert outcome(b"em\0ail,name\na\0@example.com,\0An\0n\n\x1a") == [(2, "a@example.com")]

@@ -54,7 +54,7 @@ def all_of(*actions: Callable[[], object]) -> list[object]:
 
 @pytest.mark.tier("fast", "properties")
 @pytest.mark.parametrize("lists_of", [1, 2], ids=["one list", "two lists"])
-def test_imports_at_the_same_time_of_the_same_people_are_exact(
+def test_concurrent_imports_of_the_same_people_count_each_person_exactly_once(
     importing: Importing, importer: Owner, lists_of: int
 ) -> None:
     for number in range(ROUNDS):
@@ -84,7 +84,7 @@ def test_imports_at_the_same_time_of_the_same_people_are_exact(
 
 
 @pytest.mark.tier("fast", "properties")
-def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
+def test_person_who_opts_out_or_is_erased_during_an_import_is_not_subscribed(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     people = new_addresses(ROWS)
@@ -174,7 +174,7 @@ def _require_no_erased(importing: Importing, list_id: int, addresses: list[str])
     assert rows == []
 
 
-def test_two_rows_that_name_one_member_are_one_row_and_one_duplicate_in_two_chunks_too(
+def test_rows_for_one_member_in_different_chunks_count_as_duplicates(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
@@ -200,7 +200,7 @@ def test_two_rows_that_name_one_member_are_one_row_and_one_duplicate_in_two_chun
     assert importing.stack.query(name, list_id, known) == [("Ada",)]
 
 
-def test_who_moves_to_the_address_of_a_row_while_it_is_applied_is_no_second_member(
+def test_member_whose_address_changes_during_an_import_is_not_added_twice(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known, new = new_addresses(2)
@@ -220,7 +220,7 @@ def test_who_moves_to_the_address_of_a_row_while_it_is_applied_is_no_second_memb
 
 
 @pytest.mark.parametrize("rows", [4, 2])
-def test_rows_that_the_database_refuses_fail_an_import_of_which_all_else_is_applied(
+def test_rows_rejected_by_the_database_fail_the_import_after_all_others_are_applied(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
@@ -247,7 +247,7 @@ def test_rows_that_the_database_refuses_fail_an_import_of_which_all_else_is_appl
     assert importing.of_job(job_id).added == rows
 
 
-def test_a_list_that_is_archived_meanwhile_gets_nobody(
+def test_import_adds_nobody_to_a_list_archived_before_the_import_runs(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     job_id = importing.begin(importer, list_id, csv_of([["a@example.com", ""]]))

@@ -70,7 +70,7 @@ def context(importing: Importing) -> WorkerContext:
 
 
 @pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "cancelled"])
-def test_a_process_closes_the_file_of_a_job_that_was_cancelled_or_lost(
+def test_worker_closes_the_file_of_an_import_that_is_cancelled_or_taken_over(
     importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles, *, is_lost: bool
 ) -> None:
     job_id = importing.begin(importer, list_id, file_of(30))
@@ -88,7 +88,7 @@ def test_a_process_closes_the_file_of_a_job_that_was_cancelled_or_lost(
     assert open_files.count == 0
 
 
-def test_a_process_that_stops_closes_the_file(
+def test_stopping_worker_closes_the_import_file_and_hands_the_job_back(
     importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles
 ) -> None:
     job_id = importing.begin(importer, list_id, file_of(30))
@@ -101,7 +101,7 @@ def test_a_process_that_stops_closes_the_file(
     assert importing.work(job_id).status == "succeeded"
 
 
-def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
+def test_worker_keeps_few_import_files_open_and_still_reads_all_of_them_completely(
     importing: Importing, importer: Owner, open_files: OpenFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_runner, "MAX_STAYING_JOBS", 1)
@@ -120,7 +120,7 @@ def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
     assert [importing.job(job_id).status for job_id in jobs] == ["succeeded"] * FILES
 
 
-def test_a_small_import_of_another_owner_ends_before_a_large_file_is_read(
+def test_small_import_of_another_owner_finishes_before_a_large_file_is_read(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     other_owner = importing.stack.create_owner()
@@ -135,7 +135,7 @@ def test_a_small_import_of_another_owner_ends_before_a_large_file_is_read(
     assert small_job.finished_at < importing.job(helper_id).created_at
 
 
-def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
+def test_erasure_of_an_owner_cancels_their_imports_and_deletes_the_files(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     job_id = importing.begin(importer, list_id, file_of(41))
@@ -156,7 +156,7 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
     assert not importing.stack.stored(prefix)
 
 
-def test_an_import_whose_file_was_changed_in_storage_fails_and_keeps_what_it_has(
+def test_import_of_a_file_tampered_with_in_storage_fails_and_adds_nobody(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     job_id = importing.begin(importer, list_id, file_of(41))

@@ -60,7 +60,7 @@ def require_whole(importing: Importing, list_id: int, task: MemberImport) -> Non
     assert (task.status, task.chunks, task.applied) == ("succeeded", CHUNKS, CHUNKS)
 
 
-def test_a_long_request_takes_turns_and_counts_what_it_has_added(
+def test_large_member_request_is_processed_in_turns_with_accurate_progress(
     importing: Importing, list_id: int, request_job_id: int
 ) -> None:
     for turn in range(1, TURNS):
@@ -74,7 +74,7 @@ def test_a_long_request_takes_turns_and_counts_what_it_has_added(
     require_whole(importing, list_id, importing.of_job(request_job_id))
 
 
-def test_another_worker_goes_on_where_a_killed_one_stopped(
+def test_large_member_request_resumes_where_a_killed_worker_stopped(
     importing: Importing, list_id: int, request_job_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -101,7 +101,7 @@ def test_another_worker_goes_on_where_a_killed_one_stopped(
     require_whole(importing, list_id, importing.of_job(request_job_id))
 
 
-def test_a_worker_that_lost_its_lease_adds_nobody(
+def test_worker_that_lost_its_lease_adds_no_members(
     importing: Importing, list_id: int, request_job_id: int
 ) -> None:
     stale = take_turn(importing, request_job_id)
@@ -119,7 +119,7 @@ def test_a_worker_that_lost_its_lease_adds_nobody(
     require_whole(importing, list_id, importing.of_job(request_job_id))
 
 
-def test_the_plan_has_room_for_the_first_members_of_a_request(
+def test_first_members_of_a_request_are_added_up_to_the_plan_quota(
     importing: Importing,
     importer: Owner,
     list_id: int,
@@ -146,7 +146,7 @@ def test_the_plan_has_room_for_the_first_members_of_a_request(
     assert added == set(range(13))
 
 
-def test_a_cancelled_request_stops_before_its_next_chunk(
+def test_cancelled_member_request_stops_before_its_next_chunk(
     importing: Importing, list_id: int, request_job_id: int
 ) -> None:
     take_turn(importing, request_job_id)

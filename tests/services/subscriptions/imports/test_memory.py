@@ -89,7 +89,7 @@ def peak_of(read: Callable[[], object]) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
-def test_memory_stays_bounded_whatever_the_file(shape: str) -> None:
+def test_import_memory_stays_bounded_for_any_file_shape(shape: str) -> None:
     file = Generated(SHAPES[shape]())
     seen: list[int] = []
 
@@ -97,7 +97,7 @@ def test_memory_stays_bounded_whatever_the_file(shape: str) -> None:
     assert seen[0] > 0
 
 
-def test_bomb_that_comes_in_one_read_is_not_expanded_at_once() -> None:
+def test_decompression_bomb_in_a_single_read_does_not_exceed_the_memory_bound() -> None:
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(b" " * MEGABYTE) for _ in range(60)) + packer.flush()
 

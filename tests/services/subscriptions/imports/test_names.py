@@ -54,13 +54,11 @@ def names(header: str, *records: str, **options: object) -> list[str]:
         ("Vorname", "Jörg", "Jörg"),
     ],
 )
-def test_name_is_made_of_all_columns_that_hold_a_part_of_it(
-    header: str, record: str, name: str
-) -> None:
+def test_member_name_is_combined_from_all_name_columns(header: str, record: str, name: str) -> None:
     assert names(header, record) == [name]
 
 
-def test_each_row_fills_in_its_own_columns() -> None:
+def test_each_row_combines_its_own_filled_name_columns() -> None:
     assert names("Name;Surname", "Ann;Lee", "Bob Roe;", ";Zed", "Cy Low;Low", ";") == [
         *("Ann Lee", "Bob Roe", "Zed", "Cy Low", ""),
     ]
@@ -85,12 +83,14 @@ def test_each_row_fills_in_its_own_columns() -> None:
         ),
     ],
 )
-def test_roles_of_columns_say_which_part_each_holds(file: str, roles: dict[str, str]) -> None:
+def test_import_description_assigns_a_role_to_each_name_column(
+    file: str, roles: dict[str, str]
+) -> None:
     described = opened(file).description.columns
     assert {role: names[0] for role, names in described.items() if role != "email"} == roles
 
 
-def test_mapping_decides_which_columns_make_the_name() -> None:
+def test_import_mapping_decides_which_columns_make_up_the_name() -> None:
     def name(mapping: dict[str, str]) -> str:
         [found] = names("Vorname;Name", "Jörg;Müller", mapping=mapping)
         return found

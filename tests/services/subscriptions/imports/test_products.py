@@ -34,7 +34,7 @@ def verdicts(file: str, product: str | None) -> list[Verdict]:
     ]
 
 
-def test_mailchimps_three_audience_files() -> None:
+def test_mailchimp_audience_files_are_imported_with_their_statuses() -> None:
     person = 'ada@example.com,Ada,Byron,"1 Road, Town",4,2024-01-02 10:00:00,,2024-01-02 10:01:00'
     place = ",,,,,,,GB,,2024-02-01 09:00:00"
     assert verdicts(f'{SUBSCRIBED}{person}{place},1,e,,"""vip"""\n', "mailchimp") == [
@@ -48,7 +48,7 @@ def test_mailchimps_three_audience_files() -> None:
     ]
 
 
-def test_substacks_list_of_addresses() -> None:
+def test_substack_email_list_is_imported_with_tiers_expiries_and_opt_outs() -> None:
     file = (
         "email,active_subscription,expiry,plan,email_disabled,created_at,first_payment_at\n"
         "free@example.com,false,,other,false,2025-01-01T00:00:00.000Z,\n"
@@ -70,7 +70,7 @@ def test_substacks_list_of_addresses() -> None:
     assert expiries == [None, paid, paid, None, paid]
 
 
-def test_substacks_older_lists() -> None:
+def test_older_substack_files_are_imported_with_tiers_and_opt_outs() -> None:
     signups = (
         "email,active_subscription,expiry,email_disabled,created_at\n"
         "a@example.com,true,2027-07-01T16:20:44.000Z,false,2020-08-27T15:06:27.713Z\n"
@@ -89,7 +89,7 @@ def test_substacks_older_lists() -> None:
     ]
 
 
-def test_ghosts_members() -> None:
+def test_ghost_members_are_imported_with_tiers_and_opt_outs() -> None:
     file = (
         "id,email,name,note,subscribed_to_emails,complimentary_plan,stripe_customer_id,created_at,"
         "deleted_at,labels,tiers\n"
@@ -107,7 +107,7 @@ def test_ghosts_members() -> None:
     ]
 
 
-def test_buttondowns_subscribers() -> None:
+def test_buttondown_subscribers_are_imported_with_tiers_and_statuses() -> None:
     kinds = (
         "regular premium gifted unactivated unsubscribed spammy removed paused past_due new_word"
     )
@@ -133,7 +133,7 @@ def test_buttondowns_subscribers() -> None:
 @pytest.mark.parametrize(
     "header", ["first_name,email,state,created_at", "id,email,first_name,status,created_at,tags"]
 )
-def test_kits_subscribers(header: str) -> None:
+def test_kit_subscribers_are_imported_with_their_statuses(header: str) -> None:
     states = ["active", "inactive", "cancelled", "bounced", "complained", "new_word"]
     if "status" not in header:
         states.remove("new_word")
@@ -157,13 +157,13 @@ def test_kits_subscribers(header: str) -> None:
     )
 
 
-def test_state_of_a_country_is_no_status() -> None:
+def test_state_column_with_geographical_states_is_not_read_as_a_status() -> None:
     file = "first_name,email,state,created_at\nAnn,a@example.com,CA,2024-01-01\n"
 
     assert verdicts(file, None) == [("a@example.com", "Ann", None, WANTED)]
 
 
-def test_beehiivs_subscribers() -> None:
+def test_beehiiv_subscribers_are_imported_with_tiers_and_statuses() -> None:
     file = (
         "email,First Name,Last Name,status,tier,created_at,stripe_customer_id,Free Tier,"
         "Premium Tier,unsubscribed_at\n"
@@ -198,7 +198,9 @@ def test_beehiivs_subscribers() -> None:
         ("canceled", NOT_SUBSCRIBED),
     ],
 )
-def test_status_of_any_other_file(word: str, found: str) -> None:
+def test_common_status_words_are_recognised_in_files_of_unknown_products(
+    word: str, found: str
+) -> None:
     (row,) = opened(f"email,status\na@example.com,{word}\n")
 
     assert isinstance(row, MemberRow)
@@ -219,7 +221,9 @@ def test_status_of_any_other_file(word: str, found: str) -> None:
         ("complained_at", "n/a", WANTED),
     ],
 )
-def test_column_that_marks_who_left(column: str, cell: str, found: SuppressionStatus) -> None:
+def test_opt_out_consent_and_bounce_columns_mark_suppressed_members(
+    column: str, cell: str, found: SuppressionStatus
+) -> None:
     (one,) = opened(f"email,{column}\na@example.com,{cell}\n")
 
     assert isinstance(one, MemberRow)

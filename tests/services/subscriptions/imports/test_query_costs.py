@@ -56,7 +56,7 @@ def after_each_chunk(monkeypatch: pytest.MonkeyPatch, query: TextClause) -> list
 @pytest.mark.parametrize(
     "more", [{}, {"tags": "a,b", "created_at": "2020-01-01", "optin_time": "2020-01-02"}]
 )
-def test_a_chunk_reads_no_table_whole(
+def test_import_chunk_scans_no_table_completely(
     importing: Importing, importer: Owner, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
 ) -> None:
     stack, tag = importing.stack, random_hash_id()
@@ -92,7 +92,7 @@ def test_a_chunk_reads_no_table_whole(
     assert read_whole == [[]]
 
 
-def test_a_row_costs_the_same_while_no_statistics_know_of_its_list(
+def test_import_row_cost_stays_bounded_without_statistics_for_its_list(
     importing: Importing, importer: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack, tag = importing.stack, random_hash_id()

@@ -29,7 +29,7 @@ def file_of(count: int, *left: str) -> bytes:
     sizes=st.lists(st.integers(1, 6), min_size=2, max_size=3),
     chunk=st.integers(1, 4),
 )
-def test_imports_at_once_fill_the_plan_exactly(
+def test_concurrent_imports_fill_the_plan_quota_exactly(
     importing: Importing, room: int, sizes: list[int], chunk: int
 ) -> None:
     owner = importing.stack.create_owner()
@@ -58,7 +58,7 @@ def test_imports_at_once_fill_the_plan_exactly(
             assert job.status == "succeeded"
 
 
-def test_an_import_adds_nobody_after_a_row_had_no_room(
+def test_import_adds_nobody_after_a_row_exceeded_the_quota(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
@@ -83,7 +83,7 @@ def test_an_import_adds_nobody_after_a_row_had_no_room(
     assert (job.status, task.added, task.over_quota) == ("failed", 0, 4)
 
 
-def test_opt_outs_of_a_file_are_kept_when_its_members_find_no_room(
+def test_opt_outs_in_a_file_are_kept_when_its_members_exceed_the_quota(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
@@ -95,7 +95,7 @@ def test_opt_outs_of_a_file_are_kept_when_its_members_find_no_room(
     assert len(importing.opt_outs(list_id)) == 2
 
 
-def test_the_operators_import_is_not_bounded(
+def test_operator_import_is_not_limited_by_the_plan_quota(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     leave_room_for_members(importing.stack, importing.new_list(importer), 0)
@@ -103,7 +103,7 @@ def test_the_operators_import_is_not_bounded(
     assert (job.status, importing.of_job(job.id).added) == ("succeeded", 3)
 
 
-def test_a_dry_run_at_the_bound_gives_every_verdict(
+def test_import_dry_run_at_the_plan_quota_still_judges_every_row(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     leave_room_for_members(importing.stack, importing.new_list(importer), 0)
@@ -111,7 +111,7 @@ def test_a_dry_run_at_the_bound_gives_every_verdict(
     assert (task.status, task.added, task.over_quota) == ("succeeded", 3, 0)
 
 
-def test_a_file_with_more_addresses_than_the_disk_is_to_hold_fails_clearly(
+def test_import_with_too_many_distinct_addresses_fails_without_adding_anybody(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seen_addresses, "MAX_ADDRESSES_IN_MEMORY", 0)

@@ -95,7 +95,7 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
     missing=st.sampled_from([set(), {"tier"}, {"paid_expiry"}, {"tier", "paid_expiry"}]),
     chunk=st.integers(2, 6),
 )
-def test_any_file_on_any_list_does_what_the_rules_say_and_is_taken_back(
+def test_import_of_any_random_file_matches_the_model_and_is_undone_completely(
     importing: Importing,
     *,
     people: list[Before],

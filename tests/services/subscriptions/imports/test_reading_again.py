@@ -30,7 +30,7 @@ def error(importing: Importing, owner: Owner, import_id: int, **options: Any) ->
     return caught.value.code
 
 
-def test_after_the_import_the_file_is_gone(
+def test_import_file_is_deleted_after_the_import(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     looked = importing.bring(importer, list_id, FILE, dry_run=True)
@@ -40,7 +40,9 @@ def test_after_the_import_the_file_is_gone(
     assert list(importing.resources.objects.list_objects(f"{looked.object_prefix}/")) == []
 
 
-def test_one_that_runs_is_begun_once(importing: Importing, importer: Owner, list_id: int) -> None:
+def test_concurrent_second_import_of_a_dry_run_file_is_rejected_as_running(
+    importing: Importing, importer: Owner, list_id: int
+) -> None:
     looked = importing.bring(importer, list_id, FILE, dry_run=True)
     job_id = read_again(importing, importer, looked.id)
     assert error(importing, importer, looked.id) == "import.running"
@@ -50,7 +52,7 @@ def test_one_that_runs_is_begun_once(importing: Importing, importer: Owner, list
     assert chunks == 1
 
 
-def test_a_file_is_kept_for_its_time_and_no_longer(
+def test_dry_run_file_is_kept_only_for_its_retention_period(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     looked = importing.bring(importer, list_id, FILE, dry_run=True)
@@ -64,7 +66,7 @@ def test_a_file_is_kept_for_its_time_and_no_longer(
     assert error(importing, importer, looked.id) == "import.file_gone"
 
 
-def test_a_file_that_a_process_has_open_is_not_read_on_by_other_options(
+def test_import_file_opened_for_a_dry_run_is_not_read_on_with_other_options(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 1)

@@ -12,7 +12,7 @@ from tests.support.imports.forms import opened, outcome, rows
 LONG = "x" * (MAX_LINE_CHARACTERS + 1)
 
 
-def test_line_is_the_physical_one_where_the_record_begins() -> None:
+def test_row_number_is_the_physical_line_where_its_record_begins() -> None:
     file = 'email,note\r\n"a@example.com","one\r\ntwo\r\n"\r\n\r\nb@example.com,\r\n,x\r\n'
     file += "c@example.com,"
 
@@ -24,13 +24,13 @@ def test_line_is_the_physical_one_where_the_record_begins() -> None:
     ]
 
 
-def test_other_separators_of_unicode_end_no_line() -> None:
+def test_unicode_line_separators_do_not_end_a_csv_line() -> None:
     file = "email,name\na@example.com,A\x0bB\x0cC\x1cD\u2028E\x85F\nb@example.com,\n"
 
     assert outcome(file) == [(2, "a@example.com"), (3, "b@example.com")]
 
 
-def test_line_over_the_limit_is_a_problem_and_those_around_it_are_read() -> None:
+def test_overlong_line_is_rejected_and_surrounding_lines_are_read() -> None:
     file = f"email,name\na@example.com,A\nb@example.com,{LONG}\nc@example.com,C\n{LONG}"
 
     assert outcome(file) == [
@@ -41,7 +41,7 @@ def test_line_over_the_limit_is_a_problem_and_those_around_it_are_read() -> None
     ]
 
 
-def test_quote_that_is_never_closed_costs_only_its_own_record() -> None:
+def test_unclosed_quote_rejects_only_its_own_record() -> None:
     file = 'email,name\na@example.com,A\nb@example.com,"Bob\nc@example.com,C\nd@example.com,D'
 
     found = [*opened(file)]
@@ -56,7 +56,7 @@ def test_quote_that_is_never_closed_costs_only_its_own_record() -> None:
     assert found[1].cells == ["b@example.com", '"Bob']
 
 
-def test_quote_that_another_records_quote_closes_swallows_no_member() -> None:
+def test_unclosed_quote_closed_by_a_later_record_swallows_no_member() -> None:
     file = (
         'email,name\na@example.com,"Ann\nb@example.com,Bob\nc@example.com,"Carl"\nd@example.com,D'
     )
@@ -69,13 +69,13 @@ def test_quote_that_another_records_quote_closes_swallows_no_member() -> None:
     ]
 
 
-def test_quotes_within_a_cell_of_one_line_are_taken_as_they_are() -> None:
+def test_stray_quotes_within_a_single_line_cell_are_tolerated() -> None:
     found = rows('email,name\na@example.com,"Ann" Lee\nb@example.com,Bob "B" Lee\n')
 
     assert [one.name for one in found] == ["Ann Lee", 'Bob "B" Lee']
 
 
-def test_open_quote_before_a_line_over_the_limit_is_a_problem_of_its_own() -> None:
+def test_unclosed_quote_before_an_overlong_line_rejects_both_records_separately() -> None:
     file = f'email,name\na@example.com,"A\nb@example.com,B\n{LONG}\nc@example.com,C\n'
 
     assert outcome(file) == [
@@ -86,7 +86,7 @@ def test_open_quote_before_a_line_over_the_limit_is_a_problem_of_its_own() -> No
     ]
 
 
-def test_open_quote_far_from_the_end_of_the_file_costs_only_its_own_record() -> None:
+def test_unclosed_quote_far_from_the_end_of_file_rejects_only_its_own_record() -> None:
     members = "".join(f"m{n}@example.com,{'x' * 80}\n" for n in range(15_000))
     assert len(members) > MAX_RECORD_CHARACTERS
 
@@ -97,7 +97,7 @@ def test_open_quote_far_from_the_end_of_the_file_costs_only_its_own_record() -> 
     assert len(found) == 15_001
 
 
-def test_record_of_too_many_lines_is_a_problem() -> None:
+def test_record_with_too_many_lines_is_rejected_as_an_unclosed_quote() -> None:
     file = (
         'email,name\na@example.com,"' + "\n" * (MAX_RECORD_LINES + 2**17) + '"\nb@example.com,B\n'
     )
@@ -105,7 +105,7 @@ def test_record_of_too_many_lines_is_a_problem() -> None:
     assert outcome(file)[0] == (2, "row.unclosed_quote")
 
 
-def test_long_cell_over_many_lines_is_read_whole() -> None:
+def test_long_cell_with_many_lines_is_read_completely() -> None:
     note = "line\n" * 9_000
     (row,) = [*opened(f'email,note\na@example.com,"{note}"\n')]
 
@@ -114,7 +114,7 @@ def test_long_cell_over_many_lines_is_read_whole() -> None:
 
 
 @pytest.mark.slow
-def test_file_of_nothing_but_stray_quotes_is_read_in_one_go() -> None:
+def test_file_full_of_stray_quotes_is_read_to_its_end() -> None:
     line = 'a"b,"c@example.com\n'
 
     found = outcome("email,name\n" + line * 60_000)
@@ -123,11 +123,11 @@ def test_file_of_nothing_but_stray_quotes_is_read_in_one_go() -> None:
     assert {code for _, code in found} <= {"row.unclosed_quote", 'a"b'}
 
 
-def test_rows_of_blanks_are_no_problems() -> None:
+def test_blank_rows_are_skipped_without_a_problem() -> None:
     assert outcome("email,name\n,\n , \n\t\n\na@example.com,\n") == [(6, "a@example.com")]
 
 
-def test_row_with_fewer_or_more_cells_than_the_header_is_read() -> None:
+def test_row_with_fewer_or_more_cells_than_the_header_is_accepted() -> None:
     found = rows("name,email,note\nAnn,a@example.com\nBob,b@example.com,x,y,z\n")
 
     assert [(one.name, one.email, len(one.cells)) for one in found] == [
@@ -136,7 +136,7 @@ def test_row_with_fewer_or_more_cells_than_the_header_is_read() -> None:
     ]
 
 
-def test_line_of_json_that_is_no_object_is_a_problem_with_its_line() -> None:
+def test_invalid_json_line_is_rejected_with_its_line_number() -> None:
     file = f'{{"email": "a@example.com"}}\n\n{{"email": \n[1]\n{LONG}\n{{"name": "B"}}\n'
 
     assert outcome(file) == [

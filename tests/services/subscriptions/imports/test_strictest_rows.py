@@ -57,7 +57,7 @@ def status_of(importing: Importing, list_id: int, address: str) -> str | None:
 
 @pytest.mark.usefixtures("_set_rows_per_chunk")
 @pytest.mark.parametrize("order", [1, -1], ids=["yes first", "no first"])
-def test_one_no_outweighs_every_yes_of_the_file(
+def test_one_opt_out_outweighs_every_subscription_of_the_same_person_in_a_file(
     importing: Importing, importer: Owner, list_id: int, order: int
 ) -> None:
     d, e, m, waits, *others = new_addresses(10)
@@ -85,7 +85,7 @@ def test_one_no_outweighs_every_yes_of_the_file(
 
 @pytest.mark.usefixtures("_set_rows_per_chunk")
 @pytest.mark.parametrize("no", ["unsubscribed", "unconfirmed"])
-def test_a_no_under_one_address_of_a_person_counts_for_their_other_addresses(
+def test_opt_out_under_one_address_of_a_person_counts_for_their_other_addresses(
     importing: Importing, importer: Owner, list_id: int, no: str
 ) -> None:
     before, now, *others = new_addresses(6)
@@ -104,7 +104,7 @@ def test_a_no_under_one_address_of_a_person_counts_for_their_other_addresses(
     assert (later.added, later.opted_out) == ((0, 1) if no == "unsubscribed" else (1, 0))
 
 
-def test_an_opt_out_by_the_account_s_address_holds_for_the_list_s_copy(
+def test_opt_out_under_a_changed_address_blocks_import_of_the_former_address(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     before, now = new_addresses(2)
@@ -116,7 +116,7 @@ def test_an_opt_out_by_the_account_s_address_holds_for_the_list_s_copy(
     assert importing.active(list_id) == set()
 
 
-def test_an_opt_out_with_an_unreadable_end_is_kept(
+def test_opt_out_with_an_unreadable_expiry_is_kept(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     [left] = new_addresses(1)
@@ -125,7 +125,7 @@ def test_an_opt_out_with_an_unreadable_end_is_kept(
     assert (task.opted_out, task.invalid) == (1, 0)
 
 
-def test_a_row_with_an_invalid_address_counts_for_nobody(
+def test_opt_out_row_with_an_invalid_address_affects_no_member(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     [ada] = new_addresses(1)
@@ -134,7 +134,7 @@ def test_a_row_with_an_invalid_address_counts_for_nobody(
     assert (task.added, task.invalid) == (1, 1)
 
 
-def test_the_preview_has_the_row_that_counts(
+def test_import_preview_judges_each_row_by_the_strictest_row_of_its_person(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     ada, bea, cy = new_addresses(3)
@@ -148,7 +148,7 @@ def test_the_preview_has_the_row_that_counts(
     ]
 
 
-def test_the_strictest_row_of_a_file_of_suppressions_counts(
+def test_strictest_row_per_person_counts_in_a_suppression_file(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
@@ -175,7 +175,7 @@ def _set_two_rows_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
-def test_all_opt_outs_are_kept_before_the_first_member_is_added_and_when_it_is_cancelled(
+def test_all_opt_outs_of_an_import_are_kept_before_the_first_member_is_added(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members, left, file = late_opt_outs()
@@ -224,7 +224,7 @@ def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -
     [(StoredChunks, "_store_rows"), (StoredChunks, "mark_next_chunk"), (applying, "commit_chunk")],
     ids=["while the file is read", "while rows are marked", "while chunks are applied"],
 )
-def test_another_process_goes_on_after_a_killed_one(
+def test_import_resumes_after_a_worker_is_killed_in_any_phase(
     importing: Importing,
     importer: Owner,
     list_id: int,
@@ -251,7 +251,7 @@ def test_another_process_goes_on_after_a_killed_one(
 
 
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
-def test_no_member_is_added_while_a_chunk_of_opt_outs_cannot_be_applied(
+def test_no_member_is_added_while_opt_outs_of_the_same_file_cannot_be_applied(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     members, left, file = late_opt_outs()
@@ -280,7 +280,7 @@ def store_chunks(importing: Importing, task: MemberImport, *chunks: list[JudgedR
         importing.resources.objects.put(name, content, "application/octet-stream")
 
 
-def test_an_import_whose_file_release_1_0_0_has_read_goes_on(
+def test_import_read_completely_by_release_1_0_0_is_continued(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     ada, bea, cy = new_addresses(3)
@@ -305,7 +305,7 @@ def test_an_import_whose_file_release_1_0_0_has_read_goes_on(
 
 
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
-def test_a_file_that_release_1_0_0_has_begun_to_read_is_read_again(
+def test_import_read_partially_by_release_1_0_0_is_read_again(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     members, left, file = late_opt_outs()
@@ -324,7 +324,7 @@ def test_a_file_that_release_1_0_0_has_begun_to_read_is_read_again(
 
 
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
-def test_a_file_that_crashes_each_process_at_the_same_row_makes_no_progress(
+def test_import_that_repeatedly_crashes_at_the_same_row_fails_after_three_crashes(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise its crashes would never be counted."""

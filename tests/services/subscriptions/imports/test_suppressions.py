@@ -84,7 +84,7 @@ def read(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str
     ],
 )
 @pytest.mark.parametrize("indent", [None, 2])
-def test_answers_of_interfaces_are_read_as_they_are(
+def test_suppression_lists_from_mail_provider_apis_are_read(
     document: Any, expected: dict[str, str], indent: int | None
 ) -> None:
     assert read(json.dumps(document, indent=indent).encode()) == expected
@@ -205,11 +205,13 @@ def test_answers_of_interfaces_are_read_as_they_are(
         ),
     ],
 )
-def test_files_are_read_as_they_are(file: str, kind: str, expected: dict[str, str]) -> None:
+def test_suppression_files_of_mail_providers_are_read(
+    file: str, kind: str, expected: dict[str, str]
+) -> None:
     assert read(file.encode(), ImportKind(kind)) == expected
 
 
-def test_type_that_comes_late_in_json_lines_decides_about_the_first_rows_too() -> None:
+def test_late_event_type_in_json_lines_applies_to_earlier_suppression_rows() -> None:
     file = '{"email": "d@example.com"}\n' * 3_000
     file += '{"email": "b@example.com", "event": {"type": "spamReport"}}\n'
     settled = None
@@ -223,7 +225,7 @@ def test_type_that_comes_late_in_json_lines_decides_about_the_first_rows_too() -
     assert (rows[0].suppression, rows[-1].suppression) == ("unknown", COMPLAINED)
 
 
-def test_mapping_names_the_column_that_decides_and_values_have_the_owners_meaning() -> None:
+def test_mapping_and_status_values_decide_the_meaning_of_suppression_rows() -> None:
     file = "email,why,type\na@example.com,9,x\nb@example.com,spam,HardBounce\nd@example.com,7,x\n"
     reader = open_suppression_rows(open_ranged_file(Stored(file.encode())))
     suppressions = SuppressionReader(

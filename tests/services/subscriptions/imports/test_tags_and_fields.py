@@ -38,7 +38,7 @@ def shown(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[st
     }
 
 
-def test_tags_beyond_a_hundred_living_ones_change_nothing(
+def test_import_ignores_tags_beyond_100_per_member(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     ada = people[0]
@@ -69,7 +69,7 @@ def test_tags_beyond_a_hundred_living_ones_change_nothing(
     assert shown(importing, importer, list_id)[ada]["tags"] == {*names[1:], "one more"}
 
 
-def test_undo_leaves_values_that_were_changed_since(
+def test_import_undo_keeps_field_values_changed_since_the_import(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     create_company_and_age(importing.resources, importer)
@@ -93,7 +93,7 @@ def test_undo_leaves_values_that_were_changed_since(
     }
 
 
-def test_nothing_of_an_undone_import_comes_back_by_the_undo_of_a_later_one(
+def test_undo_of_a_later_import_restores_nothing_from_an_already_undone_import(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     create_company_and_age(importing.resources, importer)
@@ -117,7 +117,7 @@ def test_nothing_of_an_undone_import_comes_back_by_the_undo_of_a_later_one(
     assert stands() == ("first", "free", {"company": "first"})
 
 
-def test_unknown_columns_become_fields_once_whatever_is_killed(
+def test_import_creates_fields_for_unknown_columns_only_once_despite_crashes(
     importing: Importing,
     importer: Owner,
     list_id: int,
@@ -167,7 +167,7 @@ def test_unknown_columns_become_fields_once_whatever_is_killed(
     assert importing.count_claims(task.id) == 0
 
 
-def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
+def test_import_that_needs_too_many_new_fields_is_rejected_before_any_write(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     header = ["email", *(f"Column {number}" for number in range(60))]
@@ -185,7 +185,7 @@ def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
     assert len(task.columns["ignored_columns"]) == 60
 
 
-def test_fields_of_another_owner_are_as_if_they_were_not_there(
+def test_import_ignores_member_fields_of_other_owners(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     create_company_and_age(importing.resources, importing.stack.create_owner())
@@ -202,7 +202,7 @@ def test_fields_of_another_owner_are_as_if_they_were_not_there(
     assert job.error["code"] == "import.mapping_field"
 
 
-def test_list_without_room_for_tags_takes_the_members_without_them(
+def test_members_are_imported_without_new_tags_when_the_list_has_no_room_for_tags(
     importing: Importing,
     importer: Owner,
     list_id: int,
@@ -221,7 +221,7 @@ def test_list_without_room_for_tags_takes_the_members_without_them(
     assert "no room for more tags" in importing.not_added(task.id)[0][-1]
 
 
-def test_who_left_by_the_files_word_is_kept_without_fields_and_claims(
+def test_imported_opt_out_gets_no_fields_and_no_consent_claims(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     create_company_and_age(importing.resources, importer)
@@ -234,7 +234,7 @@ def test_who_left_by_the_files_word_is_kept_without_fields_and_claims(
     assert importing.count_claims(task.id) == 0
 
 
-def test_key_that_comes_late_becomes_a_field_and_is_named(
+def test_late_json_key_becomes_a_field_and_is_listed_among_the_columns(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     filler = "".join(f'{{"email": "f{n}.{people[0]}"}}\n' for n in range(2500))
@@ -246,7 +246,7 @@ def test_key_that_comes_late_becomes_a_field_and_is_named(
     assert shown(importing, importer, list_id)[people[1]]["fields"] == {"city": "Rome", "odd": "1"}
 
 
-def test_cells_that_the_owner_is_shown_are_kept_encrypted(
+def test_sample_cells_of_an_import_are_stored_encrypted(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     task = importing.bring(importer, list_id, csv_of([[people[0], "", "Acme", "", "", ""]], HEADER))

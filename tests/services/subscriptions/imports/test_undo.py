@@ -38,7 +38,7 @@ def stands(importing: Importing, list_id: int, address: str) -> tuple[object, ..
     return row
 
 
-def test_whom_somebody_touched_since_stays_and_is_counted(
+def test_import_undo_keeps_members_changed_since_and_counts_them(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     importing.bring(importer, list_id, rows(people[:6]))
@@ -79,7 +79,7 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
     assert importing.count(list_id) == len(importing.active(list_id))
 
 
-def test_undone_in_the_opposite_order_two_imports_leave_the_list_as_it_was(
+def test_two_imports_undone_in_reverse_order_restore_the_list_exactly(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     importing.bring(importer, list_id, rows(people[:6], "Before"))
@@ -99,7 +99,7 @@ def test_undone_in_the_opposite_order_two_imports_leave_the_list_as_it_was(
     assert importing.records(list_id) == before
 
 
-def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
+def test_killed_import_undo_resumes_and_counts_each_member_once(
     importing: Importing,
     importer: Owner,
     list_id: int,
@@ -139,7 +139,7 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
     assert importing.records(list_id) == before
 
 
-def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
+def test_person_erased_during_an_import_is_not_restored_by_the_import(
     importing: Importing,
     importer: Owner,
     list_id: int,

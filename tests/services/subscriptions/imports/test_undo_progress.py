@@ -22,7 +22,7 @@ def rows(people: list[str], name: str = "") -> bytes:
     return csv_of([[each, name] for each in people])
 
 
-def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
+def test_undo_of_a_resumed_import_removes_members_added_since(
     importing: Importing,
     importer: Owner,
     list_id: int,
@@ -63,7 +63,7 @@ def retry_error(importing: Importing, owner: Owner, import_id: int) -> str:
     return caught.value.code
 
 
-def test_an_import_that_was_undone_or_is_being_undone_does_not_go_on(
+def test_undone_import_cannot_be_retried(
     importing: Importing, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
     import_id, _ = broken(importing, importer, list_id, rows(new_people))
@@ -75,7 +75,7 @@ def test_an_import_that_was_undone_or_is_being_undone_does_not_go_on(
     assert importing.active(list_id) == set()
 
 
-def test_an_undo_that_is_tried_again_waits_for_the_import_that_went_on(
+def test_retried_import_undo_is_rejected_while_the_import_is_running_again(
     importing: Importing, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
     import_id, job_id = broken(importing, importer, list_id, rows(new_people))
@@ -96,7 +96,7 @@ def test_an_undo_that_is_tried_again_waits_for_the_import_that_went_on(
     assert importing.active(list_id) == set()
 
 
-def test_a_record_that_was_there_before_stays_though_what_it_was_is_lost(
+def test_import_undo_keeps_existing_records_whose_previous_state_is_lost(
     importing: Importing, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
     importing.bring(importer, list_id, rows(new_people))
@@ -111,7 +111,7 @@ def test_a_record_that_was_there_before_stays_though_what_it_was_is_lost(
     assert len(importing.records(list_id)) == PEOPLE
 
 
-def test_an_undo_that_was_asked_for_in_time_goes_on(
+def test_import_undo_requested_in_time_continues_after_the_deadline(
     importing: Importing,
     importer: Owner,
     list_id: int,

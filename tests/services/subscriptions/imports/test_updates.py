@@ -96,7 +96,7 @@ def stored(importing: Importing, list_id: int, addresses: list[str]) -> list[Pai
     ],
     ids=["tier", "end", "tier and end", "complimentary_plan"],
 )
-def test_an_update_changes_only_what_the_file_has_a_column_for(
+def test_import_update_changes_only_values_for_which_the_file_has_a_column(
     importing: Importing,
     importer: Owner,
     list_id: int,
@@ -120,7 +120,7 @@ def test_an_update_changes_only_what_the_file_has_a_column_for(
     assert stored(importing, list_id, addresses) == before
 
 
-def test_an_end_of_a_member_without_a_paid_tier_is_a_problem(
+def test_paid_expiry_without_a_paid_tier_is_reported_and_not_imported(
     importing: Importing, importer: Owner, list_id: int, import_paid_members: Any
 ) -> None:
     free, gold = import_paid_members(FREE, GOLD)
@@ -138,7 +138,7 @@ def test_an_end_of_a_member_without_a_paid_tier_is_a_problem(
     assert codes == {free: "member.already", gold: "member.already", new: "row.left_out"}
 
 
-def test_a_key_that_a_json_object_lacks_changes_nothing(
+def test_key_missing_from_a_json_object_leaves_the_stored_value_unchanged(
     importing: Importing, importer: Owner, list_id: int, import_paid_members: Any
 ) -> None:
     addresses = import_paid_members(GOLD, GOLD, GOLD)
@@ -151,7 +151,7 @@ def test_a_key_that_a_json_object_lacks_changes_nothing(
     assert stored(importing, list_id, addresses) == [("gold", 2041), GOLD, ENDLESS]
 
 
-def test_a_chunk_of_release_1_0_0_keeps_the_stored_end(
+def test_import_chunk_stored_by_release_1_0_0_keeps_the_stored_paid_expiry(
     importing: Importing, importer: Owner, list_id: int, import_paid_members: Any
 ) -> None:
     [address] = import_paid_members(GOLD)

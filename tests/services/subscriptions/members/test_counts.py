@@ -24,7 +24,7 @@ MANY = sized(400, 20_000, few=100)
 
 
 @pytest.mark.tier("fast", "properties")
-def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
+def test_subscriber_counts_stay_correct_during_concurrent_changes_and_folding(
     acting: Acting, list_ids: list[int], owner: Owner
 ) -> None:
     with repeated(*[partial(fold, acting)] * 2, pause=0.01):

@@ -28,7 +28,7 @@ HELD = """
 """
 
 
-def test_waits_that_end_in_vain_leave_no_lock_behind(empty_stack: Stack) -> None:
+def test_lock_waits_that_time_out_leave_no_list_lock_behind(empty_stack: Stack) -> None:
     """Also where Postgres grants the lock at the very moment at which the wait ends."""
 
     def come_and_go(lock: Callable[[UnitOfWork, int], None]) -> int:
@@ -51,7 +51,7 @@ def test_waits_that_end_in_vain_leave_no_lock_behind(empty_stack: Stack) -> None
     assert sum(done) < TIMES * len(locks)
 
 
-def test_actions_come_in_between_two_chunks_of_an_import(empty_stack: Stack) -> None:
+def test_member_actions_get_the_list_lock_between_two_import_chunks(empty_stack: Stack) -> None:
     """Chunks follow one another without a pause, two at a time: nobody is refused for that."""
     done = threading.Event()
 

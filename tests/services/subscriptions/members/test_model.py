@@ -364,7 +364,7 @@ class Subscriptions(RuleBasedStateMachine):
 
 @pytest.mark.tier("fast", "properties")
 @pytest.mark.slow
-def test_no_sequence_of_actions_goes_against_what_a_person_said(acting: Acting) -> None:
+def test_no_sequence_of_actions_overrides_a_persons_opt_out(acting: Acting) -> None:
     Subscriptions.acting = acting
     Subscriptions.owners = [acting.stack.create_owner(), acting.stack.create_owner()]
     run_state_machine_as_test(

@@ -26,7 +26,7 @@ ROUNDS = sized(6, 300)
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_an_address_subscribed_many_times_at_once_is_one_person_and_one_subscription(
+def test_concurrent_sign_ups_of_one_address_create_one_person_and_one_subscription(
     acting: Acting, list_ids: list[int], owner: Owner, known: bool
 ) -> None:
     reader = acting.new_person(with_login=known)
@@ -53,7 +53,7 @@ def test_an_address_subscribed_many_times_at_once_is_one_person_and_one_subscrip
     assert shown_count(acting, list_id, owner) == 1
 
 
-def test_who_leaves_while_they_are_brought_back_is_out(
+def test_person_who_unsubscribes_is_not_reactivated_by_concurrent_actions(
     acting: Acting, list_ids: list[int], owner: Owner, person_with_login: Person
 ) -> None:
     here, there = list_ids
@@ -98,7 +98,7 @@ def bringing_back(
     ]
 
 
-def test_transfers_that_cross_each_other_do_not_wait_for_each_other_for_ever(
+def test_opposite_member_transfers_do_not_deadlock_or_lose_members(
     acting: Acting, list_ids: list[int], owner: Owner
 ) -> None:
     here, there = list_ids
@@ -119,7 +119,7 @@ def test_transfers_that_cross_each_other_do_not_wait_for_each_other_for_ever(
 
 
 @pytest.mark.tier("faults")
-def test_nothing_is_written_down_of_a_person_while_they_are_erased(
+def test_concurrent_actions_store_nothing_about_a_person_during_their_erasure(
     acting: Acting, owner: Owner, list_ids: list[int]
 ) -> None:
     for _ in range(ROUNDS):
@@ -163,7 +163,7 @@ def while_erasing(acting: Acting, lists: list[int], reader: Person, owner: Owner
     ]
 
 
-def test_an_action_waits_for_a_bulk_action_on_its_list_which_never_waits_for_it(
+def test_member_action_waits_for_a_bulk_action_on_its_list_without_deadlock(
     acting: Acting, list_ids: list[int], owner: Owner
 ) -> None:
     """Both make the same person: whoever makes one holds the list already."""
