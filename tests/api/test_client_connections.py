@@ -25,7 +25,7 @@ def test_response_body_arrives_completely(stack: Stack) -> None:
 
 
 @pytest.mark.tier("processes")
-def test_server_exits_if_its_port_is_in_use(stack: Stack) -> None:
+def test_api_server_exits_if_its_port_is_in_use(stack: Stack) -> None:
     """Also while it connects to Redis, when its loops are told to end."""
     for _ in range(3):
         second = stack.start("second", "serve", "--port", str(stack.api_port))

@@ -44,7 +44,7 @@ NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
         (timedelta(days=-365), "22 Nov 2027"),
     ],
 )
-def test_time_is_shown_as_distance_from_now(ago: timedelta, words: str) -> None:
+def test_console_shows_times_as_distance_from_now(ago: timedelta, words: str) -> None:
     assert format_distance(NOW - ago, NOW) == words
 
 
@@ -79,7 +79,7 @@ def plotted(*numbers: tuple[int, int]) -> GrowthPlot:
 
 
 @pytest.mark.parametrize(("days", "size"), [(30, 1), (62, 1), (63, 7), (365, 7), (1_095, 21)])
-def test_chart_of_many_days_groups_them_into_whole_weeks(days: int, size: int) -> None:
+def test_console_chart_groups_many_days_into_whole_weeks(days: int, size: int) -> None:
     plot = plotted(*[(1, 0)] * days)
     assert plot.days_of_span == size
     assert len(plot.spans) <= 62

@@ -53,7 +53,7 @@ def require_accessible(page: Page) -> None:
 
 
 @pytest.mark.tier("fast", "browser")
-def test_payer_can_pay_by_keyboard_and_is_redirected_back(
+def test_sandbox_payment_page_can_be_paid_by_keyboard_and_redirects_back(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
@@ -75,7 +75,7 @@ def test_payer_can_pay_by_keyboard_and_is_redirected_back(
 
 
 @pytest.mark.tier("browser")
-def test_payer_can_cancel_and_pay_later_after_declined_card(
+def test_sandbox_payment_can_be_cancelled_and_paid_later_after_declined_card(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
@@ -92,7 +92,7 @@ def test_payer_can_cancel_and_pay_later_after_declined_card(
 
 
 @pytest.mark.tier("browser")
-def test_expired_payment_page_rejects_payment_even_from_an_open_tab(
+def test_expired_sandbox_payment_page_rejects_payment_even_from_an_open_tab(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
@@ -111,7 +111,7 @@ def test_expired_payment_page_rejects_payment_even_from_an_open_tab(
     [("Order a debit that comes", "paid"), ("Order a debit that falls through", "unpaid")],
     ids=["comes", "falls_through"],
 )
-def test_bank_debit_is_ordered_immediately_and_settled_or_failed_later(
+def test_sandbox_bank_debit_is_ordered_immediately_and_settled_or_failed_later(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str, button: str, status: str
 ) -> None:
     page = open_page(payment_url)

@@ -98,7 +98,7 @@ def test_signup_page_keeps_answers_while_a_wrong_one_is_corrected(
 
 
 @pytest.mark.tier("fast", "browser")
-def test_signup_page_is_german_for_german_browsers(
+def test_signup_page_uses_german_for_german_browsers(
     stack: Stack, client: httpx2.Client, german_page: Page
 ) -> None:
     list_id = make_list(client)

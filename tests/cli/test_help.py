@@ -52,7 +52,7 @@ def loaded_by(code: str, *words: str, **environment: str) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
-def test_importing_database_command_groups_loads_no_libraries_of_other_servers() -> None:
+def test_database_command_modules_import_no_libraries_of_other_servers() -> None:
     names = GROUPS.keys() - MORE_THAN_THE_DATABASE
     modules = {GROUPS[name].source.partition(":")[0] for name in names}
     loaded = loaded_by(f"import cli.main, {', '.join(sorted(modules))}")
@@ -164,7 +164,7 @@ def test_command_reference_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "commands.md").read_text() == command_reference.build_page()
 
 
-def test_command_without_a_running_devstack_says_so(tmp_path: Path) -> None:
+def test_command_without_running_devstack_reports_the_missing_devstack(tmp_path: Path) -> None:
     done = ended({"PRESSROOM_HOME": str(tmp_path / "nothing")}, "users", "list")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"No stack runs on {tmp_path / 'nothing'}" in done.stderr

@@ -123,7 +123,7 @@ def test_compose_api_trusts_its_proxy(
 
 @WANTED_IN_FULL
 @pytest.mark.parametrize("service", [each for each in files.services() if each not in ONCE])
-def test_running_compose_containers_have_no_capabilities_and_read_only_files(
+def test_running_compose_containers_have_no_capabilities_and_cannot_write(
     compose_project: Project, service: str
 ) -> None:
     status = compose_project.inside(service, "cat", "/proc/1/status")

@@ -35,7 +35,7 @@ def test_compose_file_is_valid_by_the_specification() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_compose_publishes_only_the_proxy_to_strangers_and_other_ports_to_localhost() -> None:
+def test_compose_publishes_only_the_proxy_beyond_localhost() -> None:
     services = files.services() | files.observers()
     published = {name: each["ports"] for name, each in services.items() if "ports" in each}
     assert set(published) == {PROXY, "api", "flower", *files.observers()}

@@ -114,7 +114,7 @@ def test_llm_call_is_not_retried_for_disconnected_caller(
     assert stack_with_model.calls() == before + 1
 
 
-def test_disconnected_composer_callers_leave_no_memory_descriptors_or_redis_keys(
+def test_disconnected_composer_callers_leave_no_resources_behind(
     stack_with_model: Modelled, api_key: str
 ) -> None:
     stack_with_model.work(concurrency=4)

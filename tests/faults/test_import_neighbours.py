@@ -60,7 +60,7 @@ def hostile_files() -> dict[str, bytes]:
     }
 
 
-def test_import_memory_does_not_grow_with_the_file_and_survives_hostile_files(
+def test_import_memory_stays_bounded_for_large_and_hostile_files(
     imports: Importing, import_owner: Owner
 ) -> None:
     running = worker(imports)

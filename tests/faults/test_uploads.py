@@ -111,7 +111,7 @@ def test_upload_returns_200_although_the_api_cannot_reach_the_broker(
 
 @pytest.mark.tier("fast")
 @pytest.mark.parametrize("deliver", [True, False], ids=["committed", "not committed"])
-def test_repeated_upload_succeeds_after_its_commit_was_cut_off(
+def test_upload_repeated_with_its_idempotency_key_succeeds_after_lost_commit(
     probes: Bench, api: Running, media_worker: Running, postgres_proxy: Proxy, *, deliver: bool
 ) -> None:
     stack = probes.stack

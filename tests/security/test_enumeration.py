@@ -116,7 +116,9 @@ def test_forged_trace_id_gets_the_same_error_for_every_kind_of_person(
         assert answers[0][0] == 403
 
 
-def test_other_owners_cannot_find_out_who_is_a_member(stack: Stack, list_owner: Owner) -> None:
+def test_other_owners_cannot_find_out_whether_a_person_is_a_member(
+    stack: Stack, list_owner: Owner
+) -> None:
     list_id = new_list(stack, list_owner)
     people = user_ids(stack, list_id)
     with stack.client(stack.create_owner(plan=Plan.PAID).key) as nosy:

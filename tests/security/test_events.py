@@ -73,7 +73,7 @@ def test_events_of_erased_person_are_kept_without_ip_and_user_agent(stack: Stack
         stack.query("UPDATE events SET detail = '{}', type = 'x' WHERE user_id = %s", user_id)
 
 
-def test_event_truncates_long_user_agent(stack: Stack) -> None:
+def test_account_event_truncates_long_user_agent(stack: Stack) -> None:
     email = new_account(stack)
     with a_visitor(stack) as visitor:
         visitor.client.headers["User-Agent"] = "x" * 5000

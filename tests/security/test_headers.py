@@ -84,7 +84,7 @@ def test_pages_and_media_have_their_own_security_policies(
 
 
 @pytest.mark.parametrize("path", ["/unsubscribe", "/login", "/docs"])
-def test_pages_use_no_device_and_are_isolated_from_their_opener(
+def test_pages_forbid_device_access_and_are_isolated_from_their_opener(
     stranger: httpx2.Client, path: str
 ) -> None:
     headers = stranger.get(path).headers

@@ -207,7 +207,7 @@ def test_operations_without_credential_or_scope_are_exactly_the_known_ones() -> 
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
-def test_invalid_credential_reads_and_changes_nothing(
+def test_call_with_invalid_credential_reads_and_changes_nothing(
     api_side: Side, stranger: httpx2.Client, stranger_headers: dict[str, dict[str, str]], kind: str
 ) -> None:
     before = belongings(api_side.world)

@@ -253,7 +253,7 @@ def test_confirmation_mails_by_strangers_do_not_block_password_reset(
     assert limited_mailing.subjects(email) == [RESET]
 
 
-def test_retried_mail_is_admitted_only_once_and_delivered(limited_mailing: Mailing) -> None:
+def test_mail_retried_after_451_is_delivered_only_once(limited_mailing: Mailing) -> None:
     # The sandbox says 451 to the first two attempts for such an address.
     email = f"later+{secrets.token_hex(4)}@{new_domain()}"
     with limited_mailing.stranger(0) as client:

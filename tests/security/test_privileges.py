@@ -97,7 +97,7 @@ def application_cursor(stack: Stack) -> Iterator[Cursor]:
         *(f"ALTER TABLE {table} DISABLE TRIGGER {table}_purged" for table in OF_ORDERS),
     ],
 )
-def test_application_role_cannot_change_schema_triggers_or_ledger(
+def test_application_role_cannot_change_schema_roles_protected_rows_or_server_files(
     application_cursor: Cursor, statement: str
 ) -> None:
     with pytest.raises(InsufficientPrivilege):

@@ -342,7 +342,7 @@ def test_high_rate_limit_holds_across_processes_that_reserve_blocks(stack: Stack
     assert 1500 - len(processes) * 8 * block <= allowed <= 1500
 
 
-def test_one_process_uses_every_call_of_a_high_rate_limit(stack: Stack) -> None:
+def test_one_process_can_use_every_call_of_a_high_rate_limit(stack: Stack) -> None:
     counters = RateCounters(stack.settings())
     [item] = parse_limits("900/day")
     name = secrets.token_hex(8)

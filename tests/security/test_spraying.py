@@ -76,7 +76,7 @@ def test_password_spraying_from_one_network_is_paused(
     assert FREE <= spray(stack, addresses, 100) < FREE + 10
 
 
-def test_spraying_pause_spares_other_networks_known_browsers_and_resets(
+def test_spraying_pause_spares_known_browsers_other_networks_and_password_resets(
     stack: Stack, visitor_at: Callable[[str], Visitor]
 ) -> None:
     person, colleague = new_account(stack), new_account(stack)

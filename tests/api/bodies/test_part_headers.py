@@ -40,7 +40,7 @@ from services.attachments.upload import clean_filename
         (b'filename="=?windows-1251?B?5O7sLmpwZw==?="', "дом.jpg"),
     ],
 )
-def test_file_name_is_read_in_each_encoding_that_clients_send(
+def test_uploaded_file_name_is_read_in_each_encoding_that_clients_send(
     parameters: bytes, filename: str
 ) -> None:
     header = b"form-data; name=file; " + parameters
@@ -57,7 +57,7 @@ def test_file_name_is_read_in_each_encoding_that_clients_send(
         (b"zip''%C3%A9.jpg", "plain.jpg"),
     ],
 )
-def test_filename_star_wins_over_filename_if_its_charset_can_be_decoded(
+def test_filename_star_parameter_wins_if_its_charset_can_be_decoded(
     extended: bytes, filename: str
 ) -> None:
     for order in (b'filename="plain.jpg"; filename*=%b', b'filename*=%b; filename="plain.jpg"'):
@@ -75,7 +75,7 @@ def test_filename_star_wins_over_filename_if_its_charset_can_be_decoded(
         (b'form-data; name="x\\"; filename=\\"a"', ('x"; filename="a', None)),
     ],
 )
-def test_part_disposition_may_lack_name_or_file_name(
+def test_multipart_part_may_lack_name_or_file_name(
     header: bytes, expected: tuple[str | None, str | None]
 ) -> None:
     assert read_disposition(header) == expected
@@ -101,7 +101,7 @@ def test_part_disposition_may_lack_name_or_file_name(
         (b"filename*=utf-8''a; filename*0*=utf-8''b; filename*x=c", "a"),
     ],
 )
-def test_hostile_file_name_is_cleaned(parameters: bytes, filename: str) -> None:
+def test_hostile_uploaded_file_name_is_cleaned(parameters: bytes, filename: str) -> None:
     _, sent = read_disposition(b"form-data; name=file; " + parameters)
     assert sent is not None
     assert clean_filename(sent) == filename

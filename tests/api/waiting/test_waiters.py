@@ -73,7 +73,7 @@ async def test_waiter_with_lost_notification_is_not_starved_by_other_notificatio
     busy.cancel()
 
 
-async def test_hundreds_of_waiters_are_looked_up_in_one_query(
+async def test_hundreds_of_waiters_are_looked_up_together(
     outcomes: Outcomes, waiters: Waiters[bool]
 ) -> None:
     topics = [f"job:{number}" for number in range(500)]

@@ -122,7 +122,9 @@ def test_error_in_the_worker_is_returned_to_the_caller_without_internals(
     assert "ZeroDivision" not in reply.text
 
 
-def test_late_worker_answer_becomes_504(worker: Running, probe_client: httpx2.Client) -> None:
+def test_worker_answer_after_the_time_limit_becomes_504(
+    worker: Running, probe_client: httpx2.Client
+) -> None:
     reply = probe_client.post("/ask", params={"sleep": 3, "seconds": 0.5})
     assert (reply.status_code, reply.json()["code"]) == (504, "request.too_slow")
 

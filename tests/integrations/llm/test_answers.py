@@ -179,7 +179,7 @@ def test_llm_client_ignores_openai_and_proxy_variables_of_the_environment(
 @pytest.mark.parametrize(
     "behaviour", ["refuses", "empty", "length", "filtered", "cut", "broken", "page", "400", "401"]
 )
-def test_unusable_llm_answer_fails(model_run: Run, behaviour: str) -> None:
+def test_unusable_llm_answer_is_reported_as_failure(model_run: Run, behaviour: str) -> None:
     error = error_of(model_run, behaviour)
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "llm.failed")
 

@@ -31,7 +31,7 @@ def test_payment_channel_is_enabled_by_its_keys(stripe_keys: StripeKeys) -> None
     )
 
 
-def test_stripe_is_the_default_channel_before_the_sandbox(stripe_keys: StripeKeys) -> None:
+def test_stripe_takes_precedence_over_the_payment_sandbox(stripe_keys: StripeKeys) -> None:
     assert PaymentChannels(settings(**of_sandbox(stripe_keys))).default is PaymentChannel.SANDBOX
     both = PaymentChannels(settings(**STRIPE, **of_sandbox(stripe_keys)))
     assert both.configured == (PaymentChannel.STRIPE, PaymentChannel.SANDBOX)

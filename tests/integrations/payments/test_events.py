@@ -89,7 +89,7 @@ def test_payment_event_contains_order_amount_and_currency(
     )
 
 
-def test_event_of_declined_card_contains_no_evidence(
+def test_payment_event_of_declined_card_is_ignored(
     payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: Reader
 ) -> None:
     payment_sandbox.decline(opened_checkout.session_id)
@@ -137,7 +137,7 @@ def test_dispute_event_contains_disputed_and_lost_amounts(
     assert read_event.evidence("charge.dispute.closed", opened_checkout) == closed
 
 
-def test_event_of_bank_inquiry_contains_no_evidence(
+def test_payment_event_of_bank_inquiry_is_ignored(
     payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: Reader
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
@@ -147,7 +147,7 @@ def test_event_of_bank_inquiry_contains_no_evidence(
     assert read_event.event("charge.dispute.closed", opened_checkout).evidence is None
 
 
-def test_event_of_another_shop_on_the_same_account_contains_no_evidence(
+def test_payment_event_of_another_shop_on_the_same_account_is_ignored(
     account: StripeCheckout, stripe_keys: StripeKeys
 ) -> None:
     assert account.parse_event(*signed(stripe_keys, a_paid_session())).evidence is not None

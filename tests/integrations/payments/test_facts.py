@@ -15,7 +15,7 @@ from tests.support.credits.payments import RETURN_URL, SandboxPayments, account_
 MANY = 101
 
 
-def test_open_checkout_evidence_contains_only_order_amount_and_currency(
+def test_open_checkout_shows_only_its_order_amount_and_currency(
     account: StripeCheckout,
 ) -> None:
     order = an_order()
@@ -29,7 +29,7 @@ def test_open_checkout_evidence_contains_only_order_amount_and_currency(
     assert abs(opened_checkout.expires_at - order.expires_at) < timedelta(seconds=1)
 
 
-def test_paid_checkout_evidence_contains_payment_that_leads_to_its_order(
+def test_paid_checkout_shows_its_payment_which_leads_to_the_order(
     account: StripeCheckout, payment_sandbox: SandboxPayments
 ) -> None:
     order = an_order()
@@ -55,7 +55,7 @@ def test_checkout_can_still_be_paid_after_declined_card_or_cancellation(
     assert account.fetch_evidence(opened_checkout.session_id).paid
 
 
-def test_partial_refunds_are_summed_in_the_evidence(
+def test_refunds_of_a_checkout_are_summed(
     account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
