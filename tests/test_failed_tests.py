@@ -82,7 +82,7 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path)
 
 
-def test_test_that_passes_when_repeated_is_listed_and_its_first_report_kept(
+def test_flaky_test_that_passes_when_repeated_is_listed_with_its_first_report(
     repository: Repository,
 ) -> None:
     repository.commit(TESTS)
@@ -94,7 +94,7 @@ def test_test_that_passes_when_repeated_is_listed_and_its_first_report_kept(
     assert "unlucky" in repository.record.with_suffix(".log").read_text()
 
 
-def test_test_that_fails_when_repeated_is_a_failure(repository: Repository) -> None:
+def test_repeated_test_that_fails_again_fails_the_run(repository: Repository) -> None:
     repository.commit(TESTS.replace("marker.touch()", "pass"))
     repository.run_tests()
     ended = repository.repeat_failed()
@@ -112,7 +112,7 @@ def test_test_that_fails_when_repeated_is_a_failure(repository: Repository) -> N
     ],
     ids=["parameters", "function that the test calls", "test"],
 )
-def test_altered_test_is_not_repeated(
+def test_failed_test_altered_by_the_change_is_not_repeated(
     repository: Repository, old: str, new: str, reason: str
 ) -> None:
     repository.commit(TESTS)
@@ -123,7 +123,7 @@ def test_altered_test_is_not_repeated(
     assert (ended.returncode, ended.stdout) == (1, f"No failed test is repeated: {reason}.\n")
 
 
-def test_failure_next_to_an_altered_test_is_repeated(repository: Repository) -> None:
+def test_failed_test_next_to_an_altered_test_is_repeated(repository: Repository) -> None:
     repository.commit(TESTS)
     (repository.folder / "test_flaky.py").write_text(TESTS + "def test_new():\n    pass\n")
     (repository.folder / "flaky 1").touch()
@@ -141,7 +141,7 @@ def test_failure_next_to_an_altered_test_is_repeated(repository: Repository) -> 
         (TESTS_FAILED, [], "the run did not end by failed tests"),
     ],
 )
-def test_run_that_chance_does_not_explain_is_not_repeated(
+def test_failures_that_chance_does_not_explain_are_not_repeated(
     repository: Repository, exit_status: int, failed: list[str], reason: str
 ) -> None:
     record = {"exit_status": exit_status, "failed": failed}

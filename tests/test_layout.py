@@ -49,7 +49,7 @@ def test_test_modules_import_nothing_from_each_other() -> None:
     assert imports == set()
 
 
-def test_each_fixture_is_defined_once_in_its_folder() -> None:
+def test_fixture_names_are_unique_within_each_test_folder() -> None:
     """Test that no folder directly below `tests` has two fixtures with the same name.
 
     The fixtures of `tests/conftest.py` count as fixtures of each folder in `tests`.

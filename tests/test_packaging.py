@@ -19,7 +19,7 @@ OURS = (
 )
 
 
-def test_no_dependency_ships_a_top_level_name_of_ours() -> None:
+def test_no_dependency_installs_a_top_level_package_of_ours() -> None:
     # Our own distribution is installed editable and may be listed; nobody else's may.
     shipped = packages_distributions()
     for name in OURS:
@@ -36,7 +36,7 @@ def test_no_dependency_ships_a_top_level_name_of_ours() -> None:
         "requirements-image.txt",
     ],
 )
-def test_every_requirement_is_pinned_hashed_and_without_an_index(file: str) -> None:
+def test_every_requirement_is_pinned_and_hashed_without_index_url(file: str) -> None:
     text = (ROOT / file).read_text()
     entries = re.split(
         r"\n(?=[A-Za-z0-9])", re.sub(r"(?m)^(\s*#|-r requirements).*\n", "", text).strip()
@@ -48,7 +48,7 @@ def test_every_requirement_is_pinned_hashed_and_without_an_index(file: str) -> N
     assert "://" not in text
 
 
-def test_the_release_has_one_version() -> None:
+def test_pyproject_npm_package_and_changelog_have_the_same_version() -> None:
     """`make clients` brings that of pyproject.toml into the npm package."""
     package, lock = (
         json.loads((ROOT / "clients" / "typescript" / file).read_text())

@@ -9,7 +9,7 @@ TIMES = 50
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: " + LOOPBACK.encode() + b"\r\n\r\n"
 
 
-def test_an_answer_is_sent_whole(stack: Stack) -> None:
+def test_response_body_arrives_completely(stack: Stack) -> None:
     """A process that was killed after the head left callers behind a proxy without the body."""
     with socket.create_connection((LOOPBACK, stack.api_port), timeout=30) as caller:
         for _ in range(TIMES):
@@ -25,7 +25,7 @@ def test_an_answer_is_sent_whole(stack: Stack) -> None:
 
 
 @pytest.mark.tier("processes")
-def test_a_server_ends_where_its_port_is_taken(stack: Stack) -> None:
+def test_api_server_exits_if_its_port_is_in_use(stack: Stack) -> None:
     """Also while it connects to Redis, when its loops are told to end."""
     for _ in range(3):
         second = stack.start("second", "serve", "--port", str(stack.api_port))

@@ -44,11 +44,11 @@ NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
         (timedelta(days=-365), "22 Nov 2027"),
     ],
 )
-def test_a_moment_is_told_by_its_distance(ago: timedelta, words: str) -> None:
+def test_console_shows_times_as_distance_from_now(ago: timedelta, words: str) -> None:
     assert format_distance(NOW - ago, NOW) == words
 
 
-def test_numbers_have_their_thousands_and_things_their_plural() -> None:
+def test_console_formats_thousands_changes_and_plurals() -> None:
     assert format_number(1_234_567) == "1,234,567"
     assert [format_change(each) for each in (1_234, 0, -5)] == ["+1,234", "0", "\N{MINUS SIGN}5"]
     assert [format_count(each, "member") for each in (0, 1, 2_000)] == [
@@ -58,7 +58,7 @@ def test_numbers_have_their_thousands_and_things_their_plural() -> None:
     ]
 
 
-def test_what_a_person_typed_is_one_word_of_the_call() -> None:
+def test_curl_example_quotes_user_input_as_one_shell_word() -> None:
     call = build_curl_call("https://x.example", "POST", "/lists", {"title": "it's; rm -rf $HOME"})
     assert call == (
         "curl --request POST https://x.example/lists \\\n"
@@ -79,7 +79,7 @@ def plotted(*numbers: tuple[int, int]) -> GrowthPlot:
 
 
 @pytest.mark.parametrize(("days", "size"), [(30, 1), (62, 1), (63, 7), (365, 7), (1_095, 21)])
-def test_many_days_make_spans_of_whole_weeks(days: int, size: int) -> None:
+def test_console_chart_groups_many_days_into_whole_weeks(days: int, size: int) -> None:
     plot = plotted(*[(1, 0)] * days)
     assert plot.days_of_span == size
     assert len(plot.spans) <= 62
@@ -121,7 +121,7 @@ def total_of(member_count: MemberCount) -> str:
         ),
     ],
 )
-def test_a_bulk_action_is_offered_unless_it_is_known_to_be_about_nobody(
+def test_bulk_action_button_is_disabled_only_if_no_member_matches(
     member_count: MemberCount, button: str
 ) -> None:
     nothing: dict[str, Any] = {key: [] for key in ("actions", "tiers", "tags")}
@@ -131,7 +131,7 @@ def test_a_bulk_action_is_offered_unless_it_is_known_to_be_about_nobody(
     assert button in text
 
 
-def test_an_exact_number_is_told_as_it_is() -> None:
+def test_exact_member_count_is_shown_without_recount_link() -> None:
     assert "<b>0</b> members now" in total_of(NOBODY)
     text = total_of(MemberCount(1_234, is_exact=True))
     assert "<b>1,234</b> members now" in text
@@ -139,7 +139,7 @@ def test_an_exact_number_is_told_as_it_is() -> None:
     assert "href" not in text
 
 
-def test_another_number_leads_to_the_exact_one_with_and_without_a_script() -> None:
+def test_inexact_member_count_links_to_exact_one_with_and_without_script() -> None:
     words = "At least <b>1,234</b> members now"
     text = total_of(MemberCount(1_234, is_exact=False, recount=RECOUNT))
     assert words in text
@@ -157,7 +157,7 @@ ROW = re.compile(
 )
 
 
-def test_each_file_has_the_hash_and_the_licence_that_are_written_down() -> None:
+def test_vendored_scripts_match_their_recorded_hash_and_licence() -> None:
     rows = ROW.findall(VENDORED.joinpath("README.md").read_text())
     scripts = {each.name for each in VENDORED.iterdir() if each.name.endswith(".js")}
     assert scripts == {name for name, _, _ in rows}

@@ -44,7 +44,7 @@ def module_of(method: str, path: str) -> str:
     return [word for word in path.split("/") if word in modules][-1]
 
 
-def test_the_url_of_an_operation_names_its_module() -> None:
+def test_last_word_of_each_route_path_names_the_module_of_its_handler() -> None:
     elsewhere = []
     for route in list_api_routes(create_app(Settings.model_construct())):
         assert route.endpoint
@@ -61,7 +61,7 @@ def test_the_url_of_an_operation_names_its_module() -> None:
     assert elsewhere == []
 
 
-def test_every_transaction_of_a_handler_is_committed_in_a_thread() -> None:
+def test_handlers_with_a_transaction_run_in_a_thread() -> None:
     for route in list_api_routes(create_app(Settings.model_construct())):
         assert route.endpoint
         if "uow" in inspect.signature(route.endpoint).parameters:

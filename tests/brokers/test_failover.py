@@ -67,7 +67,7 @@ def is_whole(stack: Stack) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("lost_by", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
-def test_replica_takes_over_and_nothing_that_was_accepted_is_lost(
+def test_redis_failover_to_replica_loses_no_accepted_work(
     make_stack: Callable[[str], Stack],
     tmp_path: Path,
     lost_by: signal.Signals,
@@ -139,7 +139,7 @@ def _becomes_whole(
 
 
 @pytest.mark.slow
-def test_flower_shows_the_queues_of_a_redis_behind_sentinels(
+def test_flower_shows_queue_lengths_of_a_redis_behind_sentinels(
     make_stack: Callable[[str], Stack], tmp_path: Path
 ) -> None:
     stack, port = make_stack("flower-sentinels"), free_port()

@@ -47,7 +47,7 @@ def _resume_broker(proxied_broker: ProxiedBroker) -> Iterator[None]:
     )
 
 
-def test_callers_hear_their_answers_and_jobs_are_done(proxied_broker: ProxiedBroker) -> None:
+def test_jobs_and_requests_succeed_with_a_separate_broker(proxied_broker: ProxiedBroker) -> None:
     jobs = [proxied_broker.enqueue() for _ in range(20)]
     for number in range(20):
         reply = proxied_broker.ask(f"number {number}")
@@ -59,7 +59,7 @@ def test_callers_hear_their_answers_and_jobs_are_done(proxied_broker: ProxiedBro
     assert {name.partition(":")[0] for name in proxied_broker.names()} == {"pressroom", "probe"}
 
 
-def test_the_broker_says_how_much_waits_for_a_queue(proxied_broker: ProxiedBroker) -> None:
+def test_broker_reports_how_many_messages_wait_in_a_queue(proxied_broker: ProxiedBroker) -> None:
     broker, queue = proxied_broker.resources.broker, Queue.MEDIA
     before = broker.count_waiting(queue)
     assert before is not None
@@ -68,7 +68,7 @@ def test_the_broker_says_how_much_waits_for_a_queue(proxied_broker: ProxiedBroke
     eventually(lambda: broker.count_waiting(queue) == before + 3, what="three more")
 
 
-def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(
+def test_call_without_broker_gets_503_and_leaves_no_keys_in_redis(
     proxied_broker: ProxiedBroker,
 ) -> None:
     proxied_broker.proxy.refuse()
@@ -84,7 +84,7 @@ def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(
     )
 
 
-def test_jobs_accepted_without_the_broker_are_done_when_it_is_back(
+def test_jobs_accepted_during_broker_outage_succeed_afterwards(
     proxied_broker: ProxiedBroker,
 ) -> None:
     proxied_broker.proxy.refuse()

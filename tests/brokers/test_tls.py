@@ -93,23 +93,25 @@ CLIENTS = ("cache", "asynchronous", "sender", "count")
 
 
 @pytest.mark.tier("fast")
-def test_server_whose_certificate_is_trusted_is_used(tls_redis: Encrypted) -> None:
+def test_redis_with_trusted_certificate_is_used(tls_redis: Encrypted) -> None:
     assert _reached(tls_redis.settings(tls_redis.trusted)) == dict.fromkeys(CLIENTS, True)
 
 
 @pytest.mark.tier("fast")
-def test_server_whose_certificate_is_not_trusted_is_not_used(tls_redis: Encrypted) -> None:
+def test_redis_with_untrusted_certificate_is_rejected(tls_redis: Encrypted) -> None:
     assert _reached(tls_redis.settings(tls_redis.url())) == dict.fromkeys(CLIENTS, False)
 
 
 @pytest.mark.tier("fast")
-def test_server_with_a_certificate_for_another_name_is_not_used(tls_redis: Encrypted) -> None:
+def test_redis_certificate_for_another_host_is_rejected(tls_redis: Encrypted) -> None:
     url = tls_redis.url("localhost", f"?ssl_ca_certs={tls_redis.ca_file}")
     assert _reached(tls_redis.settings(url)) == dict.fromkeys(CLIENTS, False)
 
 
 @pytest.mark.tier("fast")
-def test_worker_takes_jobs_through_tls_and_is_alive(tls_redis: Encrypted, tmp_path: Path) -> None:
+def test_worker_processes_jobs_and_stays_alive_over_redis_tls(
+    tls_redis: Encrypted, tmp_path: Path
+) -> None:
     bench = make_bench(tls_redis.stack)
     alive = tmp_path / "alive"
     environment = {"PRESSROOM_REDIS_URL": tls_redis.trusted, "PRESSROOM_ALIVE_FILE": str(alive)}
@@ -118,7 +120,9 @@ def test_worker_takes_jobs_through_tls_and_is_alive(tls_redis: Encrypted, tmp_pa
     eventually(alive.exists, what="its sign of life")
 
 
-def test_sentinels_and_their_redis_behind_tls(tls_redis: Encrypted, tmp_path: Path) -> None:
+def test_sentinels_and_their_redis_are_used_over_tls_only_if_trusted(
+    tls_redis: Encrypted, tmp_path: Path
+) -> None:
     server = which("redis-server")
     if server is None:
         pass_over("a Redis with TLS of its own needs Debian's package redis-server")

@@ -29,7 +29,9 @@ def shows(page: Page, heading: str) -> None:
 
 
 @pytest.mark.tier("fast", "browser")
-def test_a_person_registers_and_logs_out(stack: Stack, page: Page, mailbox_reader: Visitor) -> None:
+def test_person_can_register_and_log_out_in_the_browser(
+    stack: Stack, page: Page, mailbox_reader: Visitor
+) -> None:
     email = new_address()
     page.goto(f"{stack.api_url}/login")
     page.get_by_role("link", name="Make an account").click()
@@ -52,7 +54,7 @@ def test_a_person_registers_and_logs_out(stack: Stack, page: Page, mailbox_reade
 
 
 @pytest.mark.tier("browser")
-def test_a_person_gets_a_new_password_and_sees_to_their_sessions(
+def test_person_can_reset_password_and_log_out_another_browser(
     stack: Stack, page: Page, mailbox_reader: Visitor
 ) -> None:
     email = new_account(stack)
@@ -74,7 +76,7 @@ def test_a_person_gets_a_new_password_and_sees_to_their_sessions(
 
 
 @pytest.mark.tier("browser")
-def test_a_person_logs_in_changes_password_and_address_and_takes_their_account_back(
+def test_person_can_change_password_and_address_and_recover_the_account(
     stack: Stack, page: Page, mailbox_reader: Visitor
 ) -> None:
     email, new = new_account(stack), new_address()
@@ -157,7 +159,7 @@ def add_device(page: Page, *, verifies: bool = True) -> None:
 
 
 @pytest.mark.tier("fast", "browser")
-def test_a_person_adds_an_app_and_logs_in_by_keyboard(
+def test_person_can_add_authenticator_app_and_log_in_by_keyboard(
     stack: Stack, open_page: Open, email: str
 ) -> None:
     page = open_page("about:blank")
@@ -191,7 +193,7 @@ def test_a_person_adds_an_app_and_logs_in_by_keyboard(
 
 
 @pytest.mark.tier("browser")
-def test_a_passkey_logs_in_with_a_password_and_without_and_lets_its_owner_choose_a_new_one(
+def test_passkey_works_as_second_factor_and_for_login_and_password_reset(
     named_url: str, open_page: Open, mailbox_reader: Visitor, email: str
 ) -> None:
     page = open_page("about:blank")
@@ -227,7 +229,9 @@ def test_a_passkey_logs_in_with_a_password_and_without_and_lets_its_owner_choose
 
 
 @pytest.mark.tier("browser")
-def test_a_browser_without_a_passkey_says_so(named_url: str, open_page: Open, email: str) -> None:
+def test_login_without_usable_passkey_shows_error_and_still_accepts_password(
+    named_url: str, open_page: Open, email: str
+) -> None:
     page = open_page("about:blank")
     # Of a device that can't verify its user, which a login without a password needs.
     add_device(page, verifies=False)

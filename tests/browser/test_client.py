@@ -59,7 +59,7 @@ def page_url(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.tier("clients")
-def test_the_client_works_on_a_page_of_another_origin(
+def test_typescript_client_works_on_a_page_of_another_origin(
     stack: Stack, owner: Owner, page_url: str, open_page: Callable[..., Page]
 ) -> None:
     assert open_page(page_url).evaluate(_USE, [stack.api_url, owner.key]) == {

@@ -40,7 +40,7 @@ def program(stack: Stack) -> Iterator[Program]:
         yield register(stack, redirect_uris=back, scopes=SIX, public=True, name=NAME)
 
 
-def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
+def test_person_can_grant_some_scopes_to_an_app_and_revoke_them(
     stack: Stack, page: Page, program: Program
 ) -> None:
     email = new_account(stack)

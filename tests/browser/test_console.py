@@ -21,7 +21,7 @@ def console_page(page: Page, stack: Stack, owner: Owner) -> Page:
 
 
 @pytest.mark.tier("fast", "browser")
-def test_an_owner_makes_a_list_finds_members_and_undoes_a_bulk_action(
+def test_owner_can_create_list_find_members_and_undo_bulk_action(
     stack: Stack, console_page: Page, owner: Owner, client: httpx2.Client
 ) -> None:
     console_page.goto(f"{stack.api_url}/account")
@@ -65,7 +65,7 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_a_bulk_action(
 
 
 @pytest.mark.tier("browser")
-def test_the_finder_opens_by_its_keys_and_leads_on(
+def test_console_finder_opens_by_shortcut_and_leads_to_pages_lists_and_members(
     stack: Stack, console_page: Page, client: httpx2.Client
 ) -> None:
     list_id = new_list(client, title="Letters to find")["id"]
@@ -96,7 +96,7 @@ def test_the_finder_opens_by_its_keys_and_leads_on(
     expect(console_page).to_have_title("Letters to find – Pressroom")
 
 
-def test_who_was_logged_out_is_led_back_after_the_login(
+def test_console_search_after_session_end_opens_login_with_return_path(
     stack: Stack, console_page: Page, client: httpx2.Client
 ) -> None:
     list_id = new_list(client, title="Letters")["id"]
@@ -108,7 +108,9 @@ def test_who_was_logged_out_is_led_back_after_the_login(
 
 
 @pytest.mark.tier("browser")
-def test_a_post_is_pasted_written_about_and_given_a_photo(stack: Stack, console_page: Page) -> None:
+def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
+    stack: Stack, console_page: Page
+) -> None:
     post = fresh()
     console_page.goto(f"{stack.api_url}/console")
     console_page.get_by_role("link", name="Composer").click()
@@ -152,7 +154,7 @@ ROWS = 500
 
 
 @pytest.mark.tier("fast", "browser")
-def test_members_are_mapped_imported_watched_and_undone(
+def test_owner_can_map_columns_import_members_and_undo_the_import(
     stack: Stack, console_page: Page, client: httpx2.Client
 ) -> None:
     list_id = new_list(client)["id"]
@@ -196,7 +198,7 @@ def test_members_are_mapped_imported_watched_and_undone(
 
 
 @pytest.mark.tier("browser")
-def test_an_import_is_watched_on_after_a_lost_connection(
+def test_import_page_resumes_progress_after_lost_connection(
     stack: Stack, open_page: Open, owner: Owner, client: httpx2.Client
 ) -> None:
     page = open_page("about:blank")
@@ -227,7 +229,7 @@ def test_an_import_is_watched_on_after_a_lost_connection(
 
 
 @pytest.mark.tier("fast", "browser")
-def test_images_are_chosen_dropped_pasted_and_their_links_copied(
+def test_images_can_be_chosen_dropped_or_pasted_and_their_links_copied(
     stack: Stack, console_page: Page
 ) -> None:
     png = encoded("PNG")

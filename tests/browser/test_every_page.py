@@ -210,7 +210,7 @@ def page_of(
         for name in PAGES
     ],
 )
-def test_a_page_is_accessible_by_eye_and_by_key_and_fits_a_narrow_screen(
+def test_every_page_is_accessible_and_fits_a_narrow_screen(
     stack: Stack, page_of: At, path_values: dict[str, object], *, name: str
 ) -> None:
     visit = PAGES[name]

@@ -37,7 +37,7 @@ def settled(page: Page) -> None:
 
 @pytest.mark.tier("fast", "browser")
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
-def test_a_segment_is_built_counted_and_saved(
+def test_segment_can_be_built_counted_and_saved_with_and_without_scripts(
     stack: Stack, open_empty_page: Open, owner: Owner, client: httpx2.Client, scripts: bool
 ) -> None:
     page = open_empty_page(scripts=scripts)

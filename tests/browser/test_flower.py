@@ -76,7 +76,7 @@ def flower_url(stack: Stack) -> Iterator[str]:
 
 
 @full
-def test_a_task_is_named_by_its_queue_and_kind_and_periodic_work_is_left_out(
+def test_flower_names_tasks_by_queue_and_kind_and_omits_periodic_tasks(
     stack: Stack, client: httpx2.Client, flower_url: str
 ) -> None:
     with flower(stack, "--periodic") as all_url:
@@ -103,7 +103,7 @@ _EDGES = """selectors => selectors.map(selector =>
 
 
 @full
-def test_headers_stand_above_their_columns(
+def test_flower_table_headers_align_with_their_columns(
     stack: Stack, client: httpx2.Client, flower_url: str, open_page: Open
 ) -> None:
     for _ in range(3):
@@ -149,7 +149,7 @@ def _box(cell: Locator) -> FloatRect:
 
 
 @full
-def test_an_upload_is_shown_by_name_and_ids_alone_and_its_name_leads_to_its_like(
+def test_flower_shows_only_name_and_job_id_of_an_upload(
     stack: Stack, client: httpx2.Client, flower_url: str, open_page: Open
 ) -> None:
     record = data(send(client, photo(), "private-holiday.jpg", encrypted="true"))
@@ -177,7 +177,7 @@ def _is_done(stack: Stack, url: str, job_id: int) -> bool:
 
 
 @full
-def test_a_turn_whose_work_failed_is_no_success(
+def test_flower_shows_failed_task_as_failure_and_retried_task_as_retry(
     stack: Stack, owner: Owner, client: httpx2.Client, flower_url: str
 ) -> None:
     problem(send(client, encoded("PNG")[:-30]), 422, "image.truncated")
@@ -196,7 +196,7 @@ def test_a_turn_whose_work_failed_is_no_success(
     assert "image.truncated" in states("media/attachment.process")["FAILURE"]
 
 
-def test_the_script_that_is_changed_is_the_one_that_was_looked_at() -> None:
+def test_flower_script_still_has_the_table_code_that_pressroom_patches() -> None:
     """A later Flower may have another table: look at its pages then."""
     assert "DataTable({" in load_flower_script()
     assert "scrollX" not in load_flower_script()

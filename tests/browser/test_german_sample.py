@@ -69,7 +69,7 @@ def member_file(tmp_path: Path, imported_people: list[Person]) -> Path:
     return path
 
 
-def test_an_owner_imports_segments_tags_exports_and_undoes(
+def test_german_sample_can_be_imported_segmented_tagged_exported_and_undone(
     stack: Stack,
     keyboard: Keyboard,
     client: httpx2.Client,

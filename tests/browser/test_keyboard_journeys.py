@@ -16,7 +16,9 @@ from tests.support.people.visiting import PASSWORD, a_visitor, new_address, user
 pytestmark = pytest.mark.tier("browser")
 
 
-def test_a_stranger_registers_and_makes_a_list(stack: Stack, keyboard: Keyboard) -> None:
+def test_stranger_can_register_and_create_a_list_by_keyboard(
+    stack: Stack, keyboard: Keyboard
+) -> None:
     email = new_address()
     keyboard.page.goto(f"{stack.api_url}/register")
     # A browser takes it for an address, and it is none.
@@ -53,7 +55,7 @@ def test_a_stranger_registers_and_makes_a_list(stack: Stack, keyboard: Keyboard)
     keyboard.shows("By keys alone")
 
 
-def test_an_owner_buys_credits_and_reads_the_receipt(
+def test_owner_can_buy_credits_and_print_the_receipt_by_keyboard(
     stack: Stack, keyboard: Keyboard, owner: Owner, client: httpx2.Client
 ) -> None:
     _open_console(keyboard, stack, owner)
@@ -100,7 +102,9 @@ def _changes_by_itself(keyboard: Keyboard, part: str) -> None:
     expect(keyboard.page.locator(part)).to_be_visible()
 
 
-def test_an_owner_makes_a_key_and_copies_it(stack: Stack, keyboard: Keyboard, owner: Owner) -> None:
+def test_owner_can_create_and_copy_an_api_key_by_keyboard(
+    stack: Stack, keyboard: Keyboard, owner: Owner
+) -> None:
     _open_console(keyboard, stack, owner)
     keyboard.press("link", "Developers")
     keyboard.press("link", "Create a key")
@@ -129,7 +133,7 @@ def test_an_owner_makes_a_key_and_copies_it(stack: Stack, keyboard: Keyboard, ow
     keyboard.shows("Your API keys")
 
 
-def test_an_owner_makes_a_webhook_and_tests_it(
+def test_owner_can_create_and_test_a_webhook_by_keyboard(
     stack: Stack, keyboard: Keyboard, owner: Owner
 ) -> None:
     with hooked() as receiver:

@@ -32,7 +32,9 @@ def confirmation(stack: Stack) -> Mail:
 
 
 @pytest.mark.tier("browser")
-def test_a_mail_is_found_read_and_its_link_followed(stack: Stack, open_page: Open) -> None:
+def test_sandbox_mailbox_page_finds_a_mail_and_opens_its_link(
+    stack: Stack, open_page: Open
+) -> None:
     send(stack, Mail("somebody.else@example.com", "Not for the reader", "Text", "<p>Html", {}))
     send(stack, confirmation(stack))
     eventually(lambda: stack.mails(to=TO), what="the mail")

@@ -7,7 +7,7 @@ from tests.support.browser.looks import Open
 
 
 @pytest.mark.tier("browser")
-def test_docs_show_every_operation_without_a_network(stack: Stack, open_page: Open) -> None:
+def test_api_docs_page_shows_every_operation_without_network(stack: Stack, open_page: Open) -> None:
     page = open_page(f"{stack.api_url}/docs")
     operations = page.locator(".opblock")
     expect(operations.first).to_be_visible()
@@ -27,7 +27,9 @@ def test_docs_show_every_operation_without_a_network(stack: Stack, open_page: Op
 
 
 @pytest.mark.tier("browser")
-def test_docs_try_an_operation_with_a_key(stack: Stack, owner: Owner, open_page: Open) -> None:
+def test_api_docs_page_can_call_an_operation_with_a_key(
+    stack: Stack, owner: Owner, open_page: Open
+) -> None:
     page = open_page(f"{stack.api_url}/docs")
     page.get_by_role("button", name="Authorize").first.click()
     page.locator("#auth-bearer-value").fill(owner.key)
@@ -42,7 +44,7 @@ def test_docs_try_an_operation_with_a_key(stack: Stack, owner: Owner, open_page:
 
 
 @pytest.mark.tier("browser")
-def test_the_status_draws_what_the_stack_does(stack: Stack, open_page: Open) -> None:
+def test_sandbox_status_page_draws_current_metrics(stack: Stack, open_page: Open) -> None:
     page = open_page(f"{stack.sandbox_url}/")
     page.get_by_role("link", name="Status").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Status")

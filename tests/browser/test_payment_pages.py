@@ -53,7 +53,7 @@ def require_accessible(page: Page) -> None:
 
 
 @pytest.mark.tier("fast", "browser")
-def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
+def test_sandbox_payment_page_can_be_paid_by_keyboard_and_redirects_back(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
@@ -75,7 +75,7 @@ def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
 
 
 @pytest.mark.tier("browser")
-def test_a_payer_cancels_comes_back_and_pays_once_a_card_was_declined(
+def test_sandbox_payment_can_be_cancelled_and_paid_later_after_declined_card(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
@@ -92,7 +92,7 @@ def test_a_payer_cancels_comes_back_and_pays_once_a_card_was_declined(
 
 
 @pytest.mark.tier("browser")
-def test_an_expired_page_takes_nothing_not_even_from_a_tab_that_was_open(
+def test_expired_sandbox_payment_page_rejects_payment_even_from_an_open_tab(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
@@ -111,7 +111,7 @@ def test_an_expired_page_takes_nothing_not_even_from_a_tab_that_was_open(
     [("Order a debit that comes", "paid"), ("Order a debit that falls through", "unpaid")],
     ids=["comes", "falls_through"],
 )
-def test_a_bank_debit_is_ordered_now_and_decided_later(
+def test_sandbox_bank_debit_is_ordered_immediately_and_settled_or_failed_later(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str, button: str, status: str
 ) -> None:
     page = open_page(payment_url)
@@ -128,7 +128,7 @@ def test_a_bank_debit_is_ordered_now_and_decided_later(
 
 
 @pytest.mark.tier("browser")
-def test_an_operator_makes_things_happen(
+def test_sandbox_operator_can_pay_refund_and_dispute_an_order(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str, sandbox_url: str
 ) -> None:
     page = open_page(f"{sandbox_url}/")
@@ -153,7 +153,7 @@ def test_an_operator_makes_things_happen(
 
 
 @pytest.mark.tier("browser")
-def test_an_operator_holds_events_back_and_releases_them(
+def test_sandbox_operator_can_hold_and_release_payment_events(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str, sandbox_url: str
 ) -> None:
     page = open_page(f"{sandbox_url}/stripe")

@@ -64,7 +64,7 @@ def require_heading(page: Page, heading: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
 
 
-def test_a_person_corrects_an_answer_and_is_subscribed(
+def test_signup_page_keeps_answers_while_a_wrong_one_is_corrected(
     stack: Stack, client: httpx2.Client, list_page: Page
 ) -> None:
     list_id = make_list(client, thanks_text="The next letter comes tomorrow.")
@@ -98,7 +98,9 @@ def test_a_person_corrects_an_answer_and_is_subscribed(
 
 
 @pytest.mark.tier("fast", "browser")
-def test_a_german_reads_german(stack: Stack, client: httpx2.Client, german_page: Page) -> None:
+def test_signup_page_uses_german_for_german_browsers(
+    stack: Stack, client: httpx2.Client, german_page: Page
+) -> None:
     list_id = make_list(client)
     german_page.goto(sign_up_url(stack, client, list_id))
     shows(german_page, "Anmelden")
@@ -130,7 +132,7 @@ def documented_form(client: httpx2.Client, list_id: int) -> str:
 
 
 @pytest.mark.parametrize("form", [pasted_form, documented_form])
-def test_a_form_on_another_site_leads_back_once_a_wrong_address_is_corrected(
+def test_embedded_form_returns_to_its_site_after_a_wrong_address_is_corrected(
     client: httpx2.Client,
     owner_site: Site,
     list_page: Page,
@@ -156,7 +158,7 @@ def test_a_form_on_another_site_leads_back_once_a_wrong_address_is_corrected(
     assert known_member(client, list_id, "ada@example.com")["source"] == "form"
 
 
-def test_a_reader_changes_what_they_get_reads_what_is_known_and_is_erased(
+def test_reader_can_change_preferences_download_data_and_be_erased(
     stack: Stack, client: httpx2.Client, list_page: Page
 ) -> None:
     reader = subscribe(stack, make_list(client))
@@ -196,7 +198,7 @@ def assert_eventually_stands(
 
 
 @pytest.mark.tier("browser")
-def test_the_mail_looks_as_its_owner_saw_it_beforehand(
+def test_confirmation_mail_preview_is_translated_and_has_readable_contrast(
     client: httpx2.Client, open_page: Open
 ) -> None:
     list_id = make_list(client, confirmation_text="Welcome to The Morning Letter!")

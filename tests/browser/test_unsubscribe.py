@@ -30,7 +30,7 @@ def shows(page: Page, heading: str) -> None:
 
 
 @pytest.mark.tier("fast", "browser")
-def test_a_person_says_why_they_leave_comes_back_and_reports_the_list(
+def test_reader_can_unsubscribe_with_reason_resubscribe_and_report_the_list(
     page: Page, client: httpx2.Client, subscriber: Subscriber
 ) -> None:
     page.goto(subscriber.unsubscribe_url)
@@ -60,7 +60,7 @@ def test_a_person_says_why_they_leave_comes_back_and_reports_the_list(
 
 
 @pytest.mark.tier("fast", "browser")
-def test_a_person_confirms_and_mails_lead_to_the_pages(
+def test_reader_can_confirm_subscription_and_open_pages_from_mails(
     page: Page, pending_subscriber: Subscriber
 ) -> None:
     page.goto(pending_subscriber.unsubscribe_url)
@@ -75,7 +75,7 @@ def test_a_person_confirms_and_mails_lead_to_the_pages(
 
 
 @pytest.mark.tier("browser")
-def test_text_twice_as_large_still_fits(page: Page, subscriber: Subscriber) -> None:
+def test_unsubscribe_page_fits_with_doubled_text_size(page: Page, subscriber: Subscriber) -> None:
     page.set_viewport_size({"width": 640, "height": 800})
     page.goto(subscriber.unsubscribe_url)
     page.evaluate("document.documentElement.style.fontSize = '200%'")

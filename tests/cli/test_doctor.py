@@ -91,7 +91,7 @@ def at(url: str, place: str) -> str:
     return re.sub(r"(?<=@)[^/]+|(?<=://)[^/@]+(?=/|$)", place, url, count=1)
 
 
-def test_a_stack_in_which_everything_works_is_told_so(stack: Stack) -> None:
+def test_doctor_reports_no_faults_for_a_working_stack(stack: Stack) -> None:
     code, found = doctor(stack)
     assert faults(found) == {}
     assert code == 0
@@ -107,7 +107,7 @@ def test_a_stack_in_which_everything_works_is_told_so(stack: Stack) -> None:
     assert stack.stored("doctor/") == []
 
 
-def test_people_get_a_table_with_what_to_do(stack: Stack) -> None:
+def test_doctor_prints_a_table_with_advice(stack: Stack) -> None:
     done = pressroom(stack, "doctor", PRESSROOM_REDIS_URL=f"redis://{NOBODY}/0")
     assert done.returncode == 1
     [row] = [line for line in done.stdout.splitlines() if "✗" in line]
@@ -116,7 +116,7 @@ def test_people_get_a_table_with_what_to_do(stack: Stack) -> None:
     assert "✓" in done.stdout
 
 
-def test_a_mail_is_sent_to_whom_the_operator_names(stack: Stack) -> None:
+def test_doctor_sends_a_test_mail_to_the_given_address(stack: Stack) -> None:
     code, found = doctor(stack, "--send", "operator@example.com")
     assert code == 0
     assert found["mail", "sending"]["state"] == "fine"
@@ -135,7 +135,7 @@ URLS = {
 
 
 @pytest.mark.parametrize("part", URLS)
-def test_a_part_that_is_away_is_named_alone(stack: Stack, part: str) -> None:
+def test_doctor_names_only_the_part_that_is_unreachable(stack: Stack, part: str) -> None:
     setting = URLS[part]
     code, found = doctor(stack, **{setting: at(stack.environment[setting], NOBODY)})
     assert code == 1
@@ -144,7 +144,7 @@ def test_a_part_that_is_away_is_named_alone(stack: Stack, part: str) -> None:
 
 
 @pytest.mark.tier("faults")
-def test_parts_that_accept_and_never_answer_hold_up_nothing(stack: Stack) -> None:
+def test_doctor_finishes_although_servers_hang(stack: Stack) -> None:
     with silent_server() as place:
         hanging = {each: at(stack.environment[each], place) for each in URLS.values()}
         words = ("doctor", "--json", "--seconds", "5")
@@ -155,7 +155,7 @@ def test_parts_that_accept_and_never_answer_hold_up_nothing(stack: Stack) -> Non
     assert ("backup", "newest") in found
 
 
-def test_queues_without_workers_and_late_maintenance_are_found(
+def test_doctor_finds_queues_without_workers_and_overdue_maintenance(
     make_stack: Callable[[str], Stack], stack: Stack
 ) -> None:
     deserted = make_stack("deserted")
@@ -191,7 +191,7 @@ def test_queues_without_workers_and_late_maintenance_are_found(
     assert found["workers", "version"]["found"].startswith("0.0.1, and this command is ")
 
 
-def test_a_backup_that_is_missing_or_old_is_found(stack: Stack, tmp_path: Path) -> None:
+def test_doctor_finds_missing_or_outdated_backup(stack: Stack, tmp_path: Path) -> None:
     given = {
         "PRESSROOM_BACKUP_URL": f"file://{tmp_path}",
         "PRESSROOM_BACKUP_KEYS": f"k1:{'A' * 43}",
@@ -227,7 +227,9 @@ def test_a_backup_that_is_missing_or_old_is_found(stack: Stack, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("part", "setting"), [("database", "PRESSROOM_DATABASE_URL"), ("redis", "PRESSROOM_REDIS_URL")]
 )
-def test_a_wrong_password_is_found_and_not_shown(stack: Stack, part: str, setting: str) -> None:
+def test_doctor_finds_wrong_password_and_hides_the_password(
+    stack: Stack, part: str, setting: str
+) -> None:
     url = re.sub(r":[^:@/]+@", ":hunter2@", stack.environment[setting])
     code, found = doctor(stack, **{setting: url})
     assert code == 1
@@ -236,7 +238,7 @@ def test_a_wrong_password_is_found_and_not_shown(stack: Stack, part: str, settin
     assert "password" in json.dumps(list(faults(found).values()))
 
 
-def test_a_missing_bucket_is_named(stack: Stack) -> None:
+def test_doctor_finds_missing_bucket(stack: Stack) -> None:
     code, found = doctor(stack, PRESSROOM_S3_BUCKET="pressroom-that-nobody-made")
     assert code == 1
     assert {name for name, _ in faults(found)} == {"object storage"}
@@ -244,7 +246,7 @@ def test_a_missing_bucket_is_named(stack: Stack) -> None:
     assert "check PRESSROOM_S3_BUCKET" in json.dumps(list(faults(found).values()))
 
 
-def test_a_database_of_an_earlier_revision_is_found(
+def test_doctor_finds_outdated_database_schema(
     make_stack: Callable[[str], Stack], stack: Stack
 ) -> None:
     old = make_stack("oldtables")
@@ -258,7 +260,7 @@ def test_a_database_of_an_earlier_revision_is_found(
     assert doctor(stack, **elsewhere)[0] == 0
 
 
-def test_a_role_without_time_limits_is_found(
+def test_doctor_finds_database_role_without_timeouts(
     make_stack: Callable[[str], Stack], stack: Stack
 ) -> None:
     other = make_stack("unlimited")
@@ -270,7 +272,7 @@ def test_a_role_without_time_limits_is_found(
     assert "pressroom migrate" in found["database", "role"]["advice"]
 
 
-def test_a_database_that_logs_values_of_statements_is_told_how_not_to(
+def test_doctor_advises_against_logging_statement_values(
     make_stack: Callable[[str], Stack], stack: Stack
 ) -> None:
     loud = make_stack("loudlog")
@@ -285,7 +287,7 @@ def test_a_database_that_logs_values_of_statements_is_told_how_not_to(
     assert doctor(stack)[1]["database", "log"]["advice"] == ""
 
 
-def test_keys_that_providers_refuse_are_named(stack: Stack) -> None:
+def test_doctor_names_provider_keys_that_are_rejected(stack: Stack) -> None:
     code, found = doctor(
         stack,
         PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY="sk_test_nobody",
@@ -299,14 +301,14 @@ def test_keys_that_providers_refuse_are_named(stack: Stack) -> None:
     assert "nobody" not in json.dumps(list(found.values()))
 
 
-def test_an_api_that_believes_strangers_about_their_address_is_found(stack: Stack) -> None:
+def test_doctor_finds_api_that_trusts_forged_client_addresses(stack: Stack) -> None:
     with stack.run_second_api(PRESSROOM_TRUSTED_PROXIES=LOOPBACK) as api:
         code, found = doctor(stack, PRESSROOM_PUBLIC_URL=api.api_url)
     assert code == 1
     assert set(faults(found)) == {("public URL", "invented address")}
 
 
-def test_a_host_of_readers_pages_that_has_a_login_is_found(stack: Stack) -> None:
+def test_doctor_finds_reader_host_that_serves_the_login(stack: Stack) -> None:
     port = free_port()
     own = {
         "PRESSROOM_PUBLIC_URL": f"http://{LOOPBACK}:{port}",
@@ -319,7 +321,7 @@ def test_a_host_of_readers_pages_that_has_a_login_is_found(stack: Stack) -> None
     assert "Host header" in found["public URL", "readers' pages"]["advice"]
 
 
-def test_only_who_has_the_secret_keys_is_told_how_a_caller_is_seen(
+def test_client_address_seen_by_the_api_is_shown_only_to_holders_of_secret_keys(
     stack: Stack, stranger: httpx2.Client
 ) -> None:
     for query in ({}, {"expires": "99999999999", "signature": "k.forged"}):
@@ -329,7 +331,7 @@ def test_only_who_has_the_secret_keys_is_told_how_a_caller_is_seen(
     assert found["public URL", "proxy headers"]["state"] == "skipped"
 
 
-def test_missing_settings_are_all_named(stack: Stack) -> None:
+def test_doctor_names_every_missing_setting(stack: Stack) -> None:
     code, found = doctor(stack, PRESSROOM_REDIS_URL="", PRESSROOM_PUBLIC_URL="")
     assert code == 1
     missing = {("settings", "PRESSROOM_REDIS_URL"), ("settings", "PRESSROOM_PUBLIC_URL")}

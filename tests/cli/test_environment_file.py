@@ -48,7 +48,7 @@ def written(folder: Path, **environment: str) -> dict[str, str]:
     return {name: value.strip("'") for name, _, value in pairs}
 
 
-def test_every_setting_is_there_with_the_value_of_the_example_unless_it_was_drawn(
+def test_generated_env_file_has_every_setting_with_default_or_generated_value(
     tmp_path: Path,
 ) -> None:
     found = written(tmp_path)
@@ -62,7 +62,7 @@ def test_every_setting_is_there_with_the_value_of_the_example_unless_it_was_draw
     assert all(found[name] for name in drawn)
 
 
-def test_only_its_owner_can_read_it_and_no_secret_is_printed(tmp_path: Path) -> None:
+def test_generated_env_file_is_private_and_its_secrets_are_not_printed(tmp_path: Path) -> None:
     done = env(tmp_path)
     file = tmp_path / ".env"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -72,7 +72,7 @@ def test_only_its_owner_can_read_it_and_no_secret_is_printed(tmp_path: Path) -> 
         assert value not in done.stdout + done.stderr
 
 
-def test_a_file_that_is_there_is_never_changed(tmp_path: Path) -> None:
+def test_existing_env_file_is_never_changed(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("PRESSROOM_SECRET_KEYS=mine\n")
     done = env(tmp_path)
     assert done.returncode == 1
@@ -80,7 +80,7 @@ def test_a_file_that_is_there_is_never_changed(tmp_path: Path) -> None:
     assert (tmp_path / ".env").read_text() == "PRESSROOM_SECRET_KEYS=mine\n"
 
 
-def test_no_two_files_have_a_secret_in_common(tmp_path: Path) -> None:
+def test_two_generated_env_files_share_no_secret(tmp_path: Path) -> None:
     found = []
     for name in ("one", "another"):
         (tmp_path / name).mkdir()
@@ -88,7 +88,7 @@ def test_no_two_files_have_a_secret_in_common(tmp_path: Path) -> None:
     assert not [name for name in DRAWN if found[0][name] == found[1][name]]
 
 
-def test_what_its_environment_sets_is_written(tmp_path: Path) -> None:
+def test_env_command_adopts_settings_from_its_environment(tmp_path: Path) -> None:
     given = {
         "PRESSROOM_MAIL_URL": "smtp://me:p%24ss%23word@mail.example.com",
         "PRESSROOM_MAIL_FROM": "The $ News <news@example.com>",
@@ -107,7 +107,7 @@ def test_what_its_environment_sets_is_written(tmp_path: Path) -> None:
         ({"PRESSROOM_MAIL_FROM": "O'Hara <o@example.com>"}, "PRESSROOM_MAIL_FROM: has a single"),
     ],
 )
-def test_what_no_process_would_take_is_not_written(
+def test_env_command_rejects_settings_that_no_process_would_accept(
     tmp_path: Path, given: dict[str, str], said: str
 ) -> None:
     done = env(tmp_path, **given)
@@ -116,14 +116,14 @@ def test_what_no_process_would_take_is_not_written(
     assert not (tmp_path / ".env").exists()
 
 
-def test_where_nobody_can_be_asked_the_url_is_needed(tmp_path: Path) -> None:
+def test_env_command_requires_public_url_without_a_terminal(tmp_path: Path) -> None:
     done = env(tmp_path, url=None)
     assert done.returncode == 2
     assert "--public-url" in done.stderr
     assert env(tmp_path, url=None, PRESSROOM_PUBLIC_URL=URL).returncode == 0
 
 
-def test_a_person_at_a_terminal_is_asked_for_the_url(tmp_path: Path) -> None:
+def test_env_command_asks_for_the_public_url_at_a_terminal(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "env"],
@@ -140,7 +140,9 @@ def test_a_person_at_a_terminal_is_asked_for_the_url(tmp_path: Path) -> None:
     assert f"PRESSROOM_PUBLIC_URL={URL}\n" in (tmp_path / ".env").read_text()
 
 
-def test_compose_has_all_that_it_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_env_file_satisfies_every_compose_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Variables without a default have a value, and each process takes what it is handed."""
     found = written(tmp_path)
     made = made_secrets(tmp_path, (tmp_path / ".env").read_text())
@@ -171,7 +173,7 @@ def _filled(found: re.Match[str], values: dict[str, str]) -> str:
     return (otherwise or "") if is_missing else value
 
 
-def test_each_setting_has_its_text_above_it(tmp_path: Path) -> None:
+def test_generated_env_file_describes_each_setting_in_a_comment(tmp_path: Path) -> None:
     done = env(tmp_path)
     assert done.returncode == 0, done.stderr
     texts: dict[str, str] = {}

@@ -52,7 +52,7 @@ def loaded_by(code: str, *words: str, **environment: str) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
-def test_groups_of_the_database_load_no_library_of_other_servers() -> None:
+def test_database_command_modules_import_no_libraries_of_other_servers() -> None:
     names = GROUPS.keys() - MORE_THAN_THE_DATABASE
     modules = {GROUPS[name].source.partition(":")[0] for name in names}
     loaded = loaded_by(f"import cli.main, {', '.join(sorted(modules))}")
@@ -60,7 +60,7 @@ def test_groups_of_the_database_load_no_library_of_other_servers() -> None:
     assert loaded & OF_OTHER_SERVERS == set()
 
 
-def test_a_command_that_shows_errors_alone_shows_no_warning_of_a_library() -> None:
+def test_warnings_of_libraries_are_hidden_at_log_level_error() -> None:
     code = """
 import logging
 from core.log_output import configure_logging
@@ -76,26 +76,26 @@ for level in ("error", "debug"):
     assert "a URL" not in done.stderr
 
 
-def test_a_library_of_logs_does_not_bring_one_of_terminals() -> None:
+def test_logging_loads_structlog_without_rich() -> None:
     loaded = loaded_by("import core.logging")
     assert "structlog" in loaded
     assert "rich" not in loaded
 
 
-def test_commands_of_the_database_load_no_library_of_other_servers(stack: Stack) -> None:
+def test_running_database_commands_loads_no_libraries_of_other_servers(stack: Stack) -> None:
     commands = ("lists list", "jobs list", "oauth-clients list")
     loaded = loaded_by(COMMANDS, *commands, **stack.environment)
     assert {"psycopg2", "cli.jobs"} <= loaded
     assert loaded & OF_OTHER_SERVERS == set()
 
 
-def test_a_process_of_its_own_knows_all_maintenance_that_it_is_told_to_run(stack: Stack) -> None:
+def test_maintenance_command_loads_every_maintenance_task(stack: Stack) -> None:
     assert "workers.task_table" in loaded_by(
         COMMANDS, "maintenance objects.remove", **stack.environment
     )
 
 
-def test_the_list_of_users_loads_nothing_that_only_a_change_of_one_needs(stack: Stack) -> None:
+def test_users_list_command_loads_no_library_for_changing_users(stack: Stack) -> None:
     loaded = loaded_by(COMMANDS, "users list", **stack.environment)
     assert "psycopg2" in loaded
     assert loaded & (OF_CHANGES | OF_OTHER_SERVERS) == set()
@@ -105,7 +105,7 @@ HEAVY = {"sqlalchemy", "celery", "kombu", "fastapi", "minio", "redis", "structlo
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["up", "--help"]])
-def test_help_imports_no_library_of_the_services(words: list[str]) -> None:
+def test_help_and_version_load_no_service_libraries(words: list[str]) -> None:
     shown = "import sys; from cli.main import main\ntry: main()\nfinally: print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", shown, *words], capture_output=True, text=True, check=True
@@ -115,7 +115,7 @@ def test_help_imports_no_library_of_the_services(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_help_says_of_a_group_what_the_group_says(name: str) -> None:
+def test_help_describes_each_command_group_as_its_module_does(name: str) -> None:
     root = typer.main.get_command(app)
     unloaded = root.commands[name]  # type: ignore[attr-defined] # typer's groups have it
     first, _, _ = load_command(unloaded).help.partition("\n\n")
@@ -129,7 +129,7 @@ def groups_below(group: Any, *words: str) -> Iterator[list[str]]:
             yield from groups_below(command, *words, name)
 
 
-def test_the_help_of_a_group_cuts_no_sentence_of_its_commands() -> None:
+def test_group_help_truncates_no_command_description() -> None:
     for words in groups_below(typer.main.get_command(app)):
         shown = CliRunner().invoke(app, [*words, "--help"], terminal_width=80).output
         commands = shown.partition("\n\nCommands:\n")[2]
@@ -137,18 +137,18 @@ def test_the_help_of_a_group_cuts_no_sentence_of_its_commands() -> None:
         assert "..." not in commands
 
 
-def test_the_version_is_that_of_the_package() -> None:
+def test_version_command_prints_the_package_version() -> None:
     done = ended_process({}, "--version")
     assert (done.returncode, done.stdout) == (0, f"pressroom {version('pressroom')}\n")
 
 
-def test_a_word_that_is_nearly_a_group_is_corrected() -> None:
+def test_misspelt_command_group_gets_a_suggestion() -> None:
     done = ended({}, "user", "list")
     assert done.returncode == 2
     assert "Did you mean 'users'" in done.stderr
 
 
-def test_a_shell_completes_groups_their_commands_and_values() -> None:
+def test_shell_completion_offers_groups_commands_and_values() -> None:
     def completed(line: str) -> list[str]:
         words = line.split(" ")
         asked = {"_PRESSROOM_COMPLETE": "complete_bash", "COMP_WORDS": line}
@@ -159,12 +159,12 @@ def test_a_shell_completes_groups_their_commands_and_values() -> None:
     assert completed("pressroom users plan ann@example.com p") == ["paid"]
 
 
-def test_the_page_of_commands_is_that_of_the_commands() -> None:
+def test_command_reference_page_is_up_to_date() -> None:
     """If it is not: ``python -m cli.command_reference > docs/commands.md``."""
     assert (ROOT / "docs" / "commands.md").read_text() == command_reference.build_page()
 
 
-def test_without_a_stack_a_command_says_so(tmp_path: Path) -> None:
+def test_command_without_running_devstack_reports_the_missing_devstack(tmp_path: Path) -> None:
     done = ended({"PRESSROOM_HOME": str(tmp_path / "nothing")}, "users", "list")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"No stack runs on {tmp_path / 'nothing'}" in done.stderr
@@ -172,7 +172,7 @@ def test_without_a_stack_a_command_says_so(tmp_path: Path) -> None:
     assert "Field required" not in done.stderr
 
 
-def test_settings_that_are_half_there_are_still_named(tmp_path: Path) -> None:
+def test_command_with_incomplete_settings_names_the_missing_ones(tmp_path: Path) -> None:
     half = {"PRESSROOM_HOME": str(tmp_path), "PRESSROOM_REDIS_URL": "redis://127.0.0.1:9/0"}
     done = ended(half, "users", "list")
     assert done.returncode == 2

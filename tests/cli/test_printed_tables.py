@@ -17,7 +17,7 @@ SHOWN = (
 )
 
 
-def test_a_pipe_gets_each_row_on_one_line_however_long() -> None:
+def test_piped_table_has_one_line_per_row() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SHOWN],
         env={**os.environ, "COLUMNS": "80"},
@@ -32,7 +32,7 @@ def test_a_pipe_gets_each_row_on_one_line_however_long() -> None:
 
 
 @pytest.mark.parametrize("columns", [30, 60, 80])
-def test_a_narrow_terminal_breaks_no_word(columns: int) -> None:
+def test_narrow_terminal_table_breaks_no_word(columns: int) -> None:
     lines = _on_a_terminal(columns).splitlines()
     [row] = [line for line in lines if str(ORDER) in line]
     assert KIND in row
@@ -59,7 +59,9 @@ def _on_a_terminal(columns: int) -> str:
     return read.decode()
 
 
-def test_what_strangers_wrote_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_table_removes_control_characters_from_untrusted_text(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     hostile = "[red]x[/red]\x1b[2J\x07\u202eback\nnext"
     print_records([{"title": hostile, "at": datetime(2026, 1, 2, tzinfo=UTC)}], as_json=False)
     shown = capsys.readouterr().out

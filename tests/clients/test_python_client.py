@@ -17,14 +17,16 @@ from tests.support.images.pictures import photo
 from tests.support.people import oauth
 
 
-def test_the_example_of_the_specification_verifies(package: ModuleType) -> None:
+def test_python_client_verifies_the_example_of_the_webhook_specification(
+    package: ModuleType,
+) -> None:
     message = package.verify_webhook(SECRET, SPECIFIED, BODY, tolerance=float("inf"))
     assert message == json.loads(BODY)
 
 
 # Made anew by each test, since they have the time in them.
 @pytest.mark.parametrize("name", [case["name"] for case in signed_messages.messages()])
-def test_a_message_is_believed_only_if_its_signature_is_right(
+def test_python_client_accepts_only_correctly_signed_webhooks(
     package: ModuleType, name: str
 ) -> None:
     (case,) = (each for each in signed_messages.messages() if each["name"] == name)
@@ -38,7 +40,7 @@ def test_a_message_is_believed_only_if_its_signature_is_right(
                 package.verify_webhook(case["secrets"], case["headers"], sent)
 
 
-def test_a_secret_that_is_none_is_a_mistake_of_the_program(package: ModuleType) -> None:
+def test_python_client_rejects_malformed_webhook_secret(package: ModuleType) -> None:
     with pytest.raises(ValueError, match="whsec_"):
         package.verify_webhook("secret!", signed_messages.signed(), BODY)
 
@@ -63,7 +65,7 @@ def oauth_client(package: ModuleType, stack: Stack) -> Any:
     )
 
 
-def test_a_program_gets_tokens_renews_them_and_ends_them(
+def test_python_client_obtains_refreshes_and_revokes_oauth_tokens(
     package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
 ) -> None:
     begun = oauth_client.begin(SCOPES)
@@ -85,7 +87,7 @@ def test_a_program_gets_tokens_renews_them_and_ends_them(
     assert caught.value.code == "invalid_grant"
 
 
-def test_a_url_of_another_login_or_server_gives_no_tokens(
+def test_python_client_rejects_oauth_redirect_of_another_login_or_server(
     package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
 ) -> None:
     begun = oauth_client.begin(SCOPES)
@@ -100,7 +102,7 @@ def test_a_url_of_another_login_or_server_gives_no_tokens(
         assert other_server.value.code == "iss.mismatch"
 
 
-def test_a_person_who_says_no_is_an_error(
+def test_python_client_raises_error_if_the_person_denies_access(
     package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
 ) -> None:
     begun = oauth_client.begin(SCOPES)
@@ -122,7 +124,7 @@ def _new_members(pressroom: Any, count: int) -> int:
     return list_id
 
 
-def test_a_file_is_uploaded_from_a_path_bytes_and_streams(
+def test_python_client_uploads_files_from_paths_bytes_and_streams(
     package: ModuleType, pressroom: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "photo.jpg"
@@ -143,7 +145,7 @@ def test_a_file_is_uploaded_from_a_path_bytes_and_streams(
         pressroom.upload_attachment(photo())
 
 
-def test_an_upload_is_downloaded_again(pressroom: Any, tmp_path: Path) -> None:
+def test_python_client_downloads_an_uploaded_image(pressroom: Any, tmp_path: Path) -> None:
     made = pressroom.upload_attachment(PhotoFile())
     with pressroom.download_media(made["filename"]) as download:
         download.save(tmp_path / "there.webp")
@@ -151,7 +153,7 @@ def test_an_upload_is_downloaded_again(pressroom: Any, tmp_path: Path) -> None:
     assert len(pressroom.download_media(made["filename"]).read()) == made["size"]
 
 
-def test_an_error_has_its_code_status_places_and_request(
+def test_python_client_error_has_code_status_fields_and_request_id(
     package: ModuleType, pressroom: Any
 ) -> None:
     with pytest.raises(package.ApiError) as missing:
@@ -166,7 +168,7 @@ def test_an_error_has_its_code_status_places_and_request(
         pressroom.read_attachment("0123456789ab")
 
 
-def test_credentials_are_asked_for_at_each_call(
+def test_python_client_asks_its_credentials_callback_before_each_call(
     package: ModuleType, stack: Stack, owner: Owner
 ) -> None:
     given = iter([owner.key, "prk_none"])
@@ -176,13 +178,13 @@ def test_credentials_are_asked_for_at_each_call(
             client.read_me()
 
 
-def test_no_value_of_a_path_leads_to_another_path(pressroom: Any) -> None:
+def test_python_client_rejects_path_values_that_lead_to_another_path(pressroom: Any) -> None:
     for value in ("", ".", ".."):
         with pytest.raises(ValueError, match="list_id"):
             pressroom.read_list(value)
 
 
-def test_every_list_is_iterated_to_its_end(pressroom: Any) -> None:
+def test_python_client_iterates_every_collection_to_its_end(pressroom: Any) -> None:
     for name, asked in building.lists_of_a_busy_owner(pressroom).items():
         ask = getattr(pressroom, name)
         whole = [_told(each) for each in ask(**asked, limit=100).items]
@@ -197,7 +199,7 @@ def _told(item: dict[str, Any]) -> object:
     return item.get("id", item)
 
 
-def test_a_page_has_its_items_and_leads_to_the_next(pressroom: Any) -> None:
+def test_python_client_page_has_items_and_leads_to_the_next_page(pressroom: Any) -> None:
     list_id = _new_members(pressroom, 5)
     first = pressroom.list_members(list_id, limit=3)
     assert len(first.items) == 3
@@ -209,7 +211,9 @@ def test_a_page_has_its_items_and_leads_to_the_next(pressroom: Any) -> None:
     assert [*pressroom.list_members(list_id, email="none@example.com")] == []
 
 
-def test_an_import_is_watched_to_its_end(pressroom: Any, tmp_path: Path) -> None:
+def test_python_client_waits_for_an_import_and_reports_progress(
+    pressroom: Any, tmp_path: Path
+) -> None:
     list_id = _new_list(pressroom)
     path = tmp_path / "members.csv"
     path.write_text("email\n" + "".join(f"reader{n}@example.com\n" for n in range(300)))
@@ -225,7 +229,7 @@ def test_an_import_is_watched_to_its_end(pressroom: Any, tmp_path: Path) -> None
     assert record["filename"] == "members.csv"
 
 
-def test_a_large_body_is_sent_from_a_stream(package: ModuleType, pressroom: Any) -> None:
+def test_python_client_streams_large_request_bodies(package: ModuleType, pressroom: Any) -> None:
     list_id = _new_list(pressroom)
     rows = (f"reader{n}@example.com\n".encode() for n in range(2000))
     job = pressroom.import_members(
@@ -236,7 +240,9 @@ def test_a_large_body_is_sent_from_a_stream(package: ModuleType, pressroom: Any)
     assert pressroom.wait_for_job(pressroom.import_members(list_id, opened))["result"]["added"] == 1
 
 
-def test_a_job_that_fails_raises_its_code(package: ModuleType, pressroom: Any) -> None:
+def test_python_client_raises_the_error_code_of_a_failed_job(
+    package: ModuleType, pressroom: Any
+) -> None:
     job = pressroom.import_members(_new_list(pressroom), b"\x00\x01\x02" * 100)
     with pytest.raises(package.JobFailed) as failed:
         pressroom.wait_for_job(job, timeout=60)
@@ -244,7 +250,7 @@ def test_a_job_that_fails_raises_its_code(package: ModuleType, pressroom: Any) -
     assert failed.value.code == failed.value.job["error"]["code"]
 
 
-def test_work_that_outlasts_its_wait_is_accepted_as_a_job(
+def test_python_client_returns_accepted_job_if_the_work_outlasts_the_wait(
     package: ModuleType, pressroom: Any
 ) -> None:
     list_id = _new_list(pressroom)
@@ -254,7 +260,7 @@ def test_work_that_outlasts_its_wait_is_accepted_as_a_job(
     assert pressroom.wait_for_job(accepted, timeout=60)["result"]["added"] == 50
 
 
-def test_a_wait_for_a_job_ends_in_time(pressroom: Any) -> None:
+def test_python_client_stops_waiting_for_a_job_after_its_timeout(pressroom: Any) -> None:
     rows = "".join(f"reader{n}@example.com\n" for n in range(30_000))
     job = pressroom.import_members(_new_list(pressroom), f"email\n{rows}".encode())
     with pytest.raises(TimeoutError):

@@ -34,7 +34,7 @@ def make_faulty_client(package: ModuleType, network_url: str, owner: Owner) -> A
 
 
 @pytest.mark.parametrize("fault", ["429", "503", "lost"])
-def test_a_call_is_tried_again_under_its_key_and_has_one_effect(
+def test_python_client_retries_with_the_same_idempotency_key_and_one_effect(
     make_faulty_client: Any, fault: str
 ) -> None:
     faulty = make_faulty_client(fault)
@@ -45,7 +45,9 @@ def test_a_call_is_tried_again_under_its_key_and_has_one_effect(
     assert [each["id"] for each in faulty.pressroom.list_attachments()] == [made["id"]]
 
 
-def test_each_call_has_a_key_of_its_own_unless_it_is_given_one(make_faulty_client: Any) -> None:
+def test_python_client_sends_a_new_idempotency_key_per_call_unless_given_one(
+    make_faulty_client: Any,
+) -> None:
     faulty = make_faulty_client()
     faulty.pressroom.upload_attachment(PhotoFile())
     faulty.pressroom.upload_attachment(PhotoFile())
@@ -55,14 +57,14 @@ def test_each_call_has_a_key_of_its_own_unless_it_is_given_one(make_faulty_clien
     assert keys[-1] == "order-7-0123456789"
 
 
-def test_the_pause_that_is_asked_for_is_made(make_faulty_client: Any) -> None:
+def test_python_client_waits_as_long_as_retry_after_asks(make_faulty_client: Any) -> None:
     faulty = make_faulty_client("wait")
     began = time.monotonic()
     faulty.pressroom.read_me()
     assert time.monotonic() - began >= 1
 
 
-def test_a_pause_that_is_too_long_is_the_callers_to_make(
+def test_python_client_raises_error_if_retry_after_is_too_long(
     package: ModuleType, make_faulty_client: Any
 ) -> None:
     faulty = make_faulty_client("hour")
@@ -72,7 +74,9 @@ def test_a_pause_that_is_too_long_is_the_callers_to_make(
     assert len(faulty.seen()) == 1
 
 
-def test_a_call_is_tried_so_often_and_no_more(package: ModuleType, make_faulty_client: Any) -> None:
+def test_python_client_limits_the_number_of_retries(
+    package: ModuleType, make_faulty_client: Any
+) -> None:
     faulty = make_faulty_client("429", "429", "429", "429")
     with pytest.raises(package.ApiError):
         faulty.pressroom.read_me()
@@ -83,7 +87,7 @@ def test_a_call_is_tried_so_often_and_no_more(package: ModuleType, make_faulty_c
     assert len(never.seen()) == 1
 
 
-def test_a_call_that_may_have_had_its_effect_is_not_repeated(
+def test_python_client_does_not_retry_a_lost_call_without_idempotency_key(
     package: ModuleType, make_faulty_client: Any
 ) -> None:
     faulty = make_faulty_client("lost")
@@ -92,7 +96,7 @@ def test_a_call_that_may_have_had_its_effect_is_not_repeated(
     assert len(faulty.seen()) == 1
 
 
-def test_a_stream_that_was_sent_is_not_sent_again(
+def test_python_client_does_not_retry_a_consumed_stream(
     package: ModuleType, make_faulty_client: Any
 ) -> None:
     faulty = make_faulty_client("429")
@@ -101,14 +105,14 @@ def test_a_stream_that_was_sent_is_not_sent_again(
     assert len(faulty.seen()) == 1
 
 
-def test_an_api_that_is_not_there_is_not_reached(package: ModuleType) -> None:
+def test_python_client_raises_not_reached_for_an_unreachable_api(package: ModuleType) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     retries = package.Retries(max_retries=1, max_wait=0.01)
     with package.Pressroom(url, retries=retries) as client, pytest.raises(package.NotReached):
         client.check_health()
 
 
-def test_an_api_that_hangs_is_not_waited_for_without_end(package: ModuleType) -> None:
+def test_python_client_times_out_if_the_api_hangs(package: ModuleType) -> None:
     with silent_server() as hanging:
         retries = package.Retries(max_retries=0)
         client = package.Pressroom(f"http://{hanging}", retries=retries, timeout=0.2)
@@ -116,7 +120,7 @@ def test_an_api_that_hangs_is_not_waited_for_without_end(package: ModuleType) ->
             client.check_health()
 
 
-def test_a_stream_of_a_job_that_breaks_off_is_taken_up_where_it_was(
+def test_python_client_resumes_a_broken_job_event_stream(
     make_faulty_client: Any,
 ) -> None:
     faulty = make_faulty_client("", "", "cut")
@@ -131,7 +135,9 @@ def test_a_stream_of_a_job_that_breaks_off_is_taken_up_where_it_was(
     assert streams[1]["last_event_id"]
 
 
-def test_an_answer_that_is_no_problem_document_is_an_error_too(package: ModuleType) -> None:
+def test_python_client_raises_api_error_for_responses_that_are_no_problem_document(
+    package: ModuleType,
+) -> None:
     answer = httpx2.Response(502, text="<h1>Bad gateway</h1>")
     http = httpx2.Client(transport=httpx2.MockTransport(lambda _: answer))
     with pytest.raises(package.ApiError) as caught:

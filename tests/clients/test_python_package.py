@@ -32,7 +32,7 @@ def use(pressroom: Pressroom) -> None:
 """
 
 
-def test_every_operation_is_a_method_that_says_what_it_does(package: ModuleType) -> None:
+def test_python_client_has_a_documented_method_for_every_operation(package: ModuleType) -> None:
     document = openapi_document()
     for operation in read_operations(document):
         method = getattr(package.Pressroom, operation.id)
@@ -42,7 +42,7 @@ def test_every_operation_is_a_method_that_says_what_it_does(package: ModuleType)
         assert named <= {name.removesuffix("_") for name in taken}, operation.id
 
 
-def test_the_package_and_its_users_are_typed_strictly(python_project: Path) -> None:
+def test_python_client_and_code_using_it_pass_strict_type_checks(python_project: Path) -> None:
     members = next(
         operation
         for operation in read_operations(openapi_document())
@@ -53,7 +53,9 @@ def test_the_package_and_its_users_are_typed_strictly(python_project: Path) -> N
     _run("-m", "mypy", "--strict", "src/pressroom_client", "use.py", folder=python_project)
 
 
-def test_the_wheel_holds_all_of_the_package(python_project: Path, tmp_path: Path) -> None:
+def test_python_wheel_contains_every_module_of_the_client(
+    python_project: Path, tmp_path: Path
+) -> None:
     options = ("--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
     words = ("-m", "pip", "wheel", *options, "--wheel-dir", str(tmp_path), str(python_project))
     _run(*words, folder=tmp_path)
@@ -67,7 +69,7 @@ def test_the_wheel_holds_all_of_the_package(python_project: Path, tmp_path: Path
     } <= inside
 
 
-def test_the_examples_of_its_readme_work_as_they_are_written(
+def test_python_client_readme_examples_work_as_written(
     python_project: Path, stack: Stack, owner: Owner, tmp_path: Path
 ) -> None:
     readme_examples.write_files(tmp_path)

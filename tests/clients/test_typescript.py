@@ -78,7 +78,7 @@ def javascript_input(
 
 
 @pytest.mark.tier("fast")
-def test_the_package_that_make_clients_builds_calls_the_api(
+def test_built_typescript_client_calls_the_api(
     request: pytest.FixtureRequest, api_details: dict[str, Any]
 ) -> None:
     if not are_built():
@@ -93,7 +93,7 @@ def test_the_package_that_make_clients_builds_calls_the_api(
 
 
 @pytest.mark.parametrize("name", sorted(each.name for each in TESTS.glob("*.test.mjs")))
-def test_the_typescript_client_passes_its_tests(
+def test_typescript_client_passes_its_own_tests(
     name: str, typescript_project: Path, javascript_input: dict[str, Any]
 ) -> None:
     _run_node(
@@ -101,7 +101,7 @@ def test_the_typescript_client_passes_its_tests(
     )
 
 
-def test_the_examples_of_its_readme_work_as_they_are_written(
+def test_typescript_client_readme_examples_work_as_written(
     typescript_project: Path, stack: Stack, owner: Owner, tmp_path: Path
 ) -> None:
     readme_examples.write_files(tmp_path)
@@ -113,25 +113,27 @@ def test_the_examples_of_its_readme_work_as_they_are_written(
     assert readme_examples.LAST_WORD in said
 
 
-def test_the_types_say_what_the_api_takes_and_answers(typescript_project: Path) -> None:
+def test_typescript_client_types_match_the_api(typescript_project: Path) -> None:
     shutil.copy(TESTS / "usage.ts", typescript_project / "tests" / "usage.ts")
     _compile(typescript_project, "tests/usage.ts", {"rootDir": "."})
 
 
-def test_the_package_is_sound_for_those_who_install_it(typescript_project: Path) -> None:
+def test_typescript_package_is_publishable_and_has_no_dependencies(
+    typescript_project: Path,
+) -> None:
     described = json.loads((typescript_project / "package.json").read_text())
     assert "dependencies" not in described
     run_tool(typescript_project, "publint", "--strict")
     run_tool(typescript_project, "attw", "--pack", ".", "--profile", "esm-only")
 
 
-def test_every_operation_has_a_method(typescript_project: Path) -> None:
+def test_typescript_client_has_a_method_for_every_operation(typescript_project: Path) -> None:
     declared = (typescript_project / "dist" / "generated" / "operations.d.ts").read_text()
     names = {operation.camel_name for operation in read_operations(openapi_document())}
     assert {name for name in names if f"\n    {name}(" not in declared} == set()
 
 
-def test_another_generator_makes_a_client_that_compiles(
+def test_third_party_generator_makes_a_typescript_client_that_compiles(
     typescript_project: Path, tmp_path: Path
 ) -> None:
     options = (

@@ -176,12 +176,12 @@ def hurt(traffic: Work, event: Callable[..., None], **hosts: str) -> None:
     traffic.require_jobs_done()
 
 
-def test_clocks_of_the_hosts_differ(cluster: Cluster) -> None:
+def test_cluster_hosts_have_different_clocks(cluster: Cluster) -> None:
     right, wrong = (parsedate_to_datetime(cluster.clock_of(name)) for name in APIS)
     assert abs((right - wrong).total_seconds() - WRONG_BY_SECONDS) < 5
 
 
-def test_work_is_done_once_and_hosts_recover_whatever_becomes_of_some(traffic: Work) -> None:
+def test_cluster_recovers_from_host_failures_and_does_all_work_exactly_once(traffic: Work) -> None:
     dice = random.Random(SEED)
     with traffic.going_on():
         for event in EVENTS:
@@ -194,13 +194,13 @@ def test_work_is_done_once_and_hosts_recover_whatever_becomes_of_some(traffic: W
     traffic.require_all_done()
 
 
-def test_a_flush_of_the_broker_delays_work_and_loses_none(traffic: Work) -> None:
+def test_broker_flush_in_the_cluster_loses_no_job(traffic: Work) -> None:
     traffic.ask_for_jobs(FLUSHED, 0.02)
     traffic.cluster.flush_broker()
     traffic.require_jobs_done()
 
 
-def test_nothing_that_was_answered_is_lost_with_the_host_of_the_database(traffic: Work) -> None:
+def test_no_answered_work_is_lost_if_the_database_host_loses_power(traffic: Work) -> None:
     """It goes silent: no connection is closed. The other tests ran on it, so this one is last."""
     cluster = traffic.cluster
     wait_for_replicas(cluster.stack)

@@ -36,14 +36,14 @@ def new_list(proxy_client: httpx2.Client, slug: str) -> int:
     return found
 
 
-def test_an_upload_passes_and_comes_back(proxy_client: httpx2.Client) -> None:
+def test_compose_stack_converts_and_serves_an_upload(proxy_client: httpx2.Client) -> None:
     picture = proxy_client.get(upload(proxy_client))
     assert picture.status_code == 200
     assert picture.headers["Content-Type"] == "image/webp"
 
 
 @WANTED_IN_FULL
-def test_a_file_of_members_is_imported(proxy_client: httpx2.Client) -> None:
+def test_compose_stack_imports_a_member_file(proxy_client: httpx2.Client) -> None:
     path = f"/lists/{new_list(proxy_client, 'imported')}/imports"
     rows = b"email\n" + b"".join(b"reader%d@example.org\n" % number for number in range(1000))
     reply = proxy_client.post(path, content=rows, headers=WAIT)
@@ -51,14 +51,14 @@ def test_a_file_of_members_is_imported(proxy_client: httpx2.Client) -> None:
 
 
 @WANTED_IN_FULL
-def test_the_composer_writes(proxy_client: httpx2.Client) -> None:
+def test_compose_stack_answers_a_composer_call(proxy_client: httpx2.Client) -> None:
     post = {"title": "A garden in May", "content": "The tulips are out."}
     reply = proxy_client.post("/composer/metadata", json=post, headers=WAIT)
     assert reply.status_code == 200, reply.text
 
 
 @WANTED_IN_FULL
-def test_the_proxy_ends_bodies_that_no_route_takes_and_lets_files_of_members_pass(
+def test_compose_proxy_rejects_too_large_bodies_except_import_files(
     proxy_client: httpx2.Client,
 ) -> None:
     large = b"\0" * (40 * MEGABYTE)
@@ -69,14 +69,14 @@ def test_the_proxy_ends_bodies_that_no_route_takes_and_lets_files_of_members_pas
 
 
 @WANTED_IN_FULL
-def test_the_proxy_shows_callers_nothing_that_is_for_operators(proxy_client: httpx2.Client) -> None:
+def test_compose_proxy_hides_operator_paths_from_callers(proxy_client: httpx2.Client) -> None:
     for path in ("/readyz", "/readyz/", "/%72eadyz", "/metrics", "/metrics/"):
         assert proxy_client.get(path).status_code == 404, path
     assert proxy_client.get("/healthz").status_code == 200
 
 
 @WANTED_IN_FULL
-def test_an_event_passes_while_its_job_goes_on(
+def test_job_events_pass_the_compose_proxy_while_the_job_runs(
     compose_project: Project, proxy_client: httpx2.Client
 ) -> None:
     path = f"/lists/{new_list(proxy_client, 'watched')}/imports"
@@ -94,7 +94,9 @@ def test_an_event_passes_while_its_job_goes_on(
 
 
 @WANTED_IN_FULL
-def test_the_proxy_speaks_tls_with_its_own_name_alone(compose_project: Project) -> None:
+def test_compose_proxy_redirects_to_https_with_a_certificate_of_its_own(
+    compose_project: Project,
+) -> None:
     port = int(_environment(compose_project)["HTTP_PORT"])
     reply = httpx2.get(f"http://127.0.0.1:{port}/lists", headers={"Host": "pressroom.localhost"})
     assert reply.status_code == 308
@@ -112,7 +114,7 @@ def _environment(compose_project: Project) -> dict[str, str]:
 
 
 @WANTED_IN_FULL
-def test_the_api_counts_callers_by_the_address_that_the_proxy_saw(
+def test_compose_api_trusts_its_proxy(
     compose_project: Project, proxy_client: httpx2.Client
 ) -> None:
     proxy_client.get("/lists", headers={"X-Forwarded-For": "203.0.113.9"})
@@ -121,7 +123,7 @@ def test_the_api_counts_callers_by_the_address_that_the_proxy_saw(
 
 @WANTED_IN_FULL
 @pytest.mark.parametrize("service", [each for each in files.services() if each not in ONCE])
-def test_each_process_has_no_rights_and_writes_nowhere_else(
+def test_running_compose_containers_have_no_capabilities_and_cannot_write(
     compose_project: Project, service: str
 ) -> None:
     status = compose_project.inside(service, "cat", "/proc/1/status")
@@ -134,7 +136,7 @@ def test_each_process_has_no_rights_and_writes_nowhere_else(
 
 
 @WANTED_IN_FULL
-def test_strangers_and_their_files_are_kept_from_the_stores_and_from_the_world(
+def test_compose_networks_keep_proxy_from_stores_and_media_worker_from_internet(
     compose_project: Project,
 ) -> None:
     proxy = compose_project.containers("proxy")[0]
@@ -147,7 +149,7 @@ def test_strangers_and_their_files_are_kept_from_the_stores_and_from_the_world(
 
 
 @WANTED_IN_FULL
-def test_what_runs_once_made_a_role_and_a_user_with_few_rights(compose_project: Project) -> None:
+def test_compose_database_role_and_s3_user_have_restricted_rights(compose_project: Project) -> None:
     table = (
         "import psycopg2, pathlib\n"
         "url = pathlib.Path('/run/secrets/database_url').read_text()\n"
@@ -165,7 +167,7 @@ def test_what_runs_once_made_a_role_and_a_user_with_few_rights(compose_project: 
 
 
 @WANTED_IN_FULL
-def test_no_secret_is_in_the_environment_of_a_process(compose_project: Project) -> None:
+def test_compose_process_environments_contain_no_secrets(compose_project: Project) -> None:
     secrets = [file.read_text() for file in (compose_project.folder / "secrets").iterdir()]
     for service in OURS:
         variables = compose_project.inside(service, "env")
@@ -173,7 +175,9 @@ def test_no_secret_is_in_the_environment_of_a_process(compose_project: Project) 
 
 
 @WANTED_IN_FULL
-def test_a_queue_is_scaled(compose_project: Project, proxy_client: httpx2.Client) -> None:
+def test_scaled_compose_worker_serves_its_queue(
+    compose_project: Project, proxy_client: httpx2.Client
+) -> None:
     [first] = compose_project.containers("worker-media")
     compose_project.up("--scale", "worker-media=2", services=("worker-media",))
     compose_project.await_ready("worker-media")
@@ -188,7 +192,7 @@ def test_a_queue_is_scaled(compose_project: Project, proxy_client: httpx2.Client
 
 
 @WANTED_IN_FULL
-def test_a_stop_is_in_order_and_a_start_loses_nothing(
+def test_compose_stop_is_clean_and_restart_loses_no_data(
     compose_project: Project, proxy_client: httpx2.Client
 ) -> None:
     picture = upload(proxy_client)
@@ -207,7 +211,7 @@ def test_a_stop_is_in_order_and_a_start_loses_nothing(
 
 
 @WANTED_IN_FULL
-def test_an_upgrade_is_noticed_by_no_caller(compose_project: Project, api_key: str) -> None:
+def test_compose_upgrade_causes_no_failed_calls(compose_project: Project, api_key: str) -> None:
     ended = Event()
 
     def call() -> list[str]:

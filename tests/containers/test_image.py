@@ -22,7 +22,7 @@ def _run(engine: Engine, image: str, *words: str) -> str:
     return engine.podman("run", *CONFINED, *NO_NETWORK, image, *words)
 
 
-def test_it_runs_confined_and_not_as_root(engine: Engine, image: str) -> None:
+def test_image_runs_unprivileged_and_without_capabilities(engine: Engine, image: str) -> None:
     configuration = json.loads(engine.podman("image", "inspect", image))[0]["Config"]
     assert configuration["User"] == "10001:10001"
     status = _run(engine, image, "cat", "/proc/self/status")
@@ -35,7 +35,7 @@ def test_it_runs_confined_and_not_as_root(engine: Engine, image: str) -> None:
     say(f"pressroom --help in a new container: {time.monotonic() - began:.1f} s")
 
 
-def test_it_has_our_packages_compiled_and_no_tools_of_the_build(engine: Engine, image: str) -> None:
+def test_image_has_compiled_packages_and_no_build_tools(engine: Engine, image: str) -> None:
     script = (
         "import importlib.util as u, pathlib, api\n"
         "there = [n for n in ('pip', 'setuptools', 'devstack', 'tests') if u.find_spec(n)]\n"
@@ -47,7 +47,7 @@ def test_it_has_our_packages_compiled_and_no_tools_of_the_build(engine: Engine, 
     assert _run(engine, image, "python", "-c", script).strip() == "[] []"
 
 
-def test_it_is_small(engine: Engine, image: str) -> None:
+def test_image_exceeds_its_base_by_at_most_200_mb(engine: Engine, image: str) -> None:
     base, ours, workers = (_size(engine, each) for each in (python_image(), image, WORKERS))
     say(
         f"our image has {ours:.0f} MB, {ours - base:.0f} MB more than that of Python;"
@@ -62,7 +62,7 @@ def _size(engine: Engine, image: str) -> float:
     return int(engine.podman("image", "inspect", "--format", "{{.Size}}", image)) / MEGABYTE
 
 
-def test_its_list_is_that_of_make_sbom_and_names_each_package_that_is_installed(
+def test_image_contains_the_sbom_and_every_installed_package_is_listed(
     engine: Engine, image: str, tmp_path: Path
 ) -> None:
     made = files.made_sbom(tmp_path / "sbom.cdx.json").decode()
@@ -83,7 +83,7 @@ def _normalised(package: str) -> str:
     return re.sub(r"[-_.]+", "-", package).lower()
 
 
-def test_it_knows_the_languages_of_readers_and_of_dates(engine: Engine, image: str) -> None:
+def test_image_supports_reader_languages_and_localized_dates(engine: Engine, image: str) -> None:
     script = (
         "from babel import Locale\n"
         "from core.languages.reader_languages import list_languages\n"
@@ -95,7 +95,7 @@ def test_it_knows_the_languages_of_readers_and_of_dates(engine: Engine, image: s
 
 
 @WANTED_IN_FULL
-def test_the_same_code_and_pins_give_the_same_image(engine: Engine, image: str) -> None:
+def test_image_build_is_reproducible(engine: Engine, image: str) -> None:
     # The workers' has all layers of the API's, and one more.
     again = build_ours(engine, "pressroom:again", "--no-cache", target="worker")
     # Podman notes its own ids in the history; what is run are the layers and the configuration.

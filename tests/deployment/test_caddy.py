@@ -20,7 +20,7 @@ def _seconds(name: str) -> int:
     return int(value.removesuffix("s"))
 
 
-def test_it_calls_the_api_and_waits_for_as_long_as_the_api_may_take() -> None:
+def test_caddy_waits_longer_than_the_longest_api_call_and_buffers_nothing() -> None:
     api = files.ours()["api"]
     assert _values("reverse_proxy") == [f"api:{option(api['command'], '--port')} {{"]
     assert _seconds("response_header_timeout") > DEADLINE_SECONDS
@@ -32,12 +32,12 @@ def test_it_calls_the_api_and_waits_for_as_long_as_the_api_may_take() -> None:
     assert _seconds("keepalive") < KEEP_ALIVE_SECONDS
 
 
-def test_a_slow_or_large_head_ends_as_at_the_api() -> None:
+def test_caddy_limits_request_heads_like_the_api() -> None:
     assert _seconds("read_header") == MAX_HEAD_SECONDS
     [size] = _values("max_header_size")
     assert int(size.removesuffix("KiB")) * 1024 == MAX_HEAD_BYTES
 
 
-def test_a_long_path_is_refused_as_at_the_api() -> None:
+def test_caddy_rejects_long_paths_like_the_api() -> None:
     assert _values("@long_path") == [f"expression `size({{path}}) > {MAX_PATH_BYTES}`"]
     assert _values("respond @long_path") == ["414"]

@@ -35,7 +35,7 @@ def test_compose_file_is_valid_by_the_specification() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_strangers_reach_the_proxy_alone_and_this_machine_the_ports_that_are_listened_on() -> None:
+def test_compose_publishes_only_the_proxy_beyond_localhost() -> None:
     services = files.services() | files.observers()
     published = {name: each["ports"] for name, each in services.items() if "ports" in each}
     assert set(published) == {PROXY, "api", "flower", *files.observers()}
@@ -54,7 +54,7 @@ def test_strangers_reach_the_proxy_alone_and_this_machine_the_ports_that_are_lis
 @pytest.mark.parametrize(
     ("age", "code", "survives"), [(None, 1, True), (5, 0, True), (60, 1, False)]
 )
-def test_the_workers_health_check_ends_a_worker_whose_alive_file_is_old(
+def test_compose_health_check_kills_worker_with_outdated_alive_file(
     tmp_path: Path, age: int | None, code: int, survives: bool
 ) -> None:
     worker = next(iter(files.workers().values()))
@@ -78,7 +78,7 @@ def writable(service: dict[str, Any]) -> list[str]:
     return [mount.partition(":")[0] for mount in service["tmpfs"]]
 
 
-def test_every_container_is_pinned_and_has_no_rights_and_bounds() -> None:
+def test_compose_containers_are_pinned_and_have_no_rights_and_limited_resources() -> None:
     for name, service in (files.services() | files.observers()).items():
         assert service["cap_drop"] == ["ALL"], name
         # To listen on 80 and 443. Its program does not start without.
@@ -101,7 +101,7 @@ def test_every_container_is_pinned_and_has_no_rights_and_bounds() -> None:
             assert re.match(r"RELEASE\.\d{4}-\d\d-\d\dT|v?\d+\.\d+", tag), f"{name}: {tag}"
 
 
-def test_the_script_pins_each_image_of_others_by_what_its_registry_says(tmp_path: Path) -> None:
+def test_digest_script_pins_each_external_image_to_its_registry_digest(tmp_path: Path) -> None:
     digests = tmp_path / "deploy/compose/digests.sh"
     digests.parent.mkdir(parents=True)
     digests.write_text((files.COMPOSE_FILE.parent / "deploy/compose/digests.sh").read_text())
@@ -153,14 +153,16 @@ def compose_redis_port(tmp_path: Path) -> Iterator[int]:
         server.terminate()
 
 
-def test_postgres_logs_no_values_of_statements() -> None:
+def test_compose_postgres_does_not_log_statement_values() -> None:
     command = files.services()["postgres"]["command"]
     # Postgres' own defaults do for the others.
     for name in ("log_min_error_statement", "log_error_verbosity"):
         assert f"--{name}={QUIET_LOG[name]}" in command
 
 
-def test_redis_keeps_its_queues_and_has_one_user_with_few_rights(compose_redis_port: int) -> None:
+def test_compose_redis_persists_its_queues_and_has_one_restricted_user(
+    compose_redis_port: int,
+) -> None:
     script = files.services()["redis"]["command"][-1]
     settings = dict(line.split(maxsplit=1) for line in script.splitlines() if " " in line)
     assert settings["maxmemory-policy"] == "volatile-lru"

@@ -53,7 +53,7 @@ def most_of_computing(serves: Serving) -> int:
     return 1 + count_connections(serves) * serves.max_concurrent_jobs
 
 
-def test_what_is_stated_is_what_processes_are_given() -> None:
+def test_documented_connection_counts_match_the_configured_pools() -> None:
     assert stated(API) == [TRANSACTION_THREADS + SINGLE_STATEMENTS]
     assert stated(WAITS) == [count_connections(plan_serving(WAITING)) + 1]
     for queue in (Queue.REQUEST, Queue.PHOTOS):
@@ -116,7 +116,7 @@ def parallel_client(empty_stack: Stack, started_api: None) -> Iterator[httpx2.Cl
 
 
 @pytest.mark.tier("processes")
-def test_an_api_process_under_load_has_no_more(
+def test_api_under_load_opens_no_more_connections_than_documented(
     empty_stack: Stack, parallel_client: httpx2.Client
 ) -> None:
     charge = {"amount_credit": 1, "source_id": "bare"}
@@ -189,7 +189,7 @@ def ended(stack: Stack, queues: list[Queue]) -> bool:
 
 
 @pytest.mark.tier("processes")
-def test_a_waiting_worker_under_load_has_no_more(
+def test_io_bound_worker_under_load_opens_no_more_connections_than_documented(
     empty_stack: Stack,
     parallel_client: httpx2.Client,
     start_queues: Callable[[list[Queue]], Running],
@@ -209,7 +209,7 @@ def test_a_waiting_worker_under_load_has_no_more(
 
 
 @pytest.mark.tier("processes")
-def test_a_computing_worker_under_load_has_no_more(
+def test_cpu_bound_worker_under_load_opens_no_more_connections_than_documented(
     empty_stack: Stack,
     parallel_client: httpx2.Client,
     start_queues: Callable[[list[Queue]], Running],
@@ -243,7 +243,7 @@ def shared_database(empty_stack: Stack) -> Iterator[Database]:
     opened.close()
 
 
-def test_statements_by_themselves_use_a_transactions_connection_when_theirs_is_in_use(
+def test_single_statements_borrow_a_transaction_connection_if_their_own_is_busy(
     empty_stack: Stack, shared_database: Database
 ) -> None:
     slowly = Statement("SELECT current_setting('application_name'), pg_sleep(0.3)")

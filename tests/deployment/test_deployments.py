@@ -72,7 +72,7 @@ Deployed = Callable[[], list[Process]]
 
 
 @each_deployment
-def test_every_command_is_one_that_pressroom_takes_and_each_queue_has_a_worker(
+def test_deployment_commands_are_valid_and_each_queue_has_one_worker(
     processes_of: Deployed,
 ) -> None:
     for process in processes_of():
@@ -90,13 +90,13 @@ def test_every_command_is_one_that_pressroom_takes_and_each_queue_has_a_worker(
 
 
 @each_deployment
-def test_each_process_gets_the_settings_that_it_needs_and_no_others(processes_of: Deployed) -> None:
+def test_deployment_processes_get_exactly_the_settings_they_need(processes_of: Deployed) -> None:
     for process in processes_of():
         assert process.settings == process.needed, process.name
 
 
 @each_deployment
-def test_no_process_starts_without_a_setting_that_it_requires(processes_of: Deployed) -> None:
+def test_deployment_processes_have_every_required_setting(processes_of: Deployed) -> None:
     for process in processes_of():
         required = files.required_names() & process.needed
         if process.words[1] == "serve":
@@ -107,7 +107,7 @@ def test_no_process_starts_without_a_setting_that_it_requires(processes_of: Depl
         assert required <= process.given, process.name
 
 
-def test_a_process_that_decodes_files_holds_no_key_to_money_mail_or_figures() -> None:
+def test_decoding_worker_holds_no_keys_for_payments_mail_or_metrics() -> None:
     secrets = {name for name, field in Settings.model_fields.items() if is_secret(field)}
     stores = {"database_url", "s3_secret_key", "redis_url", "broker_url", "cache_url"}
     assert secrets & list_settings("worker", [Queue.MEDIA]) == stores | {"encryption_keys"}

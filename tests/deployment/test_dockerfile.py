@@ -15,7 +15,7 @@ def _copied() -> list[str]:
     ]
 
 
-def test_build_is_given_what_is_copied_and_nothing_else() -> None:
+def test_docker_build_context_contains_only_copied_files() -> None:
     lines = (files.ROOT / ".dockerignore").read_text().splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
@@ -24,7 +24,7 @@ def test_build_is_given_what_is_copied_and_nothing_else() -> None:
     assert all((files.ROOT / source).exists() for source in _copied())
 
 
-def test_base_image_and_dependencies_are_pinned() -> None:
+def test_docker_base_image_and_dependencies_are_pinned() -> None:
     default = next(each.text for each in files.dockerfile() if each.name == "ARG")
     name, _, image = default.partition("=")
     assert image.partition(":")[2] not in ("", "latest")
@@ -42,7 +42,7 @@ def test_base_image_and_dependencies_are_pinned() -> None:
         assert "--require-hashes" in command or "--no-deps --no-index" in command
 
 
-def test_babel_keeps_each_language_of_readers() -> None:
+def test_docker_image_keeps_locale_data_for_every_supported_language() -> None:
     [kept] = [each.text for each in files.dockerfile() if "locale-data" in each.text]
     named = re.findall(r"\b[a-z]{2,3}\b(?=\\)", kept)
     assert "root" in kept

@@ -92,7 +92,7 @@ def payer(stack: Stack) -> Owner:
     return owner
 
 
-def test_nothing_that_was_answered_is_lost(deployment: Deployment) -> None:
+def test_no_answered_charge_or_import_is_lost_in_database_failover(deployment: Deployment) -> None:
     stack = deployment.stack
     owner = payer(stack)
     load, answered = Load(stack.api_url), list[str]()

@@ -59,7 +59,7 @@ def client_through_haproxy(haproxy_front: Front, owner: Owner) -> Iterator[httpx
 
 
 @pytest.mark.tier("check")
-def test_haproxy_takes_the_configuration_without_a_warning(tmp_path: Path) -> None:
+def test_haproxy_accepts_its_configuration_without_warnings(tmp_path: Path) -> None:
     file = configured(tmp_path, f"{LOOPBACK}:{free_port()}", ("127.0.0.1:1", "127.0.0.1:2"))
     checked = subprocess.run(
         [haproxy.program(), "-c", "-f", str(file)], capture_output=True, text=True, check=False
@@ -68,7 +68,7 @@ def test_haproxy_takes_the_configuration_without_a_warning(tmp_path: Path) -> No
     assert "WARNING" not in checked.stderr
 
 
-def test_api_sees_the_callers_own_address_and_not_what_the_caller_says(
+def test_api_behind_haproxy_sees_the_real_client_address(
     stack: Stack, owner: Owner, client_through_haproxy: httpx2.Client
 ) -> None:
     lies = {"X-Forwarded-For": "192.0.2.7", "Forwarded": "for=192.0.2.8"}
@@ -77,7 +77,7 @@ def test_api_sees_the_callers_own_address_and_not_what_the_caller_says(
     assert stack.query(seen, owner.user_id) == [(CALLER,)]
 
 
-def test_events_of_a_job_pass_while_the_stream_goes_on(
+def test_job_events_pass_haproxy_while_the_stream_is_open(
     stack: Stack, owner: Owner, client_through_haproxy: httpx2.Client
 ) -> None:
     # No process works on a job of a kind that none knows: it waits.
@@ -96,14 +96,14 @@ def test_events_of_a_job_pass_while_the_stream_goes_on(
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/readyz/", "/%72eadyz", "/metrics", "/metrics/"])
-def test_what_is_for_operators_is_not_found_by_callers(
+def test_haproxy_hides_operator_paths_from_callers(
     client_through_haproxy: httpx2.Client, path: str
 ) -> None:
     assert client_through_haproxy.get(path).status_code == 404
     assert client_through_haproxy.get("/healthz").status_code == 200
 
 
-def test_path_that_is_too_long_is_refused_by_the_proxy(
+def test_haproxy_rejects_too_long_paths(
     client_through_haproxy: httpx2.Client,
 ) -> None:
     for length, status in ((MAX_PATH_BYTES, 404), (MAX_PATH_BYTES + 1, 414)):
@@ -112,14 +112,14 @@ def test_path_that_is_too_long_is_refused_by_the_proxy(
         assert ("x-request-id" in reply.headers) == (status == 404)
 
 
-def test_body_that_no_call_may_have_is_refused_by_the_proxy(haproxy_front: Front) -> None:
+def test_haproxy_rejects_bodies_that_are_too_large_for_any_call(haproxy_front: Front) -> None:
     assert _error_of_a_large_body(haproxy_front, "/lists") == (413, None)
 
 
 @pytest.mark.parametrize(
     "path", ["/lists/1/imports", "/lists/the-daily/imports", "/lists/1/imports/"]
 )
-def test_large_file_of_members_reaches_the_api_however_its_list_is_named(
+def test_haproxy_forwards_large_import_files_for_every_form_of_list_path(
     haproxy_front: Front, path: str
 ) -> None:
     status, request_id = _error_of_a_large_body(haproxy_front, path)
@@ -138,7 +138,7 @@ def _error_of_a_large_body(haproxy_front: Front, path: str) -> tuple[int, str | 
         return reply.status, reply.getheader("X-Request-ID")
 
 
-def test_no_caller_whose_call_may_be_repeated_notices_that_a_host_is_killed(
+def test_repeatable_calls_through_haproxy_succeed_while_api_hosts_are_killed(
     stack: Stack, owner: Owner, haproxy_front: Front, api_hosts: dict[int, Running]
 ) -> None:
     ledger.grant_credits(
@@ -163,7 +163,7 @@ def test_no_caller_whose_call_may_be_repeated_notices_that_a_host_is_killed(
 
 
 @pytest.mark.tier("machines")
-def test_no_caller_at_all_notices_that_hosts_are_started_anew_one_by_one(
+def test_calls_through_haproxy_succeed_during_rolling_restart_of_api_hosts(
     stack: Stack, owner: Owner, haproxy_front: Front, api_hosts: dict[int, Running]
 ) -> None:
     ledger.grant_credits(

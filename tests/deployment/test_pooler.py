@@ -59,7 +59,7 @@ def backends(stack: Stack) -> int:
     return int(str(count))
 
 
-def test_what_people_do_goes_through(
+def test_imports_uploads_and_charges_work_through_pgbouncer(
     pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner
 ) -> None:
     stack, pooler = pooled_stack
@@ -97,7 +97,7 @@ LEFT = """
 
 
 @pytest.mark.tier("machines")
-def test_a_session_that_others_get_after_us_is_as_it_was(
+def test_pooled_session_is_returned_without_leftover_state(
     pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner
 ) -> None:
     stack, _ = pooled_stack
@@ -131,7 +131,9 @@ def sessions_of(
 
 
 @pytest.mark.tier("machines")
-def test_limits_hold(pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner) -> None:
+def test_statement_and_lock_timeouts_hold_behind_pgbouncer(
+    pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner
+) -> None:
     stack, pooler = pooled_stack
     url = SecretStr(pooler.url.replace("postgresql:", "postgresql+psycopg2:"))
     settings = stack.settings().model_copy(update={"database_url": url})
@@ -152,7 +154,7 @@ def test_limits_hold(pooled_stack: tuple[Stack, RunningPooler], funded_owner: Ow
 
 
 @pytest.mark.tier("machines")
-def test_a_caller_who_gets_no_connection_is_told_in_time(
+def test_call_without_available_database_connection_gets_503_in_time(
     pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner
 ) -> None:
     stack, _ = pooled_stack
@@ -166,7 +168,7 @@ def test_a_caller_who_gets_no_connection_is_told_in_time(
 
 @pytest.mark.tier("machines")
 @pytest.mark.parametrize("killed", ["pool", "server"])
-def test_what_was_killed_is_found_again(
+def test_processes_recover_after_pooler_or_database_is_killed(
     pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner, services: Services, killed: str
 ) -> None:
     stack, pooler = pooled_stack
@@ -181,7 +183,7 @@ def test_what_was_killed_is_found_again(
 
 
 @pytest.mark.tier("machines")
-def test_tables_that_another_release_left_do_no_harm(
+def test_import_behind_pooler_ignores_temporary_tables_of_other_releases(
     pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner
 ) -> None:
     stack, _ = pooled_stack
@@ -196,7 +198,7 @@ def test_tables_that_another_release_left_do_no_harm(
 
 
 @pytest.mark.tier("machines")
-def test_migrations_refuse_a_pool(pooled_stack: tuple[Stack, RunningPooler]) -> None:
+def test_migration_rejects_a_connection_pooler(pooled_stack: tuple[Stack, RunningPooler]) -> None:
     stack, pooler = pooled_stack
     for environment in ({"PRESSROOM_MIGRATION_DATABASE_URL": pooler.url}, {}):
         migrating = stack.start("migrates", "migrate", environment=environment)

@@ -27,14 +27,14 @@ def port() -> int:
     return free_port()
 
 
-def test_api_ends_in_order_when_asked(stack: Stack, port: int) -> None:
+def test_api_exits_cleanly_on_sigterm(stack: Stack, port: int) -> None:
     api = _start(stack, "api", "serve", "--host", "0.0.0.0", "--port", str(port), path="/readyz")
     assert api.stop() == 0
 
 
 @pytest.mark.tier("processes")
 @pytest.mark.parametrize("processes", [1, 2])
-def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
+def test_terminating_api_reports_not_ready_and_still_serves_calls(
     stack: Stack, owner: Owner, port: int, processes: int
 ) -> None:
     words = ("serve", "--port", str(port), "--processes", str(processes))
@@ -60,7 +60,7 @@ def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
 
 
 @pytest.mark.tier("processes")
-def test_api_ends_in_order_while_a_name_server_says_nothing(stack: Stack, port: int) -> None:
+def test_api_exits_cleanly_on_sigterm_while_name_server_hangs(stack: Stack, port: int) -> None:
     words = ("serve", "--port", str(port))
     environment = {"PRESSROOM_REDIS_URL": f"redis://{SILENT}:6379/0"}
     api = _start(
@@ -74,7 +74,7 @@ def test_api_ends_in_order_while_a_name_server_says_nothing(stack: Stack, port: 
     assert api.stop() == 0
 
 
-def test_flower_asks_for_its_password_and_ends_in_order_when_asked(stack: Stack, port: int) -> None:
+def test_flower_requires_its_password_and_rejects_changes(stack: Stack, port: int) -> None:
     words = ("flower", "--host", "0.0.0.0", "--port", str(port))
     flower = _start(stack, "flower", *words, path="/healthcheck")
     settings = stack.settings()
@@ -91,7 +91,7 @@ def test_flower_asks_for_its_password_and_ends_in_order_when_asked(stack: Stack,
 
 
 @pytest.mark.tier("processes")
-def test_flower_answers_to_the_names_that_it_is_given_alone(stack: Stack, port: int) -> None:
+def test_flower_answers_only_to_its_configured_host_names(stack: Stack, port: int) -> None:
     words = ("flower", "--host-name", "127.0.0.1", "--port", str(port))
     _start(stack, "flower-named", *words, path="/healthcheck")
     with plain_client(base_url=f"http://127.0.0.1:{port}") as http:
@@ -99,7 +99,7 @@ def test_flower_answers_to_the_names_that_it_is_given_alone(stack: Stack, port: 
             assert http.get(path, headers={"Host": f"{name}:{port}"}).status_code == 404
 
 
-def test_flower_does_not_start_without_a_password(stack: Stack, port: int) -> None:
+def test_flower_does_not_start_without_password(stack: Stack, port: int) -> None:
     flower = stack.start(
         "flower-open", "flower", "--port", str(port), environment={"PRESSROOM_FLOWER_PASSWORD": ""}
     )
@@ -108,7 +108,7 @@ def test_flower_does_not_start_without_a_password(stack: Stack, port: int) -> No
 
 
 @pytest.mark.tier("processes")
-def test_uploads_are_converted_by_a_worker_without_a_key_that_signs(
+def test_media_worker_converts_uploads_without_a_signing_key(
     make_stack: Callable[[str], Stack],
 ) -> None:
     stack = make_stack("unsigned")
@@ -128,12 +128,12 @@ def test_uploads_are_converted_by_a_worker_without_a_key_that_signs(
     assert "PRESSROOM_SECRET_KEYS" in refused.log.read_text()
 
 
-def test_worker_ends_in_order_when_asked(stack: Stack) -> None:
+def test_worker_exits_cleanly_on_sigterm(stack: Stack) -> None:
     assert stack.start_worker("bulk", concurrency=1).stop() == 0
 
 
 @pytest.mark.tier("processes")
-def test_a_process_waits_until_another_one_has_migrated_the_database(
+def test_migrate_wait_blocks_until_another_process_has_migrated(
     services: Services, home: Path, port: int
 ) -> None:
     with open_stack(
@@ -149,7 +149,7 @@ def test_a_process_waits_until_another_one_has_migrated_the_database(
         assert empty.start("waits-again", "migrate", "--wait").process.wait(30) == 0
 
 
-def test_a_process_that_waits_for_a_database_that_is_away_ends_when_asked(
+def test_migrate_wait_exits_on_sigterm_while_database_is_unreachable(
     stack: Stack, port: int
 ) -> None:
     url = f"postgresql://pressroom:secret@127.0.0.1:{port}/pressroom"
@@ -171,7 +171,7 @@ def test_a_process_that_waits_for_a_database_that_is_away_ends_when_asked(
         pytest.param(("users", "list"), marks=pytest.mark.tier("fast")),
     ],
 )
-def test_a_process_refuses_a_role_without_time_limits_and_says_what_gives_them(
+def test_process_rejects_database_role_without_timeouts_and_names_the_remedy(
     stack_without_timeouts: Stack, port: int, words: tuple[str, ...]
 ) -> None:
     """As after a restore into a new database, which has the tables and not what the role has."""
@@ -203,7 +203,7 @@ def stack_without_timeouts(make_stack: Callable[[str], Stack]) -> Stack:
         ),
     ],
 )
-def test_what_runs_once_ends_when_asked_while_its_server_says_nothing(
+def test_one_off_commands_exit_on_sigterm_while_their_server_hangs(
     stack: Stack, command: str, setting: str, server: str
 ) -> None:
     """As the first process of a container, which ends by no signal that it does not handle."""

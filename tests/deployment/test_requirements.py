@@ -17,7 +17,7 @@ from tests.support.deployment import files
 pytestmark = [pytest.mark.tier("processes"), pytest.mark.slow]
 
 
-def test_it_names_each_pinned_dependency_by_the_format_and_is_the_same_each_time(
+def test_sbom_lists_every_pinned_dependency_and_is_reproducible(
     tmp_path: Path,
 ) -> None:
     content = files.made_sbom(tmp_path / "first.json")
@@ -91,7 +91,7 @@ for module in modules:
     ("requirements", "modules"),
     [("requirements.txt", PRODUCTION), ("requirements-devstack.txt", (*PRODUCTION, *DEVELOPMENT))],
 )
-def test_every_process_starts_with_the_pinned_requirements_alone(
+def test_every_process_starts_with_only_the_pinned_requirements(
     requirements: str, modules: tuple[str, ...]
 ) -> None:
     named = _named(requirements) | {"pressroom"}

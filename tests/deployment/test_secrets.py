@@ -13,7 +13,7 @@ from tests.support.deployment.files import made_secrets
 pytestmark = pytest.mark.tier("check")
 
 
-def test_example_has_every_setting_with_its_description_and_every_variable_of_compose() -> None:
+def test_env_example_lists_every_setting_with_its_description() -> None:
     entries, settings = files.env_example(), files.setting_names()
     used = {match[1] for match in files.VARIABLE.finditer(json.dumps(files.compose()))}
     assert entries.keys() == settings.keys() | used
@@ -27,7 +27,7 @@ def test_example_has_every_setting_with_its_description_and_every_variable_of_co
     assert [name for name in secrets if entries[name].value] == []
 
 
-def test_the_recipe_for_a_key_makes_one() -> None:
+def test_documented_key_command_generates_valid_keys() -> None:
     made = [_made_key(), _made_key()]
     assert made[0] != made[1]
     assert Keyring.parse(made[0]).current.id == "k1"
@@ -45,7 +45,7 @@ ADMINISTRATOR = {"s3_admin_secret_key"}
 
 
 @pytest.mark.parametrize("name", files.ours())
-def test_each_process_is_shown_the_secrets_that_its_variables_name_and_no_others(name: str) -> None:
+def test_compose_processes_see_only_the_secrets_their_variables_name(name: str) -> None:
     service, secrets = files.ours()[name], files.secrets()
     named = {
         variable: path for variable, path in service["environment"].items() if variable in secrets
@@ -54,7 +54,7 @@ def test_each_process_is_shown_the_secrets_that_its_variables_name_and_no_others
     assert sorted(service["secrets"]) == sorted(secrets[each] for each in named)
 
 
-def test_each_secret_is_a_file_that_a_service_needs_and_the_script_makes(tmp_path: Path) -> None:
+def test_every_compose_secret_is_used_by_a_service_and_made_by_the_script(tmp_path: Path) -> None:
     declared = files.compose()["secrets"]
     assert declared == {name: {"file": f"secrets/{name}"} for name in declared}
     services = files.services() | files.observers()
@@ -64,7 +64,7 @@ def test_each_secret_is_a_file_that_a_service_needs_and_the_script_makes(tmp_pat
     assert made == set(declared)
 
 
-def test_no_secret_is_written_in_the_compose_file_or_handed_out_as_a_variable() -> None:
+def test_compose_file_passes_secrets_only_as_files() -> None:
     for service in files.services().values():
         for name, value in service.get("environment", {}).items():
             if name.endswith(("PASSWORD", "KEY", "KEYS", "TOKEN", "AUTH")):
@@ -76,7 +76,9 @@ def test_no_secret_is_written_in_the_compose_file_or_handed_out_as_a_variable() 
                 assert value.rpartition("/")[2] in service["secrets"]
 
 
-def test_owners_and_administrators_are_known_to_what_runs_once_alone(tmp_path: Path) -> None:
+def test_only_one_off_commands_and_their_servers_see_owner_and_admin_secrets(
+    tmp_path: Path,
+) -> None:
     """No other container but the server's own is shown their passwords."""
     shown = {name: set(each.get("secrets", [])) for name, each in files.services().items()}
     for secrets, knowing in (
@@ -92,13 +94,13 @@ def test_owners_and_administrators_are_known_to_what_runs_once_alone(tmp_path: P
     assert password not in (made / "database_url").read_text()
 
 
-def test_no_secret_is_in_a_list_of_processes() -> None:
+def test_compose_command_lines_contain_no_secrets() -> None:
     for name, each in files.services().items():
         words = json.dumps([each.get("command"), each.get("healthcheck")])
         assert not files.VARIABLE.search(words), name
 
 
-def test_every_process_can_use_the_secrets_that_the_script_makes(
+def test_settings_accept_every_secret_that_the_script_makes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = made_secrets(tmp_path)
@@ -114,13 +116,13 @@ def test_every_process_can_use_the_secrets_that_the_script_makes(
     assert settings.mail_url is None
 
 
-def test_no_two_deployments_have_a_secret_in_common(tmp_path: Path) -> None:
+def test_two_deployments_share_no_secret(tmp_path: Path) -> None:
     one, another = (_texts(made_secrets(tmp_path / name)) for name in ("one", "another"))
     assert one.keys() == another.keys()
     assert not [name for name, text in one.items() if text and text == another[name]]
 
 
-def test_the_script_keeps_what_is_there_and_takes_what_the_environment_file_has(
+def test_secrets_script_keeps_existing_secrets_and_adopts_env_file_values(
     tmp_path: Path,
 ) -> None:
     before = _texts(made_secrets(tmp_path))
@@ -133,7 +135,7 @@ def test_the_script_keeps_what_is_there_and_takes_what_the_environment_file_has(
     assert again == after
 
 
-def test_other_users_of_the_machine_can_not_read_a_secret_and_containers_can(
+def test_secret_files_are_hidden_from_other_users_and_readable_by_containers(
     tmp_path: Path,
 ) -> None:
     made = made_secrets(tmp_path)

@@ -20,7 +20,7 @@ each_document = pytest.mark.parametrize("document", markdown.DOCUMENTS, ids=mark
 
 
 @each_document
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_in_documents_lead_to_existing_targets(document: Path) -> None:
     for link in markdown.links(document):
         if re.match(r"[a-z]+:", link):
             continue
@@ -33,7 +33,7 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 @each_document
-def test_commands_in_shell_blocks_are_taken_as_they_are_written(document: Path) -> None:
+def test_commands_in_shell_blocks_of_documents_are_valid(document: Path) -> None:
     for line in markdown.shell_lines(document):
         words = shlex.split(line, comments=True)
         if "pressroom" in words and "pg_dump" not in words:
@@ -44,7 +44,7 @@ def test_commands_in_shell_blocks_are_taken_as_they_are_written(document: Path) 
 
 
 @each_document
-def test_commands_in_sentences_exist(document: Path) -> None:
+def test_commands_in_sentences_of_documents_exist(document: Path) -> None:
     for code in markdown.inline_code(document):
         words = code.split()
         if words[0] == "pressroom" and len(words) > 1:
@@ -54,19 +54,19 @@ def test_commands_in_sentences_exist(document: Path) -> None:
 
 
 @each_document
-def test_files_and_folders_that_are_named_exist(document: Path) -> None:
+def test_files_and_folders_named_in_documents_exist(document: Path) -> None:
     for code in markdown.inline_code(document):
         if re.fullmatch(rf"({'|'.join(PACKAGES)})/[\w./-]*(/|\.\w+)", code):
             assert (markdown.ROOT / code).exists(), code
 
 
 @each_document
-def test_settings_that_are_named_exist(document: Path) -> None:
+def test_settings_named_in_documents_exist(document: Path) -> None:
     named = set(re.findall(rf"{PREFIX}[A-Z0-9_]*[A-Z0-9]", document.read_text()))
     assert named <= _settings() | NOT_SETTINGS
 
 
-def test_the_page_of_settings_is_that_of_the_settings() -> None:
+def test_settings_reference_page_is_up_to_date() -> None:
     """If it is not: ``python -m cli.settings_reference > docs/settings.md``."""
     assert (markdown.ROOT / "docs" / "settings.md").read_text() == settings_reference.build_page()
 

@@ -52,7 +52,7 @@ def run_directory(tmp_path: Path, stack: Stack, owner: Owner) -> Path:
     return tmp_path
 
 
-def test_readme_and_the_pages_of_the_api_have_examples_to_run() -> None:
+def test_readme_and_api_pages_have_runnable_examples() -> None:
     quickstart = {("docs/quickstart.md", language) for language in _RUNS}
     quickstart |= {("docs/start.md", "sh"), ("docs/start.md", "python")}
     others = ("README", "docs/conventions", "docs/subscribers", "docs/images", "docs/credits")
@@ -61,7 +61,7 @@ def test_readme_and_the_pages_of_the_api_have_examples_to_run() -> None:
 
 
 @pytest.mark.parametrize(("name", "language"), _SCRIPTS)
-def test_examples_work_as_they_are_written(
+def test_document_examples_work_as_written(
     name: str, language: str, run_directory: Path, stack: Stack, owner: Owner
 ) -> None:
     program = {"sh": "curl", "js": "node"}.get(language)

@@ -15,7 +15,7 @@ def has_test(file: str, name: str) -> bool:
     return path.exists() and f"def {name}" in path.read_text()
 
 
-def test_each_promise_of_reliability_names_tests_that_exist() -> None:
+def test_each_reliability_promise_names_existing_tests() -> None:
     text = RELIABILITY.read_text()
     numbers = re.findall(r"^\| (\d+) \| \S.* \| `[\w/]+\.py::", text, re.MULTILINE)
     assert numbers == [str(each) for each in range(1, PROMISES + 1)]
@@ -23,7 +23,7 @@ def test_each_promise_of_reliability_names_tests_that_exist() -> None:
     assert [each for each in named if not has_test(f"tests/{each[0]}", f"{each[1]}(")] == []
 
 
-def test_each_threat_names_tests_that_exist() -> None:
+def test_each_documented_threat_names_existing_tests() -> None:
     table = SECURITY.read_text().partition("## Threats")[2].partition("\n## ")[0]
     _, _, *rows = [line for line in table.splitlines() if line.startswith("|")]
     assert len(rows) > 10

@@ -15,7 +15,7 @@ ROW = re.compile(r"^\| ([^|]+) \| (`[^|]+`) \|", re.MULTILINE)
 MARK = re.compile(r"# Optimization: (.+) \(decision 17\)\.$", re.MULTILINE)
 
 
-def test_decision_17_lists_exactly_the_optimizations_that_the_code_marks() -> None:
+def test_decision_17_lists_exactly_the_optimizations_marked_in_the_code() -> None:
     listed = {
         (name, file)
         for name, files in ROW.findall(PAGE.read_text())

@@ -17,7 +17,5 @@ def product() -> list[Module]:
 
 
 @pytest.mark.parametrize("figure", FORBIDDEN)
-def test_no_line_of_the_product_breaks_a_rule_of_readability(
-    figure: str, product: list[Module]
-) -> None:
+def test_product_code_breaks_no_readability_rule(figure: str, product: list[Module]) -> None:
     assert [str(place) for place in find_places(figure, product)] == []

@@ -23,7 +23,7 @@ QUEUED = sized(150, 1000)
 TWICE = sized(30, 1000)
 
 
-def test_jobs_queued_at_a_flush_of_redis_all_finish(probes: Bench) -> None:
+def test_queued_jobs_finish_after_redis_flush(probes: Bench) -> None:
     probes.start_worker(concurrency=2)
     with probes.stack.resources.unit_of_work() as uow:
         for _ in range(QUEUED):
@@ -34,7 +34,7 @@ def test_jobs_queued_at_a_flush_of_redis_all_finish(probes: Bench) -> None:
     _each_effect_once(probes, QUEUED)
 
 
-def test_each_job_delivered_twice_at_once_has_one_effect(probes: Bench) -> None:
+def test_job_delivered_twice_concurrently_has_one_effect(probes: Bench) -> None:
     worker = probes.start_worker(concurrency=2)
     pause_process(worker)
     with probes.stack.resources.unit_of_work() as uow:
@@ -48,7 +48,7 @@ def test_each_job_delivered_twice_at_once_has_one_effect(probes: Bench) -> None:
     _each_effect_once(probes, TWICE)
 
 
-def test_upload_delivered_twice_at_once_is_converted_once(
+def test_upload_delivered_twice_concurrently_is_converted_only_once(
     probes: Bench, api: Running, media_worker: Running
 ) -> None:
     stack = probes.stack
@@ -89,7 +89,7 @@ def _make_room(probes: Bench) -> None:
     client.config_set("maxmemory-policy", "volatile-lru")
 
 
-def test_work_accepted_while_the_broker_is_full_is_done_once_it_has_room(
+def test_upload_accepted_while_broker_is_full_finishes_afterwards(
     probes: Bench, api: Running, media_worker: Running, full_redis: None
 ) -> None:
     stack = probes.stack
@@ -112,7 +112,7 @@ def test_work_accepted_while_the_broker_is_full_is_done_once_it_has_room(
     ]
 
 
-def test_worker_in_the_middle_of_its_queue_survives_a_full_broker(probes: Bench) -> None:
+def test_worker_survives_a_full_broker_and_finishes_its_queue(probes: Bench) -> None:
     worker = probes.start_worker(concurrency=1)
     jobs = [probes.enqueue(sleep=0.1) for _ in range(20)]
     probes.started(jobs[2])
@@ -125,7 +125,7 @@ def test_worker_in_the_middle_of_its_queue_survives_a_full_broker(probes: Bench)
     assert worker.process.poll() is None
 
 
-def test_upload_while_redis_is_silent_is_accepted_and_done_once_it_speaks(
+def test_upload_is_accepted_while_redis_hangs_and_finishes_afterwards(
     probes: Bench, services: Services, api: Running, media_worker: Running
 ) -> None:
     stack = probes.stack
@@ -135,9 +135,7 @@ def test_upload_while_redis_is_silent_is_accepted_and_done_once_it_speaks(
     eventually(lambda: ready(stack) == 1, within=60, what="the upload")
 
 
-def test_sender_hears_no_instead_of_waiting_for_a_silent_broker(
-    probes: Bench, services: Services
-) -> None:
+def test_sending_to_a_hanging_broker_fails_fast(probes: Bench, services: Services) -> None:
     broker = Broker(probes.stack.settings())
     resources = open_resources(probes.stack.settings(), concurrency=1, name="silent")
     assert broker.send(PROBE.name, PROBE.queue, {"job_id": 0})

@@ -54,7 +54,7 @@ def _await_readiness(client: httpx2.Client) -> None:
     eventually(lambda: client.get("/readyz").status_code == 200, what="the process is ready")
 
 
-def test_uploads_to_an_object_store_that_hangs_hold_up_no_other_call(
+def test_uploads_to_a_hanging_object_store_delay_no_other_call(
     start_api: Callable[..., Stack], silent_server_url: str
 ) -> None:
     stack = start_api(PRESSROOM_S3_ENDPOINT=f"http://{silent_server_url}")
@@ -91,7 +91,7 @@ def _upload(stack: Stack, owner: Owner, *, wait: int = 8) -> int:
         return reply.status_code
 
 
-def test_a_locked_list_holds_up_no_other_caller_and_none_who_leaves_it(
+def test_locked_list_delays_no_other_list_and_no_unsubscribe(
     start_api: Callable[..., Stack],
 ) -> None:
     stack = start_api()
@@ -144,7 +144,7 @@ def _join(stack: Stack, list_id: int) -> httpx2.Response:
         return stranger.post(f"/subscriptions/{list_id}", json=body)
 
 
-def test_without_redis_a_process_is_ready_and_says_what_is_missing(
+def test_process_without_redis_is_ready_but_degraded(
     start_api: Callable[..., Stack], silent_server_url: str
 ) -> None:
     stack = start_api(PRESSROOM_REDIS_URL=f"redis://{silent_server_url}/0")
@@ -159,7 +159,7 @@ def test_without_redis_a_process_is_ready_and_says_what_is_missing(
             assert reply.json() == {"status": "degraded", "dependencies": there | away}
 
 
-def test_without_a_database_a_process_is_not_ready(
+def test_process_without_database_is_not_ready(
     start_api: Callable[..., Stack], silent_server_url: str
 ) -> None:
     stack = start_api(PRESSROOM_DATABASE_URL=f"postgresql+psycopg2://x:x@{silent_server_url}/x")
@@ -171,7 +171,7 @@ def test_without_a_database_a_process_is_not_ready(
             assert reply.json()["dependencies"]["database"] == "unavailable"
 
 
-def test_a_process_fits_its_own_tables_and_later_ones_alone(
+def test_process_is_ready_with_its_own_or_newer_schema_but_not_with_older(
     start_api: Callable[..., Stack],
 ) -> None:
     stack = start_api()
@@ -191,7 +191,7 @@ def test_a_process_fits_its_own_tables_and_later_ones_alone(
         eventually(lambda: client.get("/readyz").status_code == 200, what="ready")
 
 
-def test_a_process_that_is_asked_to_end_answers_its_callers_first(
+def test_terminating_api_answers_waiting_callers_before_exit(
     start_api: Callable[..., Stack],
 ) -> None:
     """No worker runs: they would wait for a minute, and the server gives them twenty seconds."""

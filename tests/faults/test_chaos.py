@@ -142,7 +142,7 @@ def chaos(
     made.end()
 
 
-def test_every_committed_job_is_done_once_whatever_is_killed_and_cut(
+def test_every_committed_job_has_one_effect_despite_kills_and_cut_connections(
     probes: Bench, chaos: Chaos
 ) -> None:
     eventually(lambda: is_responding(probes.stack.api_port, "/readyz"), within=30)

@@ -69,7 +69,7 @@ def asked_after(stack_with_model: Modelled, api_key: str) -> httpx2.Response:
         return client.post(METADATA, json=post(), headers={"Prefer": "wait=45"})
 
 
-def test_the_model_is_not_asked_for_callers_who_have_left(
+def test_queued_llm_calls_are_dropped_when_their_callers_disconnect(
     stack_with_model: Modelled, api_key: str
 ) -> None:
     stack_with_model.work(concurrency=THREADS)
@@ -86,7 +86,7 @@ def test_the_model_is_not_asked_for_callers_who_have_left(
     assert 1 <= stack_with_model.calls() - spent <= 1 + THREADS
 
 
-def test_nothing_is_asked_at_all_when_all_have_left_before_a_worker_came(
+def test_llm_is_not_called_if_all_callers_disconnect_before_a_worker_starts(
     stack_with_model: Modelled, api_key: str
 ) -> None:
     stack_with_model.steer(None)
@@ -98,7 +98,7 @@ def test_nothing_is_asked_at_all_when_all_have_left_before_a_worker_came(
     assert stack_with_model.calls() == before + 1
 
 
-def test_a_retry_is_not_sent_for_a_caller_who_has_left(
+def test_llm_call_is_not_retried_for_disconnected_caller(
     stack_with_model: Modelled, api_key: str
 ) -> None:
     stack_with_model.work(concurrency=2)
@@ -114,7 +114,9 @@ def test_a_retry_is_not_sent_for_a_caller_who_has_left(
     assert stack_with_model.calls() == before + 1
 
 
-def test_callers_who_leave_leave_nothing_behind(stack_with_model: Modelled, api_key: str) -> None:
+def test_disconnected_composer_callers_leave_no_resources_behind(
+    stack_with_model: Modelled, api_key: str
+) -> None:
     stack_with_model.work(concurrency=4)
     stack_with_model.steer("moment")
     words = "word " * (POST_CHARACTERS // 5)

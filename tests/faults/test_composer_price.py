@@ -30,7 +30,7 @@ def open_charges(model: Modelled, *, taken: bool) -> list[tuple[object, ...]]:
     return model.stack.query(query, taken)
 
 
-def test_who_got_no_answer_gets_the_credits_back_and_pays_once_for_the_next(
+def test_composer_charge_is_refunded_after_killed_api_and_next_call_is_charged_once(
     priced_composer: Modelled, funded_owner: Owner
 ) -> None:
     stack, body = priced_composer.stack, post()
@@ -55,7 +55,7 @@ def test_who_got_no_answer_gets_the_credits_back_and_pays_once_for_the_next(
         assert credits.balance(client) == 0
 
 
-def test_the_worker_after_one_that_was_killed_takes_the_same_charge(
+def test_worker_reuses_the_composer_charge_of_a_killed_worker(
     priced_composer: Modelled, funded_owner: Owner
 ) -> None:
     stack = priced_composer.stack

@@ -27,7 +27,7 @@ def credits_stack(make_stack: Callable[[str], Stack]) -> Bank:
 
 
 @pytest.mark.tier("fast")
-def test_equal_charges_at_once_under_one_key_are_one_entry(credits_stack: Bank) -> None:
+def test_concurrent_charges_with_one_idempotency_key_create_one_entry(credits_stack: Bank) -> None:
     for _ in range(sized(1, 20)):
         owner, key = credits_stack.holder("10"), token_hex(16)
         with _many_connections(credits_stack, owner) as client:
@@ -49,7 +49,7 @@ def _many_connections(credits_stack: Bank, owner: Owner) -> httpx2.Client:
     )
 
 
-def test_callers_of_one_account_never_overdraw_it(credits_stack: Bank) -> None:
+def test_concurrent_charges_never_overdraw_an_account(credits_stack: Bank) -> None:
     owner = credits_stack.holder("3.3333")
     numbers = count()
 
@@ -77,7 +77,7 @@ def test_callers_of_one_account_never_overdraw_it(credits_stack: Bank) -> None:
     credits_stack.require_clean_books()
 
 
-def test_any_order_of_movements_leaves_what_exact_arithmetic_says(credits_stack: Bank) -> None:
+def test_random_credit_movements_leave_the_exact_balance(credits_stack: Bank) -> None:
     for seed in range(sized(3, 100)):
         chance = random.Random(seed)
         owner, expected, moves = credits_stack.holder("1"), Decimal(1), 1

@@ -12,7 +12,7 @@ MAILS = sized(300, 10_000)
 WAITING_QUEUES = ("request", "photos", "money", "mail", "maintenance")
 
 
-def test_mails_to_a_server_that_hangs_delay_no_call_of_the_composer(
+def test_mails_to_a_hanging_server_delay_no_composer_call(
     make_stack: Callable[[str], Stack], silent_server_url: str
 ) -> None:
     stack = make_stack("rush")

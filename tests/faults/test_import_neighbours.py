@@ -19,7 +19,7 @@ MEGABYTE = 1024 * 1024
 MOST_MORE = 50 * MEGABYTE
 
 
-def test_a_hundred_rows_do_not_wait_for_another_owners_hundred_thousand(
+def test_small_import_does_not_wait_for_another_owners_large_import(
     imports: Importing, import_owner: Owner
 ) -> None:
     other, many = imports.stack.create_owner(), sized(100_000, 1_000_000)
@@ -60,7 +60,7 @@ def hostile_files() -> dict[str, bytes]:
     }
 
 
-def test_memory_does_not_grow_with_the_file_and_a_hostile_file_harms_itself_alone(
+def test_import_memory_stays_bounded_for_large_and_hostile_files(
     imports: Importing, import_owner: Owner
 ) -> None:
     running = worker(imports)

@@ -48,7 +48,7 @@ def await_step(
     eventually(has_gone_on, within=60, what="a step of the import")
 
 
-def test_each_row_is_imported_once_by_three_processes_of_which_any_is_killed(
+def test_each_row_is_imported_exactly_once_while_workers_are_killed(
     imports: Importing, import_owner: Owner
 ) -> None:
     dice = random.Random(20_261_121)
@@ -88,7 +88,7 @@ def _left_behind(imports: Importing, import_id: int) -> list[tuple[object, ...]]
     )
 
 
-def test_import_goes_on_through_a_flush_of_redis_a_killed_api_and_a_restart_of_postgres(
+def test_import_survives_redis_flush_killed_api_and_postgres_restart(
     imports: Importing, services: Services, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
@@ -109,7 +109,7 @@ def test_import_goes_on_through_a_flush_of_redis_a_killed_api_and_a_restart_of_p
     assert [each.process.poll() for each in running] == [None, None]
 
 
-def test_a_chunk_that_kills_its_processes_is_tried_three_times_while_others_get_on(
+def test_chunk_that_crashes_workers_is_tried_three_times_and_other_chunks_are_imported(
     imports: Importing, import_owner: Owner
 ) -> None:
     people = new_addresses(4 * ROWS_PER_CHUNK)
@@ -135,7 +135,7 @@ def test_a_chunk_that_kills_its_processes_is_tried_three_times_while_others_get_
     assert _left_behind(imports, imports.of_job(job_id).id) == []
 
 
-def test_file_that_is_damaged_at_its_end_adds_no_member_and_no_opt_out(
+def test_import_of_file_damaged_at_its_end_adds_no_member_and_no_opt_out(
     imports: Importing, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
@@ -157,7 +157,7 @@ def test_file_that_is_damaged_at_its_end_adds_no_member_and_no_opt_out(
     assert _left_behind(imports, task.id) == []
 
 
-def test_second_delivery_of_an_import_and_of_its_undo_does_nothing(
+def test_duplicate_delivery_of_import_or_undo_has_no_effect(
     imports: Importing, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
@@ -184,7 +184,7 @@ def deliver_often(imports: Importing, job_id: int) -> None:
         assert send_job(imports.resources.broker, job)
 
 
-def test_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(
+def test_worker_resuming_after_its_lease_expired_changes_nothing_in_an_import(
     imports: Importing, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)

@@ -76,7 +76,9 @@ def own_services_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sit
 
 
 @pytest.mark.tier("fast")
-def test_killed_services_are_found_again_by_every_process(own_services_stack: Site) -> None:
+def test_running_processes_reconnect_to_killed_postgres_redis_and_s3(
+    own_services_stack: Site,
+) -> None:
     owner = own_services_stack.stack.create_owner()
     for name in ("postgres", "valkey", "s3") * sized(1, 10):
         _restart_under_load(own_services_stack, owner, name)
@@ -128,7 +130,7 @@ def _load(stack: Stack, owner: Owner) -> Iterator[None]:
 
 
 @pytest.mark.tier("fast")
-def test_acknowledged_charges_survive_killed_databases(own_services_stack: Site) -> None:
+def test_acknowledged_charges_survive_killed_database(own_services_stack: Site) -> None:
     bank = Bank(own_services_stack.stack)
     owner = bank.holder("1000000")
     spenders = Spenders(bank, owner)
@@ -270,7 +272,7 @@ def _in_the_middle(
     "begin",
     [pytest.param(an_import, marks=pytest.mark.tier("fast")), a_bulk_action, an_undo, an_erasure],
 )
-def test_work_whose_worker_is_killed_goes_on_in_the_next_and_ends(
+def test_job_of_killed_worker_is_resumed_by_the_next_worker_and_succeeds(
     own_services_stack: Site, begin: Callable[[Importing], Work]
 ) -> None:
     stack, importing = own_services_stack.stack, Importing(own_services_stack.stack)

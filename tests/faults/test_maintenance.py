@@ -38,7 +38,9 @@ def overlaps(stack: Stack) -> object:
     )
 
 
-def test_restarted_workers_do_it_again_and_once(maintenance_stack: Stack) -> None:
+def test_maintenance_continues_without_overlap_despite_killed_workers_and_lost_messages(
+    maintenance_stack: Stack,
+) -> None:
     """No clock; two workers, one of them killed every few seconds, and all messages lost."""
     began = time.monotonic()
     start_worker(maintenance_stack)
@@ -55,7 +57,7 @@ def test_restarted_workers_do_it_again_and_once(maintenance_stack: Stack) -> Non
     assert runs(maintenance_stack) <= (time.monotonic() - began) / TEND.every.total_seconds() + 2
 
 
-def test_killed_worker_leaves_its_run_to_another(maintenance_stack: Stack) -> None:
+def test_maintenance_run_of_killed_worker_is_taken_over(maintenance_stack: Stack) -> None:
     maintenance_stack.query("UPDATE tending SET seconds = 300")
     first = start_worker(maintenance_stack)
     eventually(lambda: maintenance_stack.query("SELECT 1 FROM tended"), what="a run")
@@ -70,7 +72,7 @@ def test_killed_worker_leaves_its_run_to_another(maintenance_stack: Stack) -> No
     )
 
 
-def test_failing_maintenance_stops_no_other(maintenance_stack: Stack) -> None:
+def test_failing_maintenance_does_not_stop_other_maintenance(maintenance_stack: Stack) -> None:
     maintenance_stack.query("UPDATE tending SET fails = true")
     start_worker(maintenance_stack)
     maintenance_stack.start_worker("maintenance")

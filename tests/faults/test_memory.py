@@ -28,7 +28,7 @@ def pictures(count: int) -> list[bytes]:
     return [kinds[number % len(kinds)] for number in range(count)]
 
 
-def test_memory_of_a_media_worker_returns_to_its_level_after_many_images(
+def test_memory_of_media_worker_returns_to_its_level_after_many_images(
     probes: Bench, fleet: Fleet, api: Running, media_worker: Running
 ) -> None:
     # Upload enough images that both processes of the media worker start an image converter.

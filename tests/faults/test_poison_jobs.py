@@ -30,7 +30,7 @@ def poison_jobs(make_stack: Callable[[str], Stack]) -> Poisoned:
     return Poisoned(bench, worker, neighbour, poison)
 
 
-def test_poison_job_is_tried_three_times_and_fails_with_the_reason(poison_jobs: Poisoned) -> None:
+def test_poison_job_is_tried_three_times_and_fails_as_worker_lost(poison_jobs: Poisoned) -> None:
     for job_id in poison_jobs.poison:
         job = poison_jobs.bench.finished(job_id, within=60 * len(poison_jobs.poison))
         assert (job.status, job.attempt, job.crashes) == (JobStatus.FAILED, 3, 3)
@@ -39,7 +39,7 @@ def test_poison_job_is_tried_three_times_and_fails_with_the_reason(poison_jobs: 
         assert (poison_jobs.bench.starts(job_id), poison_jobs.bench.effects(job_id)) == (3, 0)
 
 
-def test_neighbour_of_a_poison_job_is_unharmed(poison_jobs: Poisoned) -> None:
+def test_job_queued_next_to_poison_jobs_succeeds(poison_jobs: Poisoned) -> None:
     job = poison_jobs.bench.finished(poison_jobs.neighbour)
     assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
     assert poison_jobs.worker.process.poll() is None

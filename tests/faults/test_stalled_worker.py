@@ -23,7 +23,7 @@ def is_touched(file: Path) -> bool:
     return False
 
 
-def test_alive_file_gets_old_when_the_worker_stalls_and_not_when_it_is_busy(
+def test_alive_file_expires_for_stalled_worker_but_not_for_busy_worker(
     make_stack: Callable[[str], Stack], services: Services, tmp_path: Path
 ) -> None:
     bench = make_bench(make_stack("stalls"))

@@ -39,7 +39,7 @@ def accepted(stack: Stack, media_worker: Running, owner: Owner, count: int) -> N
 
 
 @pytest.mark.parametrize("fault", ["hangs", "refuses"])
-def test_accepted_uploads_end_well_after_the_storage_was_away_for_an_hour(
+def test_accepted_uploads_finish_after_a_storage_outage_of_one_hour(
     probes: Bench, api: Running, media_worker: Running, services: Services, fault: str
 ) -> None:
     stack = probes.stack
@@ -62,7 +62,7 @@ def test_accepted_uploads_end_well_after_the_storage_was_away_for_an_hour(
     ]
 
 
-def test_upload_that_was_given_up_keeps_its_original_and_is_retried(
+def test_failed_upload_keeps_its_original_and_can_be_retried(
     probes: Bench, fleet: Fleet, api: Running, services: Services
 ) -> None:
     stack, owner = probes.stack, probes.stack.create_owner()
@@ -93,7 +93,7 @@ def retried(client: httpx2.Client, job_id: object) -> int:
     return client.post(f"/jobs/{job_id}/retry").status_code
 
 
-def test_what_is_deleted_while_the_storage_hangs_is_gone_once_it_is_back(
+def test_attachments_deleted_during_storage_outage_are_removed_afterwards(
     probes: Bench, api: Running, media_worker: Running, services: Services
 ) -> None:
     stack, owner = probes.stack, probes.stack.create_owner()

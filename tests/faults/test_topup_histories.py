@@ -313,7 +313,7 @@ class History:
 
 
 @pytest.mark.parametrize("first", range(0, _HISTORIES, _PART))
-def test_any_history_of_payments_is_what_exact_arithmetic_says(
+def test_random_payment_histories_leave_the_exact_balance(
     payment_stack: Stack, payment_webhooks: Poster, first: int
 ) -> None:
     for seed in range(first, first + _PART):

@@ -16,7 +16,7 @@ from tests.support.stack import held_rows
 pytestmark = pytest.mark.tier("fast")
 
 
-def test_events_of_one_payment_at_once_and_many_times_credit_once(
+def test_concurrent_duplicate_payment_events_credit_an_order_only_once(
     payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
     for seed in range(sized(3, 100)):
@@ -36,7 +36,7 @@ def test_events_of_one_payment_at_once_and_many_times_credit_once(
 @pytest.mark.parametrize(
     ("secret", "seconds_ago"), [("whsec_guessed", 0), (None, 301), (None, 86_400)]
 )
-def test_forged_and_late_events_are_400_and_change_nothing(
+def test_forged_or_late_payment_event_returns_400_and_changes_nothing(
     payment_stack: Stack, payment_webhooks: Poster, secret: str | None, seconds_ago: float
 ) -> None:
     terms = till.new_order(
@@ -50,7 +50,7 @@ def test_forged_and_late_events_are_400_and_change_nothing(
     assert till.state(payment_stack, terms) == "created"
 
 
-def test_a_body_that_was_changed_on_its_way_is_400(
+def test_payment_event_without_matching_signature_returns_400(
     payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
     terms = till.new_order(
@@ -72,7 +72,7 @@ def test_a_body_that_was_changed_on_its_way_is_400(
     "difference",
     [{"amount_total": 499}, {"amount_total": 50_000}, {"currency": "jpy"}, {"amount_total": 0}],
 )
-def test_a_payment_of_something_else_goes_to_review(
+def test_payment_with_wrong_amount_or_currency_goes_to_review(
     payment_stack: Stack, payment_webhooks: Poster, difference: Json
 ) -> None:
     owner = payment_stack.create_owner()
@@ -88,14 +88,16 @@ def test_a_payment_of_something_else_goes_to_review(
     assert till.standing(payment_stack, owner.user_id) == (500, 0)
 
 
-def test_events_of_no_concern_are_200(payment_stack: Stack, payment_webhooks: Poster) -> None:
+def test_unrelated_payment_events_return_200(
+    payment_stack: Stack, payment_webhooks: Poster
+) -> None:
     unknown = Terms(5, 500, 5_000_000, "USD", "")
     foreign = till.session(unknown, metadata={"application": "somebody", "order_id": "5"})
     for sent in (till.session(unknown), foreign, till.event("customer.created", {"id": "x"})):
         assert payment_webhooks.post(sent).status_code == 200
 
 
-def test_an_event_that_only_the_provider_can_place_is_asked_for_again(
+def test_dispute_event_before_its_payment_event_returns_503_and_succeeds_later(
     payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
     owner = payment_stack.create_owner()
@@ -109,7 +111,7 @@ def test_an_event_that_only_the_provider_can_place_is_asked_for_again(
     assert till.standing(payment_stack, owner.user_id) == (0, 0)
 
 
-def test_a_sum_that_shrank_is_put_right_though_the_news_of_the_failure_was_lost(
+def test_refund_total_is_corrected_although_the_refund_failure_event_was_lost(
     payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
     for seed in range(sized(3, 30)):
@@ -127,7 +129,7 @@ def test_a_sum_that_shrank_is_put_right_though_the_news_of_the_failure_was_lost(
     till.require_clean_books(payment_stack)
 
 
-def test_a_process_that_is_killed_in_the_middle_of_a_settle_leaves_nothing_of_it(
+def test_settlement_is_rolled_back_if_its_process_is_killed(
     payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
     owner = payment_stack.create_owner()
@@ -158,7 +160,7 @@ def test_a_process_that_is_killed_in_the_middle_of_a_settle_leaves_nothing_of_it
     till.require_clean_books(payment_stack)
 
 
-def test_an_account_that_is_full_sends_the_order_to_review(
+def test_payment_beyond_the_maximum_balance_goes_to_review(
     payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
     owner = payment_stack.create_owner()
@@ -175,6 +177,8 @@ def test_an_account_that_is_full_sends_the_order_to_review(
     till.require_clean_books(payment_stack)
 
 
-def test_a_webhook_too_large_is_413(payment_stack: Stack, payment_webhooks: Poster) -> None:
+def test_payment_webhook_larger_than_one_megabyte_returns_413(
+    payment_stack: Stack, payment_webhooks: Poster
+) -> None:
     reply = payment_webhooks.http.post("/webhooks/stripe", content=b"x" * (1024 * 1024 + 1))
     assert (reply.status_code, reply.json()["code"]) == (413, "body.too_large")

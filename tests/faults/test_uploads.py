@@ -42,7 +42,7 @@ def slow_picture() -> bytes:
 @pytest.mark.parametrize(
     "victim", [pytest.param("main process", marks=pytest.mark.tier("fast")), "pool processes"]
 )
-def test_upload_whose_media_worker_is_killed_is_answered_200(
+def test_upload_returns_200_although_its_media_worker_is_killed(
     probes: Bench, fleet: Fleet, api: Running, slow_picture: bytes, victim: str
 ) -> None:
     stack, media = probes.stack, fleet.start_media()
@@ -59,7 +59,7 @@ def test_upload_whose_media_worker_is_killed_is_answered_200(
     assert stack.query("SELECT attempt, crashes FROM jobs") == [(2, 1)]
 
 
-def test_worker_killed_between_two_renditions_leaves_what_the_next_one_completes(
+def test_renditions_left_by_killed_worker_are_completed_by_the_next_worker(
     probes: Bench, fleet: Fleet, api: Running, slow_picture: bytes
 ) -> None:
     """It is killed as soon as a rendition is in the storage."""
@@ -86,7 +86,7 @@ def test_worker_killed_between_two_renditions_leaves_what_the_next_one_completes
 
 
 @pytest.mark.tier("fast")
-def test_uploads_waiting_at_a_flush_of_redis_are_all_answered_200(
+def test_waiting_uploads_return_200_after_redis_flush(
     probes: Bench, api: Running, media_worker: Running
 ) -> None:
     stack = probes.stack
@@ -100,7 +100,7 @@ def test_uploads_waiting_at_a_flush_of_redis_are_all_answered_200(
 
 
 @pytest.mark.tier("fast")
-def test_upload_is_answered_200_though_the_api_cannot_reach_the_broker(
+def test_upload_returns_200_although_the_api_cannot_reach_the_broker(
     probes: Bench, api: Running, media_worker: Running, redis_proxy: Proxy
 ) -> None:
     stack = probes.stack
@@ -111,7 +111,7 @@ def test_upload_is_answered_200_though_the_api_cannot_reach_the_broker(
 
 @pytest.mark.tier("fast")
 @pytest.mark.parametrize("deliver", [True, False], ids=["committed", "not committed"])
-def test_upload_whose_commit_was_cut_off_is_right_when_it_is_sent_again(
+def test_upload_repeated_with_its_idempotency_key_succeeds_after_lost_commit(
     probes: Bench, api: Running, media_worker: Running, postgres_proxy: Proxy, *, deliver: bool
 ) -> None:
     stack = probes.stack
@@ -128,7 +128,7 @@ def test_upload_whose_commit_was_cut_off_is_right_when_it_is_sent_again(
 
 
 @pytest.mark.tier("fast")
-def test_a_charge_is_made_while_each_statement_takes_long(
+def test_charge_succeeds_although_each_database_statement_is_slow(
     probes: Bench, api: Running, postgres_proxy: Proxy
 ) -> None:
     owner = probes.stack.create_owner()
@@ -139,7 +139,7 @@ def test_a_charge_is_made_while_each_statement_takes_long(
         assert balance(client) == Decimal("0.6")
 
 
-def test_callers_who_leave_leave_nothing_behind(
+def test_disconnected_upload_callers_leave_no_connections_or_descriptors(
     probes: Bench, api: Running, media_worker: Running
 ) -> None:
     stack = probes.stack

@@ -19,7 +19,7 @@ from tests.support.stack.signals import pause_process, resume_process
 WAITING = sized(6, 100)
 
 
-def test_requests_waiting_as_the_subscriber_goes_silent_end_soon_after_their_job(
+def test_requests_waiting_when_the_redis_subscriber_hangs_end_soon_after_their_job(
     probes: Bench, api: Running, media_worker: Running, redis_proxy: Proxy
 ) -> None:
     stack = probes.stack
@@ -53,12 +53,12 @@ def _timed_upload(stack: Stack, owner: Owner) -> tuple[datetime, datetime]:
     return ended, answered
 
 
-def test_subscriber_that_went_silent_is_replaced(api: Running, redis_proxy: Proxy) -> None:
+def test_hanging_redis_subscriber_is_replaced(api: Running, redis_proxy: Proxy) -> None:
     eventually(lambda: redis_proxy.stall(having=b"SUBSCRIBE") == 1, what="the first subscriber")
     eventually(lambda: redis_proxy.flowing(having=b"SUBSCRIBE") == 1, what="its successor")
 
 
-def test_event_stream_of_another_process_than_was_asked_for_the_job_shows_its_end(
+def test_event_stream_of_another_api_process_shows_the_end_of_the_job(
     probes: Bench, fleet: Fleet, api: Running, media_worker: Running, tmp_path: Path
 ) -> None:
     """It is not notified, so it looks."""
@@ -77,7 +77,7 @@ def test_event_stream_of_another_process_than_was_asked_for_the_job_shows_its_en
     assert '"status":"succeeded"' in text
 
 
-def test_event_streams_that_are_cut_are_given_back(
+def test_event_streams_cut_by_clients_are_released(
     probes: Bench, api: Running, media_worker: Running
 ) -> None:
     stack = probes.stack

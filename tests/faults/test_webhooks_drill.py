@@ -98,7 +98,9 @@ def random_kills(empty_stack: Stack) -> Iterator[Fate]:
     fate.stop()
 
 
-def test_receiver_gets_each_event_and_no_other(empty_stack: Stack, random_kills: Fate) -> None:
+def test_webhook_receiver_gets_exactly_the_published_events_despite_kills_and_errors(
+    empty_stack: Stack, random_kills: Fate
+) -> None:
     owner, enough = empty_stack.create_owner(), threading.Event()
     random_kills.end()
     dice, lock = random.Random(SEED), threading.Lock()
@@ -212,7 +214,7 @@ class Verifiers:
         assert json.loads(told) == {"verified": self._count}
 
 
-def test_events_of_lost_jobs_are_sent(empty_stack: Stack) -> None:
+def test_webhook_event_is_sent_again_after_killed_worker(empty_stack: Stack) -> None:
     """A worker is killed between the call and what it would have written of the answer."""
     owner = empty_stack.create_owner()
     api, worker = empty_stack.start_api(), empty_stack.start_worker("webhooks")
@@ -247,7 +249,7 @@ def test_events_of_lost_jobs_are_sent(empty_stack: Stack) -> None:
         running.kill()
 
 
-def test_listener_goes_on_when_the_api_was_restarted(empty_stack: Stack) -> None:
+def test_webhook_listener_continues_after_api_restart(empty_stack: Stack) -> None:
     owner, secret = empty_stack.create_owner(), "whsec_" + base64.b64encode(bytes(32)).decode()
     api = empty_stack.start_api()
     with hooked() as receiver, empty_stack.client(owner.key) as client:

@@ -11,7 +11,7 @@ from tests.support.probe.job_states import update_job
 from tests.support.stack.signals import pause_process, resume_process
 
 
-def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(probes: Bench) -> None:
+def test_worker_resuming_after_its_lease_expired_writes_no_result(probes: Bench) -> None:
     paused = probes.start_worker(concurrency=1)
     job_id = probes.enqueue(sleep=0.3)
     probes.started(job_id)
@@ -25,7 +25,7 @@ def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(probes: Ben
     assert probes.job(job_id).result == job.result
 
 
-def test_worker_told_to_stop_ends_short_work_and_hands_back_the_rest(probes: Bench) -> None:
+def test_stopping_worker_finishes_short_jobs_and_returns_long_ones(probes: Bench) -> None:
     probes.start_worker(concurrency=1)
     stopped = probes.start_worker(concurrency=2, PRESSROOM_WORKER_GRACE="3")
     # The first is the other worker's, which has no room for more as long as it takes.
@@ -43,7 +43,7 @@ def test_worker_told_to_stop_ends_short_work_and_hands_back_the_rest(probes: Ben
 
 
 @pytest.mark.tier("fast")
-def test_pool_ends_with_its_killed_worker(probes: Bench) -> None:
+def test_pool_processes_exit_after_their_worker_is_killed(probes: Bench) -> None:
     worker = probes.start_worker(concurrency=2)
     children = worker.children()
     assert len(children) >= 2
@@ -51,7 +51,7 @@ def test_pool_ends_with_its_killed_worker(probes: Bench) -> None:
     eventually(lambda: not any(_runs(pid) for pid in children), what="the end of the pool")
 
 
-def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
+def test_worker_finishes_its_job_without_broker_and_takes_the_next_afterwards(
     probes: Bench, redis_proxy: Proxy
 ) -> None:
     worker = probes.start_worker(concurrency=1, PRESSROOM_REDIS_URL=redis_proxy.url)
@@ -69,7 +69,7 @@ def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
 @pytest.mark.parametrize(
     ("deliver", "attempts"), [(True, 1), (False, 2)], ids=["committed", "not committed"]
 )
-def test_connection_cut_in_the_middle_of_the_finishing_commit_leaves_one_effect(
+def test_job_has_one_effect_if_its_final_commit_is_cut_off(
     probes: Bench, postgres_proxy: Proxy, *, deliver: bool, attempts: int
 ) -> None:
     probes.start_worker(concurrency=1, PRESSROOM_DATABASE_URL=postgres_proxy.url)

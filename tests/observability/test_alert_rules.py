@@ -151,7 +151,7 @@ CASES = {
 }
 
 
-def test_promtool_takes_the_rules_and_the_configuration(tmp_path: Path) -> None:
+def test_promtool_accepts_alert_rules_and_configuration(tmp_path: Path) -> None:
     """With a token's file in the place where a container has it."""
     promtool("check", "rules", "--lint=all", "--lint-fatal", *map(str, RULE_FILES))
     token = tmp_path / "metrics_token"
@@ -165,7 +165,7 @@ def test_promtool_takes_the_rules_and_the_configuration(tmp_path: Path) -> None:
     promtool("check", "config", str(tmp_path / "prometheus.yml"))
 
 
-def test_each_alert_fires_and_clears(tmp_path: Path) -> None:
+def test_every_alert_rule_fires_and_clears(tmp_path: Path) -> None:
     """By one process, each with its own rule alone: it asks every rule of a file each minute."""
     assert CASES.keys() == alerts().keys()
     files = []
@@ -237,7 +237,7 @@ def _annotations(name: str, labels: dict[str, str]) -> dict[str, str]:
     return written
 
 
-def test_each_alert_has_a_section_that_its_annotation_leads_to() -> None:
+def test_every_alert_links_to_its_runbook_section() -> None:
     text = RUNBOOK.read_text()
     for name, rule in alerts().items():
         page, _, anchor = rule.runbook.partition("#")
@@ -247,12 +247,12 @@ def test_each_alert_has_a_section_that_its_annotation_leads_to() -> None:
         assert section.startswith(f"*{rule.severity}.* "), name
 
 
-def test_rules_name_only_metrics_and_labels_that_there_are() -> None:
+def test_alert_rules_use_only_existing_metrics_and_labels() -> None:
     for query in (*(each.query for each in alerts().values()), *recorded().values()):
         assert unknown_in(query) == [], query
 
 
-def test_rules_name_only_codes_that_errors_have() -> None:
+def test_alert_rules_use_only_existing_error_codes() -> None:
     queries = [each.query for each in alerts().values()]
     named = {
         code for query in queries for found in _CODES.findall(query) for code in found.split("|")

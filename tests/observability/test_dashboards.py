@@ -11,7 +11,7 @@ pytestmark = pytest.mark.tier("check")
 GRAFANA = FOLDER / "grafana"
 
 
-def test_panels_ask_the_datasource_that_is_provisioned_for_metrics_that_there_are() -> None:
+def test_dashboard_panels_use_the_provisioned_datasource_and_existing_metrics() -> None:
     places = GRAFANA / "provisioning" / "datasources" / "prometheus.yml"
     [source] = yaml.safe_load(places.read_text())["datasources"]
     files = sorted((GRAFANA / "dashboards").glob("*.json"))
@@ -25,7 +25,7 @@ def test_panels_ask_the_datasource_that_is_provisioned_for_metrics_that_there_ar
                 assert unknown_in(target["expr"]) == [], where
 
 
-def test_no_label_names_a_person_a_list_or_an_address() -> None:
+def test_metric_labels_never_identify_people_lists_or_addresses() -> None:
     # Labels with few values, each known to be so.
     bounded = {
         *("method", "route", "status", "code", "bulkhead", "reserve", "outcome", "type"),

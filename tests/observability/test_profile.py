@@ -17,7 +17,7 @@ def configured() -> dict[str, Any]:
     return found
 
 
-def test_prometheus_finds_the_api_and_every_worker_at_their_ports() -> None:
+def test_prometheus_scrapes_the_api_and_every_worker_at_their_ports() -> None:
     found = {
         (name, each["port"])
         for job in configured()["scrape_configs"]
@@ -35,7 +35,7 @@ def test_prometheus_finds_the_api_and_every_worker_at_their_ports() -> None:
         assert inside & set(files.services()[name]["networks"])
 
 
-def test_prometheus_reads_the_token_and_the_rules_from_where_they_are_mounted() -> None:
+def test_prometheus_reads_token_and_rules_from_their_mounts() -> None:
     service = files.observers()["prometheus"]
     [secret] = service["secrets"]
     [given] = {
@@ -50,7 +50,7 @@ def test_prometheus_reads_the_token_and_the_rules_from_where_they_are_mounted() 
     assert set(configured()["rule_files"]) == {file.name for file in RULE_FILES}
 
 
-def test_grafana_asks_prometheus_at_its_port_and_finds_its_dashboards() -> None:
+def test_grafana_uses_prometheus_and_finds_its_dashboards() -> None:
     service, provisioned = files.observers()["grafana"], FOLDER / "grafana" / "provisioning"
     [source] = yaml.safe_load((provisioned / "datasources" / "prometheus.yml").read_text())[
         "datasources"

@@ -52,7 +52,7 @@ def converted(scraped_stack: Scrape) -> float:
     return scraped_stack.value("pressroom_jobs_ended_total", status="succeeded", **CONVERSIONS)
 
 
-def test_a_worker_counts_the_jobs_of_all_processes_of_its_pool_as_one(
+def test_worker_metrics_sum_the_jobs_of_all_pool_processes(
     scraped_stack: Stack, metrics_folder: Path
 ) -> None:
     worker, told = start(scraped_stack, metrics_folder, "media")
@@ -77,7 +77,7 @@ def test_a_worker_counts_the_jobs_of_all_processes_of_its_pool_as_one(
 
 
 @pytest.mark.tier("faults")
-def test_counts_of_killed_processes_stay_and_leave_no_files(
+def test_metrics_of_killed_pool_processes_are_kept_without_leftover_files(
     scraped_stack: Stack, metrics_folder: Path
 ) -> None:
     worker, told = start(scraped_stack, metrics_folder, "media")
@@ -99,7 +99,7 @@ def test_counts_of_killed_processes_stay_and_leave_no_files(
     assert worker.stop() == 0
 
 
-def test_what_a_killed_worker_leaves_goes_with_the_next_start(
+def test_metrics_files_of_killed_worker_are_deleted_at_the_next_start(
     scraped_stack: Stack, metrics_folder: Path
 ) -> None:
     first, _ = start(scraped_stack, metrics_folder, "money")
@@ -111,7 +111,9 @@ def test_what_a_killed_worker_leaves_goes_with_the_next_start(
     assert second.stop() == 0
 
 
-def test_a_port_that_is_taken_stops_no_worker(scraped_stack: Stack, metrics_folder: Path) -> None:
+def test_worker_starts_even_if_its_metrics_port_is_occupied(
+    scraped_stack: Stack, metrics_folder: Path
+) -> None:
     taken = f"127.0.0.1:{scraped_stack.api_port}"
     worker = scraped_stack.start_worker(
         "mail", PRESSROOM_WORKER_METRICS_ADDRESS=taken, TMPDIR=str(metrics_folder)
@@ -120,7 +122,7 @@ def test_a_port_that_is_taken_stops_no_worker(scraped_stack: Stack, metrics_fold
     assert worker.stop() == 0
 
 
-def test_a_worker_without_the_setting_makes_no_files(
+def test_worker_without_metrics_address_creates_no_metrics_files(
     scraped_stack: Stack, metrics_folder: Path
 ) -> None:
     worker = scraped_stack.start_worker("mail", TMPDIR=str(metrics_folder))
@@ -128,7 +130,7 @@ def test_a_worker_without_the_setting_makes_no_files(
     assert worker.stop() == 0
 
 
-def test_the_apis_metrics_please_promtool_and_count_errors_by_code(scraped_stack: Stack) -> None:
+def test_api_metrics_are_valid_and_count_errors_by_code(scraped_stack: Stack) -> None:
     assert httpx2.get(f"{scraped_stack.api_url}/metrics").status_code == 401
     told = scrape_api(scraped_stack)
     promtool("check", "metrics", given=told.text)

@@ -55,7 +55,9 @@ def comparable_reply(
 
 
 @pytest.mark.parametrize("path", FORMS)
-def test_answers_are_alike_for_known_and_unknown_addresses(stack: Stack, path: str) -> None:
+def test_account_forms_answer_known_and_unknown_addresses_identically(
+    stack: Stack, path: str
+) -> None:
     kinds = (new_account(stack), new_account(stack, password=None), new_address())
     answers = [
         comparable_reply(stack, path, email, **FORMS[path]) for email in kinds for _ in range(4)
@@ -64,7 +66,7 @@ def test_answers_are_alike_for_known_and_unknown_addresses(stack: Stack, path: s
 
 
 @pytest.mark.parametrize("path", FORMS)
-def test_no_answer_comes_before_the_end_of_its_step(
+def test_account_forms_never_answer_before_the_padded_duration(
     stack: Stack, path: str, password_hash: str
 ) -> None:
     [pair] = timed_pairs(stack, path, password_hash, 1)
@@ -73,7 +75,7 @@ def test_no_answer_comes_before_the_end_of_its_step(
 
 @pytest.mark.tier("timing")
 @pytest.mark.parametrize("path", ["/register", "/password/forgotten"])
-def test_asking_for_mail_takes_as_long_for_a_known_address_as_for_an_unknown_one(
+def test_mail_requests_take_equally_long_for_known_and_unknown_addresses(
     stack_with_full_hashes: Stack, path: str, password_hash: str
 ) -> None:
     timed = timed_pairs(stack_with_full_hashes, path, password_hash, PAIRS)
@@ -82,7 +84,7 @@ def test_asking_for_mail_takes_as_long_for_a_known_address_as_for_an_unknown_one
 
 
 @pytest.mark.tier("timing")
-def test_a_login_takes_as_long_for_a_known_address_as_for_an_unknown_one(
+def test_login_takes_equally_long_for_known_and_unknown_addresses(
     stack_with_full_hashes: Stack, password_hash: str
 ) -> None:
     timed = timed_pairs(stack_with_full_hashes, "/login", password_hash, FEW)
@@ -92,7 +94,7 @@ def test_a_login_takes_as_long_for_a_known_address_as_for_an_unknown_one(
 
 
 @pytest.mark.tier("timing")
-def test_as_much_is_hashed_where_there_is_no_password(password_hash: str) -> None:
+def test_password_check_costs_the_same_for_account_without_password(password_hash: str) -> None:
     spent = {}
     with thorough_hashes():
         passwords.verify_password(None, "as it is once the first has come")

@@ -106,7 +106,7 @@ def queries(list_with_onlookers: ListWithOnlookers) -> list[dict[str, str]]:
 _BODIES: dict[str, dict[str, Any] | None] = {"PUT": {"enabled": True}, "PATCH": {"name": "X"}}
 
 
-def test_nobody_else_is_told_a_members_address_or_name_by_any_route(
+def test_no_route_shows_a_members_address_or_name_to_anyone_else(
     stack: Stack, list_with_onlookers: ListWithOnlookers
 ) -> None:
     asked: set[str] = set()
@@ -140,7 +140,7 @@ def everything_of(reply: httpx2.Response) -> str:
     return f"{body}\n{reply.headers}"
 
 
-def test_the_owner_and_the_member_are_told(
+def test_owner_and_member_see_the_members_address(
     stack: Stack, list_with_onlookers: ListWithOnlookers
 ) -> None:
     list_id, user_id = list_with_onlookers.list_id, list_with_onlookers.member.user_id

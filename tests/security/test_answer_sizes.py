@@ -49,7 +49,7 @@ READS = {
 }
 
 
-def test_no_answer_of_an_account_at_its_bounds_is_large_and_the_memory_comes_back(
+def test_responses_stay_small_and_memory_is_released_for_account_at_all_limits(
     stack: Stack,
 ) -> None:
     world = build(stack)

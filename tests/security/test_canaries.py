@@ -111,7 +111,7 @@ def canary_stack(make_stack: object, home: Path) -> Iterator[CanaryStack]:
     made.stack.stop()
 
 
-def test_no_secret_that_is_set_or_sent_is_told_to_anybody(canary_stack: CanaryStack) -> None:
+def test_no_secret_appears_in_logs_errors_metrics_or_results(canary_stack: CanaryStack) -> None:
     stack = canary_stack.stack
     owner = stack.create_owner()
     sent = {canary(name) for name in ("bearer", "cookie", "challenge", "token", "signature")}
@@ -160,7 +160,7 @@ def _ask(client: httpx2.Client, stranger: httpx2.Client, sent: dict[str, str]) -
     return [f"{reply.headers} {reply.text}" for reply in replies]
 
 
-def test_a_link_of_a_mail_is_not_in_the_logs(stack: Stack) -> None:
+def test_links_from_mails_do_not_appear_in_logs(stack: Stack) -> None:
     word = canary("link")
     with stack.client() as stranger:
         stranger.get("/unsubscribe", params={"trace_id": word})

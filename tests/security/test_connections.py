@@ -49,13 +49,13 @@ def rest(connection: socket.socket) -> bytes:
     return received
 
 
-def test_a_connection_that_says_nothing_is_closed(
+def test_silent_connection_is_closed(
     open_connection: Callable[..., socket.socket],
 ) -> None:
     assert rest(open_connection()) == b""
 
 
-def test_a_head_that_does_not_end_in_time_is_closed(
+def test_request_head_that_trickles_is_closed_after_timeout(
     open_connection: Callable[..., socket.socket],
 ) -> None:
     connection = open_connection()
@@ -64,7 +64,7 @@ def test_a_head_that_does_not_end_in_time_is_closed(
         assert rest(connection) == b""
 
 
-def test_so_is_the_half_head_of_a_second_request(
+def test_second_request_head_on_a_connection_is_closed_after_timeout(
     open_connection: Callable[..., socket.socket],
 ) -> None:
     connection = open_connection()
@@ -72,7 +72,7 @@ def test_so_is_the_half_head_of_a_second_request(
     assert rest(connection).count(b"HTTP/1.1 200") == 1
 
 
-def test_a_head_without_end_is_refused(open_connection: Callable[..., socket.socket]) -> None:
+def test_endless_request_head_is_rejected(open_connection: Callable[..., socket.socket]) -> None:
     connection = open_connection()
     try:
         for number in range(200):
@@ -83,7 +83,9 @@ def test_a_head_without_end_is_refused(open_connection: Callable[..., socket.soc
     assert rest(connection)[:12] in (b"HTTP/1.1 400", b"")
 
 
-def test_one_address_keeps_no_other_out(open_connection: Callable[..., socket.socket]) -> None:
+def test_connections_from_one_address_do_not_keep_other_addresses_out(
+    open_connection: Callable[..., socket.socket],
+) -> None:
     held = [open_connection("127.0.0.77") for _ in range(260)]
     other = open_connection("127.0.0.78")
     other.sendall(HEAD + b"\r\n")
@@ -95,7 +97,7 @@ def test_one_address_keeps_no_other_out(open_connection: Callable[..., socket.so
 
 
 @pytest.mark.tier("timing")
-def test_an_idle_connection_serves_a_later_request(
+def test_idle_connection_serves_later_request(
     open_connection: Callable[..., socket.socket],
 ) -> None:
     connection = open_connection()
@@ -107,7 +109,7 @@ def test_an_idle_connection_serves_a_later_request(
 
 
 @pytest.mark.tier("timing")
-def test_a_client_that_does_not_read_its_answer_is_cut_off(
+def test_client_that_does_not_read_its_response_is_disconnected(
     open_connection: Callable[..., socket.socket],
 ) -> None:
     connection = open_connection()
@@ -117,7 +119,7 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(
 
 
 @pytest.mark.tier("timing")
-def test_a_client_that_reads_slowly_gets_all_of_it(
+def test_client_that_reads_slowly_receives_the_complete_response(
     open_connection: Callable[..., socket.socket],
 ) -> None:
     connection = open_connection()
@@ -134,7 +136,7 @@ def test_a_client_that_reads_slowly_gets_all_of_it(
 
 
 @pytest.mark.tier("timing")
-def test_an_event_stream_lives_on_without_events(
+def test_event_stream_stays_open_without_events(
     impatient_api: tuple[Stack, Running],
     impatient_owner: Owner,
     open_connection: Callable[..., socket.socket],

@@ -18,7 +18,7 @@ from services.accounts import accounts
 from tests.support.people.visiting import PASSWORD
 
 
-def test_log_of_the_database_has_errors_without_their_values(stack: Stack, home: Path) -> None:
+def test_database_log_shows_errors_without_their_values(stack: Stack, home: Path) -> None:
     log = Home(home.resolve()).log("postgres")
     start = log.stat().st_size
     word = secrets.token_hex(8)

@@ -90,14 +90,14 @@ def outcome(converter: ConverterProcess, code: str, target: str) -> str:
 
 
 @pytest.mark.parametrize("code", REACHING)
-def test_code_in_the_childs_place_reaches_nothing(
+def test_code_injected_into_image_converter_reaches_nothing_outside(
     confined_converter: ConverterProcess, target_of: Callable[[str], str], code: str
 ) -> None:
     assert outcome(confined_converter, code, target_of(code)) == "EPERM"
 
 
 @pytest.mark.parametrize("code", [each for each in REACHING if each not in NOT_EVERYWHERE])
-def test_the_same_code_reaches_it_where_nothing_confines_it(
+def test_code_injected_into_unconfined_converter_does_reach_the_outside(
     unconfined_converter: ConverterProcess, target_of: Callable[[str], str], code: str
 ) -> None:
     expected = {"become a program": "ENOENT"}.get(code, "reached")
@@ -112,13 +112,13 @@ def test_the_same_code_reaches_it_where_nothing_confines_it(
         *("connect over TCP", "connect on this machine"),
     ],
 )
-def test_without_a_filter_the_limits_still_refuse_files_and_sockets(
+def test_converter_without_syscall_filter_still_cannot_open_files_or_sockets(
     limited_converter: ConverterProcess, target_of: Callable[[str], str], code: str
 ) -> None:
     assert outcome(limited_converter, code, target_of(code)) == "EMFILE"
 
 
-def test_child_is_started_with_nothing_but_its_pipes(
+def test_converter_process_inherits_only_its_pipes_and_no_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a confined child only root could see it."""
@@ -135,7 +135,7 @@ def test_child_is_started_with_nothing_but_its_pipes(
             assert others == {os.devnull, str(process / "statm")}
 
 
-def test_what_the_child_prints_is_no_line_of_the_workers_log(
+def test_converter_output_never_reaches_the_worker_log(
     confined_converter: ConverterProcess, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(20):
@@ -146,7 +146,7 @@ def test_what_the_child_prints_is_no_line_of_the_workers_log(
     assert capfd.readouterr() == ("", "")
 
 
-def test_log_tells_of_what_a_crashed_child_printed() -> None:
+def test_crash_log_contains_what_the_converter_printed() -> None:
     with hostile() as converter, capture_logs() as logged:
         assert outcome(converter, "crash", "") == "image.crashed"
     (record,) = logged
@@ -171,7 +171,7 @@ os.kill(copy, signal.SIGKILL)
 
 
 @pytest.mark.tier("processes")
-def test_worker_without_filters_says_so_once_and_converts_and_hides_its_memory(
+def test_worker_without_syscall_filters_warns_and_converts_and_hides_its_memory(
     make_stack: Callable[[str], Stack],
 ) -> None:
     stack = make_stack("deprived")

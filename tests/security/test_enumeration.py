@@ -52,7 +52,7 @@ _OF_THE_MOMENT = {"ts", "request_id", "x-request-id", "date"}
 
 
 @pytest.mark.parametrize("confirm_required", [False, True])
-def test_subscribing_answers_alike_whoever_the_address_is_of(
+def test_subscribing_returns_the_same_answer_for_every_kind_of_address(
     stack: Stack, list_owner: Owner, stranger: httpx2.Client, confirm_required: bool
 ) -> None:
     list_id = new_list(stack, list_owner, confirm_required=confirm_required)
@@ -82,7 +82,7 @@ def test_subscribing_answers_alike_whoever_the_address_is_of(
         ({"challenge-token": 5}, 422),
     ],
 )
-def test_refusing_to_subscribe_answers_alike_whoever_the_address_is_of(
+def test_rejected_subscription_returns_the_same_error_for_every_kind_of_address(
     stack: Stack, list_owner: Owner, stranger: httpx2.Client, fields: dict[str, Any], status: int
 ) -> None:
     fenced = {"challenge_enabled": True, "challenge_provider": "turnstile"}
@@ -97,7 +97,7 @@ def test_refusing_to_subscribe_answers_alike_whoever_the_address_is_of(
     assert answers == [answers[0]] * len(KINDS)
 
 
-def test_forged_trace_ids_answer_alike_whoever_they_name(
+def test_forged_trace_id_gets_the_same_error_for_every_kind_of_person(
     stack: Stack, list_owner: Owner, stranger: httpx2.Client
 ) -> None:
     list_id, other_id = new_list(stack, list_owner), new_list(stack, list_owner)
@@ -116,7 +116,9 @@ def test_forged_trace_ids_answer_alike_whoever_they_name(
         assert answers[0][0] == 403
 
 
-def test_other_owners_learn_nothing_of_who_is_a_member(stack: Stack, list_owner: Owner) -> None:
+def test_other_owners_cannot_find_out_whether_a_person_is_a_member(
+    stack: Stack, list_owner: Owner
+) -> None:
     list_id = new_list(stack, list_owner)
     people = user_ids(stack, list_id)
     with stack.client(stack.create_owner(plan=Plan.PAID).key) as nosy:
@@ -144,7 +146,7 @@ def test_other_owners_learn_nothing_of_who_is_a_member(stack: Stack, list_owner:
 
 
 @pytest.mark.parametrize("path", ["/subscriptions/{list_id}", "/preferences/ask?list={list_id}"])
-def test_no_answer_comes_before_the_end_of_its_step(
+def test_subscribing_and_preferences_never_answer_before_the_padded_duration(
     stack: Stack, list_owner: Owner, path: str
 ) -> None:
     list_id = new_list(stack, list_owner)
@@ -156,7 +158,7 @@ def test_no_answer_comes_before_the_end_of_its_step(
 
 @pytest.mark.tier("timing")
 @pytest.mark.parametrize("address", ["/subscriptions/{list_id}", "/preferences/ask?list={list_id}"])
-def test_asking_takes_as_long_for_a_member_as_for_a_new_address(
+def test_subscribing_and_preferences_take_equally_long_for_member_and_new_address(
     stack: Stack, list_owner: Owner, address: str
 ) -> None:
     list_id = new_list(stack, list_owner)
@@ -174,7 +176,7 @@ def test_asking_takes_as_long_for_a_member_as_for_a_new_address(
 
 
 @pytest.mark.tier("timing")
-def test_forged_trace_ids_take_as_long_for_a_member_as_for_nobody(
+def test_forged_trace_id_takes_equally_long_for_member_and_unknown_person(
     stack: Stack, list_owner: Owner
 ) -> None:
     list_id = new_list(stack, list_owner)
@@ -200,7 +202,7 @@ def _traced_pairs(
     )
 
 
-def test_an_error_that_tells_nothing_of_people_is_not_held_back(stack: Stack) -> None:
+def test_error_that_reveals_nothing_about_people_is_not_delayed(stack: Stack) -> None:
     watch = Stopwatch(stack)
     body = {"email": "reader@example.com"}
     refused = [watch.seconds("POST", "/subscriptions/1", body) for _ in range(20)]

@@ -27,7 +27,9 @@ ROWS = "SELECT id, type, ip, user_agent FROM events WHERE user_id = %s ORDER BY 
         "TRUNCATE events /* %s */",
     ],
 )
-def test_events_are_not_changed_or_deleted(stack: Stack, owner: Owner, statement: str) -> None:
+def test_account_events_cannot_be_changed_or_deleted(
+    stack: Stack, owner: Owner, statement: str
+) -> None:
     stack.query(OLD, owner.user_id, "11 months")
     before = stack.query(ROWS, owner.user_id)
     with pytest.raises(psycopg2.errors.RestrictViolation):
@@ -35,7 +37,7 @@ def test_events_are_not_changed_or_deleted(stack: Stack, owner: Owner, statement
     assert stack.query(ROWS, owner.user_id) == before
 
 
-def test_the_purge_takes_what_is_older_than_a_year_alone(stack: Stack, owner: Owner) -> None:
+def test_purge_deletes_only_account_events_older_than_one_year(stack: Stack, owner: Owner) -> None:
     young = stack.query(ROWS, owner.user_id)
     stack.query(OLD, owner.user_id, "364 days")
     kept = stack.query(ROWS, owner.user_id)
@@ -47,9 +49,7 @@ def test_the_purge_takes_what_is_older_than_a_year_alone(stack: Stack, owner: Ow
     assert stack.query(ROWS, owner.user_id) == kept
 
 
-def test_a_table_of_the_callers_own_fools_neither_trigger_nor_purge(
-    stack: Stack, owner: Owner
-) -> None:
+def test_temporary_table_cannot_bypass_the_event_trigger(stack: Stack, owner: Owner) -> None:
     stack.query(OLD, owner.user_id, "11 months")
     with pytest.raises(psycopg2.errors.RestrictViolation):
         stack.query(
@@ -60,7 +60,7 @@ def test_a_table_of_the_callers_own_fools_neither_trigger_nor_purge(
         )
 
 
-def test_an_erased_persons_events_lose_their_origin_and_stay(stack: Stack) -> None:
+def test_events_of_erased_person_are_kept_without_ip_and_user_agent(stack: Stack) -> None:
     email = new_account(stack)
     user_id = user_id_of(stack, email)
     with a_visitor(stack) as visitor:
@@ -73,7 +73,7 @@ def test_an_erased_persons_events_lose_their_origin_and_stay(stack: Stack) -> No
         stack.query("UPDATE events SET detail = '{}', type = 'x' WHERE user_id = %s", user_id)
 
 
-def test_a_hostile_browser_fills_no_row(stack: Stack) -> None:
+def test_account_event_truncates_long_user_agent(stack: Stack) -> None:
     email = new_account(stack)
     with a_visitor(stack) as visitor:
         visitor.client.headers["User-Agent"] = "x" * 5000
@@ -83,7 +83,7 @@ def test_a_hostile_browser_fills_no_row(stack: Stack) -> None:
     assert kept == "x" * 300
 
 
-def test_the_log_and_the_metrics_have_events_without_addresses(stack: Stack) -> None:
+def test_log_has_account_events_without_addresses(stack: Stack) -> None:
     email, unknown = new_account(stack), new_address()
     [api] = [each for each in stack.processes if each.name == "api"][:1]
     seen = len(api.log.read_text())

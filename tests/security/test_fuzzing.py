@@ -71,7 +71,7 @@ def cases(operation: Any, real: dict[str, Any]) -> st.SearchStrategy[Case[Any]]:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_every_answer_is_one_that_the_document_tells_of(
+def test_fuzzed_calls_get_only_documented_answers(
     stack: Stack, sample_account: World, owner_session: requests.Session, label: str
 ) -> None:
     operation = OPERATIONS[label]
@@ -99,7 +99,7 @@ def test_every_answer_is_one_that_the_document_tells_of(
 
 
 @pytest.mark.stack
-def test_as_many_calls_were_made_as_was_meant() -> None:
+def test_fuzzing_makes_the_planned_number_of_calls() -> None:
     if len(CALLED) < len(OPERATIONS):
         pytest.skip("only some of the operations were chosen for this run")
     assert CALLED.total() >= CALLS_IN_ALL

@@ -48,7 +48,7 @@ def client_over_tls(stack: Stack) -> Iterator[httpx2.Client]:
         ("GET", "/healthz", 200),
     ],
 )
-def test_answers_load_nothing_and_are_kept_by_nobody(
+def test_api_responses_load_nothing_and_are_not_cached(
     client: httpx2.Client, method: str, path: str, status: int
 ) -> None:
     reply = client.request(method, path)
@@ -60,7 +60,7 @@ def test_answers_load_nothing_and_are_kept_by_nobody(
         assert len(reply.headers.get_list(name)) == 1
 
 
-def test_answers_before_any_route_say_so_too(stranger: httpx2.Client) -> None:
+def test_preflight_and_too_large_responses_have_security_headers(stranger: httpx2.Client) -> None:
     preflight = stranger.options(
         "/lists", headers={"Origin": "https://a.example", "Access-Control-Request-Method": "GET"}
     )
@@ -70,7 +70,7 @@ def test_answers_before_any_route_say_so_too(stranger: httpx2.Client) -> None:
         assert reply.headers.items() >= ALWAYS.items()
 
 
-def test_pages_and_media_keep_their_own_policies(
+def test_pages_and_media_have_their_own_security_policies(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     page = stranger.get("/unsubscribe")
@@ -84,7 +84,7 @@ def test_pages_and_media_keep_their_own_policies(
 
 
 @pytest.mark.parametrize("path", ["/unsubscribe", "/login", "/docs"])
-def test_pages_use_no_device_and_are_cut_off_from_who_opened_them(
+def test_pages_forbid_device_access_and_are_isolated_from_their_opener(
     stranger: httpx2.Client, path: str
 ) -> None:
     headers = stranger.get(path).headers
@@ -92,7 +92,7 @@ def test_pages_use_no_device_and_are_cut_off_from_who_opened_them(
     assert "camera=()" in headers["permissions-policy"]
 
 
-def test_documentation_runs_its_own_scripts_alone(stranger: httpx2.Client) -> None:
+def test_documentation_page_runs_only_its_own_scripts(stranger: httpx2.Client) -> None:
     page = stranger.get("/docs")
     rules = dict(
         rule.strip().split(" ", 1) for rule in page.headers["content-security-policy"].split(";")
@@ -107,7 +107,7 @@ def test_documentation_runs_its_own_scripts_alone(stranger: httpx2.Client) -> No
     assert stranger.get("/openapi.json").headers["cache-control"] == "no-store"
 
 
-def test_only_who_is_reached_by_https_asks_for_it(
+def test_hsts_header_is_sent_only_over_https(
     stranger: httpx2.Client, client_over_tls: httpx2.Client
 ) -> None:
     for path in ("/healthz", "/nowhere", "/unsubscribe"):
@@ -116,7 +116,7 @@ def test_only_who_is_reached_by_https_asks_for_it(
         assert "strict-transport-security" not in stranger.get(path).headers
 
 
-def test_other_hosts_below_ours_are_bound_to_https_only_by_a_setting(stack: Stack) -> None:
+def test_hsts_header_excludes_subdomains_by_default(stack: Stack) -> None:
     public = stack.settings().model_copy(update={"public_url": AnyUrl("https://api.example.com")})
 
     async def get() -> httpx2.Response:

@@ -109,7 +109,7 @@ def test_bodies_without_credentials_are_never_read(
     assert {answer_of(each) for each in begun} == {(401, "auth.credentials_missing")}
 
 
-def test_an_account_that_holds_all_it_can_get_refuses_no_other(
+def test_account_at_its_body_limits_does_not_block_other_accounts(
     stack: Stack, body_attacker: Attacker, neighbour: Neighbour
 ) -> None:
     key = stack.create_owner().key
@@ -129,7 +129,7 @@ def test_an_account_that_holds_all_it_can_get_refuses_no_other(
     assert neighbour.is_served()
 
 
-def test_an_owner_holds_no_more_by_calling_from_many_addresses(
+def test_body_limit_per_owner_is_shared_by_all_client_addresses(
     stack: Stack, proxied_port: int
 ) -> None:
     key = stack.create_owner().key
@@ -145,7 +145,9 @@ def test_an_owner_holds_no_more_by_calling_from_many_addresses(
         assert first_answer(begun) == (429, "body.too_many_unfinished")
 
 
-def test_what_was_held_is_given_back(stack: Stack, proxied_port: int, neighbour: Neighbour) -> None:
+def test_body_budget_is_released_when_connections_close(
+    stack: Stack, proxied_port: int, neighbour: Neighbour
+) -> None:
     key = stack.create_owner().key
     with attacking(proxied_port, neighbour.address) as body_attacker:
         begun = [
@@ -165,7 +167,7 @@ def operations(wanted: Callable[[Access], bool]) -> Iterator[str]:
             yield from (f"{method} {path}" for method in route.methods or ())
 
 
-def test_every_route_that_needs_credentials_refuses_before_the_body(
+def test_routes_that_require_credentials_reject_before_reading_the_body(
     body_attacker: Attacker,
 ) -> None:
     # A trace id may come in the body: the first kilobytes are read for it.
@@ -186,7 +188,7 @@ def is_optional(access: Access) -> bool:
     return {} in access.docs.security and not isinstance(access, TraceAccess)
 
 
-def test_every_route_for_strangers_counts_their_address_before_the_body(proxied_port: int) -> None:
+def test_routes_for_strangers_are_rate_limited_before_reading_the_body(proxied_port: int) -> None:
     address = new_address()
     with attacking(proxied_port, address) as spent:
         begun = [spent.begins("POST /login", declares=1024) for _ in range(MOST_LOGINS + 1)]
@@ -206,7 +208,7 @@ def is_for_strangers(access: Access) -> bool:
     return isinstance(access, PublicAccess) and access.stranger is RateLimitName.ANONYMOUS
 
 
-def test_forms_of_pages_are_read_from_people_who_are_logged_in_alone(
+def test_account_forms_are_read_only_from_logged_in_people(
     body_attacker: Attacker,
 ) -> None:
     for path in (

@@ -185,11 +185,11 @@ def side(api_side: Side, console_side: Side, operation: str) -> Side:
     return console_side if operation in PAGES else api_side
 
 
-def test_every_operation_of_the_document_is_called_here() -> None:
+def test_isolation_tests_cover_every_operation() -> None:
     assert set(CALLS) == set(operations())
 
 
-def test_every_page_and_form_of_the_console_is_called_here() -> None:
+def test_isolation_tests_cover_every_console_page_and_form() -> None:
     app = create_app(Settings.model_construct())
     there = {
         f"{method} {route.path_format}"
@@ -200,14 +200,14 @@ def test_every_page_and_form_of_the_console_is_called_here() -> None:
     assert set(CONSOLE_CALLS) == there
 
 
-def test_what_needs_no_credential_or_no_scope_is_known() -> None:
+def test_operations_without_credential_or_scope_are_exactly_the_known_ones() -> None:
     free = {name for name in FOR_EVERYBODY if operations()[name]["security"] == []}
     assert free == FOR_STRANGERS
     assert {name for name in CALLS if _all_but_what_is_needed(name) is None} == WITHOUT_A_SCOPE
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
-def test_who_has_no_good_credential_gets_and_changes_nothing(
+def test_call_with_invalid_credential_reads_and_changes_nothing(
     api_side: Side, stranger: httpx2.Client, stranger_headers: dict[str, dict[str, str]], kind: str
 ) -> None:
     before = belongings(api_side.world)
@@ -238,7 +238,7 @@ def _tells_nothing(world: World, operation: str, reply: httpx2.Response) -> None
 
 
 @each(PAGES)
-def test_who_is_not_logged_in_is_led_to_the_login(
+def test_console_redirects_to_login_without_session(
     console_side: Side, stranger: httpx2.Client, operation: str
 ) -> None:
     before = belongings(console_side.world)
@@ -249,7 +249,7 @@ def test_who_is_not_logged_in_is_led_to_the_login(
 
 
 @each(EVERY_CALL)
-def test_another_owner_gets_and_changes_nothing(side: Side, operation: str) -> None:
+def test_other_owner_reads_and_changes_nothing(side: Side, operation: str) -> None:
     world, call, before = side.world, EVERY_CALL[operation], belongings(side.world)
     reply = side.send(side.rival, operation, "b")
     assert reply.status_code == call.others, reply.text
@@ -285,7 +285,9 @@ def is_of_operators(operation: str) -> bool:
         "/apikeys": "key_id",
     }.items()
 )
-def test_a_list_holds_its_callers_own_alone(api_side: Side, operation: tuple[str, str]) -> None:
+def test_collections_contain_only_the_callers_own_items(
+    api_side: Side, operation: tuple[str, str]
+) -> None:
     path, named = operation
 
     def shown(client: httpx2.Client) -> set[Any]:
@@ -297,7 +299,7 @@ def test_a_list_holds_its_callers_own_alone(api_side: Side, operation: tuple[str
     assert not shown(api_side.own) & shown(api_side.rival)
 
 
-def test_somebody_who_guesses_things_they_do_not_own_learns_nothing_by_mixing_them(
+def test_combining_own_list_with_ids_of_another_owner_reveals_nothing(
     api_side: Side,
 ) -> None:
     # A list of one's own opens no member, member record or target that is another's.
@@ -360,7 +362,7 @@ def key_with_scopes(api_side: Side) -> Callable[[tuple[Scope, ...]], str]:
 
 
 @each(name for name in CALLS if name not in WITHOUT_A_SCOPE)
-def test_the_owners_own_key_with_another_scope_is_refused(
+def test_key_without_the_required_scope_is_rejected(
     api_side: Side,
     stranger: httpx2.Client,
     key_with_scopes: Callable[[tuple[Scope, ...]], str],
@@ -376,7 +378,9 @@ def test_the_owners_own_key_with_another_scope_is_refused(
 
 
 @each(name for name in PAGES if not name.startswith("GET "))
-def test_a_form_of_another_site_changes_nothing(console_side: Side, operation: str) -> None:
+def test_console_form_with_forged_csrf_token_changes_nothing(
+    console_side: Side, operation: str
+) -> None:
     before = belongings(console_side.world)
     reply = console_side.send(console_side.own, operation, "forged", **{CSRF_HEADER: "x"})
     assert reply.status_code == (404 if is_of_operators(operation) else 403), reply.text
@@ -384,7 +388,7 @@ def test_a_form_of_another_site_changes_nothing(console_side: Side, operation: s
 
 
 @each(EVERY_CALL)
-def test_the_owner_can_do_all_of_it(side: Side, operation: str) -> None:
+def test_owner_can_call_every_operation(side: Side, operation: str) -> None:
     # The errors above are then of the person, and not of a call that fails for anybody.
     reply = side.send(side.own, operation, "a")
     assert reply.status_code == EVERY_CALL[operation].own, reply.text

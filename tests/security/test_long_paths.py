@@ -13,7 +13,7 @@ from devstack.harness.stack import Stack
 from tests.support.http.replies import problem
 
 
-def test_path_above_two_kilobytes_is_refused(stranger: httpx2.Client) -> None:
+def test_path_longer_than_two_kilobytes_is_rejected(stranger: httpx2.Client) -> None:
     longest = "/" + "a" * (MAX_PATH_BYTES - 1)
     problem(stranger.get(longest), 404, "route.not_found")
     # The length of the query doesn't count.
@@ -25,7 +25,7 @@ def test_path_above_two_kilobytes_is_refused(stranger: httpx2.Client) -> None:
         assert refused.headers["x-content-type-options"] == "nosniff"
 
 
-def test_log_cuts_a_long_path(stack: Stack, stranger: httpx2.Client) -> None:
+def test_log_truncates_long_path(stack: Stack, stranger: httpx2.Client) -> None:
     name = "logged-path-"
     request_id = stranger.get(f"/{name * 150}").headers["x-request-id"]
 
@@ -38,7 +38,7 @@ def test_log_cuts_a_long_path(stack: Stack, stranger: httpx2.Client) -> None:
     assert len(logged["path"]) == MAX_LOGGED_PATH_CHARACTERS
 
 
-def test_finding_the_limit_of_a_body_keeps_no_path_in_memory() -> None:
+def test_finding_the_body_limit_does_not_cache_paths() -> None:
     find_body_limit("/lists")
     tracemalloc.start()
     try:

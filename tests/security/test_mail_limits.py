@@ -114,7 +114,9 @@ def limited_mailing(make_stack: Callable[[str], Stack]) -> Iterator[Mailing]:
     stack.stop()
 
 
-def test_a_stranger_s_words_lead_nowhere(limited_mailing: Mailing) -> None:
+def test_confirmation_mail_hides_links_and_phone_numbers_in_list_titles(
+    limited_mailing: Mailing,
+) -> None:
     list_id, email = limited_mailing.new_list(), f"victim@{new_domain()}"
     # Past the rules of titles.
     limited_mailing.stack.query("UPDATE lists SET title = %s WHERE id = %s", PHISHING, list_id)
@@ -134,7 +136,7 @@ def test_a_stranger_s_words_lead_nowhere(limited_mailing: Mailing) -> None:
     assert len(links) == 2
 
 
-def test_one_mailbox_has_many_addresses_and_one_limit(limited_mailing: Mailing) -> None:
+def test_aliases_of_one_mailbox_share_one_mail_limit(limited_mailing: Mailing) -> None:
     name = secrets.token_hex(5)
     forms = [f"{name}+{number}@gmail.com" for number in range(10)]
     forms += [f"{name[:4]}.{name[4:]}@gmail.com", f"{name}@googlemail.com"]
@@ -149,7 +151,7 @@ def test_one_mailbox_has_many_addresses_and_one_limit(limited_mailing: Mailing) 
     assert limited_mailing.subjects(missed) == [CONFIRM]
 
 
-def test_many_lists_don_t_flood_a_domain(limited_mailing: Mailing) -> None:
+def test_mails_to_one_domain_are_limited_across_lists(limited_mailing: Mailing) -> None:
     domain = new_domain()
     asked = [(limited_mailing.new_list(), f"reader{number}@{domain}") for number in range(20)]
     limited_mailing.ask(asked)
@@ -158,14 +160,16 @@ def test_many_lists_don_t_flood_a_domain(limited_mailing: Mailing) -> None:
     assert limited_mailing.statuses(*addresses) == {"pending"}
 
 
-def test_a_list_has_so_many_people_asked(limited_mailing: Mailing) -> None:
+def test_confirmation_mails_are_limited_per_list(limited_mailing: Mailing) -> None:
     list_id = limited_mailing.new_list()
     addresses = [f"reader@{new_domain()}" for _ in range(20)]
     limited_mailing.ask([(list_id, each) for each in addresses])
     assert limited_mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
 
 
-def test_a_network_is_one_stranger_whatever_it_asks_for(limited_mailing: Mailing) -> None:
+def test_mails_requested_from_one_network_are_limited_across_lists_and_forms(
+    limited_mailing: Mailing,
+) -> None:
     network = new_network()
     asked = [(limited_mailing.new_list(), f"reader@{new_domain()}") for _ in range(20)]
     limited_mailing.ask(asked, network)
@@ -177,7 +181,7 @@ def test_a_network_is_one_stranger_whatever_it_asks_for(limited_mailing: Mailing
     assert limited_mailing.subjects(email) == []
 
 
-def test_the_page_of_a_list_counts_as_a_call_does(limited_mailing: Mailing) -> None:
+def test_signup_page_counts_towards_the_mail_limit_per_list(limited_mailing: Mailing) -> None:
     network, list_id = new_network(), limited_mailing.new_list()
     addresses = [f"reader@{new_domain()}" for _ in range(MAX_OF_LIST + 2)]
     with limited_mailing.stranger(0, network) as client:
@@ -189,7 +193,7 @@ def test_the_page_of_a_list_counts_as_a_call_does(limited_mailing: Mailing) -> N
     assert limited_mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
 
 
-def test_asking_for_preferences_floods_no_mailbox(limited_mailing: Mailing) -> None:
+def test_preference_requests_are_limited_per_mailbox(limited_mailing: Mailing) -> None:
     list_id, domain = limited_mailing.new_list(), new_domain()
     forms = [f"victim+{number}@{domain}" for number in range(MAX_TO_MAILBOX + 3)]
     limited_mailing.stack.query(
@@ -209,7 +213,9 @@ def test_asking_for_preferences_floods_no_mailbox(limited_mailing: Mailing) -> N
     assert limited_mailing.subjects(*forms) == ["The link to your subscriptions"] * MAX_TO_MAILBOX
 
 
-def test_whom_one_limit_stops_takes_nothing_of_the_others(limited_mailing: Mailing) -> None:
+def test_mail_stopped_by_one_limit_does_not_count_towards_the_others(
+    limited_mailing: Mailing,
+) -> None:
     domain, list_id = new_domain(), limited_mailing.new_list()
     limited_mailing.ask([(list_id, f"victim+{number}@{domain}") for number in range(20)])
     others = [f"other{number}@{domain}" for number in range(MAX_TO_DOMAIN - MAX_TO_MAILBOX)]
@@ -218,7 +224,9 @@ def test_whom_one_limit_stops_takes_nothing_of_the_others(limited_mailing: Maili
 
 
 @pytest.mark.parametrize("path", ["/register", "/password/forgotten"])
-def test_registering_floods_no_mailbox_either(limited_mailing: Mailing, path: str) -> None:
+def test_registration_and_reset_mails_are_limited_per_mailbox(
+    limited_mailing: Mailing, path: str
+) -> None:
     domain = new_domain()
     forms = [f"victim+{number}@{domain}" for number in range(8)]
     if path != "/register":
@@ -233,7 +241,9 @@ def test_registering_floods_no_mailbox_either(limited_mailing: Mailing, path: st
     assert limited_mailing.subjects(*forms) == [FINISH] * MAX_TO_MAILBOX
 
 
-def test_no_stranger_keeps_a_person_from_a_new_password(limited_mailing: Mailing) -> None:
+def test_confirmation_mails_by_strangers_do_not_block_password_reset(
+    limited_mailing: Mailing,
+) -> None:
     email = new_account(limited_mailing.stack)
     name, _, domain = email.partition("@")
     lists = [limited_mailing.new_list() for _ in range(MAX_TO_MAILBOX)]
@@ -243,7 +253,7 @@ def test_no_stranger_keeps_a_person_from_a_new_password(limited_mailing: Mailing
     assert limited_mailing.subjects(email) == [RESET]
 
 
-def test_a_mail_that_is_tried_again_counts_once(limited_mailing: Mailing) -> None:
+def test_mail_retried_after_451_is_delivered_only_once(limited_mailing: Mailing) -> None:
     # The sandbox says 451 to the first two attempts for such an address.
     email = f"later+{secrets.token_hex(4)}@{new_domain()}"
     with limited_mailing.stranger(0) as client:
@@ -254,7 +264,9 @@ def test_a_mail_that_is_tried_again_counts_once(limited_mailing: Mailing) -> Non
     assert limited_mailing.stack.query(counted, kind, email) == [(True,)]
 
 
-def test_a_reader_leaves_whatever_was_mailed(limited_mailing: Mailing) -> None:
+def test_report_link_unsubscribes_reader_although_mail_limits_are_reached(
+    limited_mailing: Mailing,
+) -> None:
     list_id, email = limited_mailing.new_list(), f"reader@{new_domain()}"
     limited_mailing.ask([(list_id, email)])
     limited_mailing.settle()
@@ -267,7 +279,7 @@ def test_a_reader_leaves_whatever_was_mailed(limited_mailing: Mailing) -> None:
     assert limited_mailing.statuses(email) == {"unsubscribed"}
 
 
-def test_the_counts_name_nobody(limited_mailing: Mailing) -> None:
+def test_mail_counters_contain_no_addresses(limited_mailing: Mailing) -> None:
     email = f"reader.{secrets.token_hex(6)}@{new_domain()}"
     limited_mailing.ask([(limited_mailing.new_list(), email)])
     rows = str(limited_mailing.stack.query("SELECT encode(digest, 'escape') FROM mail_counts"))
@@ -276,7 +288,9 @@ def test_the_counts_name_nobody(limited_mailing: Mailing) -> None:
         assert word not in rows
 
 
-def test_reminders_count_as_the_mails_before_them(limited_mailing: Mailing) -> None:
+def test_reminders_count_towards_the_same_limits_as_confirmation_mails(
+    limited_mailing: Mailing,
+) -> None:
     list_id, network = limited_mailing.new_list(), new_network()
     addresses = [f"reader@{new_domain()}" for _ in range(MAX_OF_LIST)]
     limited_mailing.ask([(list_id, each) for each in addresses], network)

@@ -58,13 +58,13 @@ OURS = [
 ]
 
 
-def test_nothing_but_a_path_of_ours_passes() -> None:
+def test_redirect_after_login_accepts_only_local_paths() -> None:
     for sent in (*HOSTILE, None, 5, ["/account"]):
         assert read_local_path(sent) is None, repr(sent)
     assert [read_local_path(sent) for sent in OURS] == OURS
 
 
-def test_a_login_leads_to_our_own_host_whatever_was_sent(stack: Stack) -> None:
+def test_login_redirects_only_to_our_own_host(stack: Stack) -> None:
     email = new_account(stack)
     with a_visitor(stack) as visitor:
         for sent in [f"//{EVIL}", f"/\\{EVIL}", f"https://{EVIL}"]:
@@ -90,7 +90,7 @@ def require_here(stack: Stack, location: str) -> None:
     assert urlsplit(location)[:2] == urlsplit(stack.api_url)[:2]
 
 
-def test_the_form_keeps_no_hostile_address(stack: Stack) -> None:
+def test_login_form_drops_or_escapes_hostile_redirect_path(stack: Stack) -> None:
     with a_visitor(stack) as visitor:
         assert 'name="next"' not in visitor.get("/login", next=f"//{EVIL}").text
         plain = visitor.get("/login", next="/account")

@@ -59,7 +59,7 @@ def given_to(stack: Stack, owner: Owner) -> int:
     return count
 
 
-def test_a_code_that_comes_twice_ends_what_it_gave(
+def test_reused_authorization_code_revokes_its_tokens(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     code = program.code(logged_in_owner)
@@ -74,7 +74,7 @@ def test_a_code_that_comes_twice_ends_what_it_gave(
     assert stack.is_accepted(apart["access_token"])
 
 
-def test_a_code_sent_many_times_at_once_gives_once_and_that_is_taken_back(
+def test_concurrent_reuse_of_authorization_code_leaves_no_valid_token(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     code = program.code(logged_in_owner)
@@ -84,7 +84,7 @@ def test_a_code_sent_many_times_at_once_gives_once_and_that_is_taken_back(
     assert not stack.is_accepted(given[0]["access_token"])
 
 
-def test_a_refresh_token_that_comes_twice_ends_its_family(
+def test_reused_refresh_token_revokes_its_family(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     first = program.tokens(logged_in_owner)
@@ -95,7 +95,7 @@ def test_a_refresh_token_that_comes_twice_ends_its_family(
         assert not stack.is_accepted(given["access_token"])
 
 
-def test_a_refresh_token_sent_many_times_at_once_leaves_nothing_behind(
+def test_concurrent_reuse_of_refresh_token_revokes_all_tokens(
     stack: Stack, public_program: Program, logged_in_owner: Person
 ) -> None:
     first = public_program.tokens(logged_in_owner)
@@ -107,7 +107,7 @@ def test_a_refresh_token_sent_many_times_at_once_leaves_nothing_behind(
         assert is_error(public_program.refresh(each["refresh_token"]), 400, "invalid_grant")
 
 
-def test_a_client_gets_nothing_for_anothers_secrets(
+def test_client_cannot_use_or_revoke_tokens_and_codes_of_another_client(
     stack: Stack, program: Program, public_program: Program, logged_in_owner: Person
 ) -> None:
     code = program.code(logged_in_owner)
@@ -126,7 +126,7 @@ def test_a_client_gets_nothing_for_anothers_secrets(
     assert program.exchange(code).status_code == 200
 
 
-def test_who_is_not_the_client_gets_nothing_for_its_code(
+def test_code_exchange_requires_the_clients_own_credentials(
     stack: Stack, program: Program, public_program: Program, logged_in_owner: Person
 ) -> None:
     code = program.code(logged_in_owner)
@@ -172,7 +172,7 @@ def test_who_is_not_the_client_gets_nothing_for_its_code(
     assert program.exchange(code).status_code == 200
 
 
-def test_a_code_counts_for_the_redirect_uri_it_was_sent_to(
+def test_authorization_code_is_bound_to_its_redirect_uri(
     public_program: Program, logged_in_owner: Person
 ) -> None:
     for redirect_uri in (LOOPBACK, "", REGISTERED + "/"):
@@ -208,7 +208,7 @@ DOWNGRADES: list[dict[str, str | None]] = [
 
 
 @pytest.mark.parametrize("kind", ["confidential", "public"])
-def test_nobody_is_asked_without_a_proof_by_s256(
+def test_authorization_requires_pkce_with_s256(
     program: Program, public_program: Program, logged_in_owner: Person, kind: str
 ) -> None:
     asking = program if kind == "confidential" else public_program
@@ -225,7 +225,7 @@ WRONG_VERIFIERS = ["", "x", "v" * 42, "v" * 44, "v" * 129, "V" * 43, "ü" * 43, 
 
 
 @pytest.mark.parametrize("kind", ["confidential", "public"])
-def test_a_code_needs_the_verifier_that_was_meant(
+def test_code_exchange_requires_the_matching_pkce_verifier(
     stack: Stack, program: Program, public_program: Program, logged_in_owner: Person, kind: str
 ) -> None:
     asking = program if kind == "confidential" else public_program
@@ -248,7 +248,7 @@ def test_a_code_needs_the_verifier_that_was_meant(
     assert tokens == 0
 
 
-def test_nobody_is_sent_where_the_client_is_not_registered(
+def test_authorization_never_redirects_to_unregistered_uri(
     stack: Stack, public_program: Program, logged_in_owner: Person
 ) -> None:
     assert len(set(ELSEWHERE)) >= 100
@@ -284,7 +284,7 @@ def test_nobody_is_sent_where_the_client_is_not_registered(
     )
 
 
-def test_a_form_that_was_changed_on_its_way_sends_nobody_elsewhere(
+def test_tampered_consent_form_never_redirects_to_unregistered_uri(
     public_program: Program, logged_in_owner: Person
 ) -> None:
     token = logged_in_owner.csrf_token(public_program.request())
@@ -301,7 +301,7 @@ def test_a_form_that_was_changed_on_its_way_sends_nobody_elsewhere(
     assert reply.headers["location"].startswith(REGISTERED + "?")
 
 
-def test_loopback_ports_are_free_and_nothing_else_is(
+def test_loopback_redirect_uri_may_vary_only_in_its_port(
     public_program: Program, logged_in_owner: Person
 ) -> None:
     for port in (1, 80, 5000, 49152, 65535):
@@ -324,7 +324,7 @@ def test_loopback_ports_are_free_and_nothing_else_is(
     assert not clients.is_registered_uri("http://localhost:7/cb", ["http://localhost:8/cb"])
 
 
-def test_clients_are_registered_with_plain_redirect_uris_only() -> None:
+def test_client_registration_rejects_unsafe_redirect_uris() -> None:
     for uri in UNREGISTRABLE:
         with pytest.raises(DomainError) as caught:
             clients.require_registrable_uri(uri)
@@ -348,7 +348,7 @@ TOO_MUCH = [
 ]
 
 
-def test_nobody_is_asked_for_more_than_the_client_may(
+def test_authorization_rejects_scopes_beyond_those_of_the_client(
     public_program: Program, logged_in_owner: Person
 ) -> None:
     for scope in TOO_MUCH:
@@ -357,7 +357,7 @@ def test_nobody_is_asked_for_more_than_the_client_may(
         assert fields_of(reply.headers["location"])["error"] == "invalid_scope", scope
 
 
-def test_a_person_gives_no_more_than_was_asked(
+def test_consent_grants_no_more_scopes_than_requested(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     reply = logged_in_owner.answer(program.request("credit.read"), *Scope)
@@ -368,7 +368,7 @@ def test_a_person_gives_no_more_than_was_asked(
     ) == [(["credit.read"],)]
 
 
-def test_a_refresh_gives_no_more_than_was_agreed_to(
+def test_refresh_grants_no_more_scopes_than_consented(
     program: Program, logged_in_owner: Person
 ) -> None:
     # An earlier login also grants credit.full, but its tokens belong to another token family.
@@ -381,7 +381,7 @@ def test_a_refresh_gives_no_more_than_was_agreed_to(
     assert program.refresh(given["refresh_token"]).json()["scope"] == "credit.read"
 
 
-def test_delivery_is_given_by_nobody(stack: Stack) -> None:
+def test_oauth_clients_never_receive_the_delivery_scope(stack: Stack) -> None:
     with pytest.raises(DomainError, match="delivery"), stack.resources.unit_of_work() as uow:
         clients.register_client(
             uow,
@@ -394,7 +394,7 @@ def test_delivery_is_given_by_nobody(stack: Stack) -> None:
         stack.query("UPDATE oauth_clients SET scopes = '{delivery}'")
 
 
-def test_a_token_never_makes_or_ends_credentials(
+def test_access_token_cannot_manage_keys_or_grants(
     stack: Stack, logged_in_owner: Person, client: httpx2.Client
 ) -> None:
     scopes = sorted(GRANTABLE_SCOPES)
@@ -417,7 +417,7 @@ def test_a_token_never_makes_or_ends_credentials(
         assert token.get(everything.request()).headers["location"].startswith(stack.api_url)
 
 
-def test_a_consent_counts_from_our_own_page_of_the_same_session_alone(
+def test_consent_requires_csrf_token_and_origin_of_the_same_session(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     path = program.request()
@@ -443,7 +443,7 @@ def test_a_consent_counts_from_our_own_page_of_the_same_session_alone(
     thief.browser.close()
 
 
-def test_opening_the_page_gives_nothing(
+def test_opening_the_consent_page_grants_nothing(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     for more in ("", "&decision=allow", "&decision=allow&scope.credit.read=on&prompt=none"):
@@ -455,7 +455,7 @@ def test_opening_the_page_gives_nothing(
     )
 
 
-def test_what_ends_a_grant_or_a_client_counts_on_the_next_request(
+def test_revoking_grant_or_client_takes_effect_on_the_next_request(
     stack: Stack, logged_in_owner: Person, client: httpx2.Client
 ) -> None:
     program = register(stack)
@@ -478,12 +478,12 @@ def test_what_ends_a_grant_or_a_client_counts_on_the_next_request(
 
 
 @pytest.mark.parametrize("form", [ACCESS_TOKEN, REFRESH_TOKEN, AUTHORIZATION_CODE])
-def test_no_other_secret_of_ours_is_an_access_token(stack: Stack, form: Any) -> None:
+def test_unknown_secret_in_any_of_our_formats_is_no_access_token(stack: Stack, form: Any) -> None:
     with stack.client(form.generate()) as client:
         problem(client.get(ME), 401, "auth.invalid_credentials")
 
 
-def test_refresh_tokens_and_codes_open_nothing(
+def test_refresh_tokens_codes_and_client_secrets_do_not_authenticate_calls(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     code = program.code(logged_in_owner)

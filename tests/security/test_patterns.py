@@ -22,7 +22,7 @@ ROUNDS = 5
 MAX_SECONDS = 0.3
 
 
-def test_no_pattern_of_the_product_is_slow_on_runs_of_its_own_characters() -> None:
+def test_no_regular_expression_of_the_product_is_slow_on_repeated_characters() -> None:
     slow = {}
     for pattern, use in product_patterns().items():
         methods = use.methods or {"search", "match", "fullmatch"}
@@ -46,7 +46,7 @@ def test_no_pattern_of_the_product_is_slow_on_runs_of_its_own_characters() -> No
         (r"\s*x?\s*", "fullmatch"),
     ],
 )
-def test_the_search_for_slow_patterns_reports_one(pattern: str, method: str) -> None:
+def test_slow_pattern_search_reports_slow_patterns(pattern: str, method: str) -> None:
     assert next(slow_texts(re.compile(pattern), {method}), None)
 
 
@@ -58,7 +58,7 @@ def test_the_search_for_slow_patterns_reports_one(pattern: str, method: str) -> 
         (r"(?<!\d)\d+(?:\.\d+){3}", "finditer"),
     ],
 )
-def test_the_search_for_slow_patterns_passes_a_fast_one(pattern: str, method: str) -> None:
+def test_slow_pattern_search_accepts_fast_patterns(pattern: str, method: str) -> None:
     assert not [*slow_texts(re.compile(pattern), {method})]
 
 

@@ -27,7 +27,7 @@ def files_below(directory: Path) -> Iterator[Path]:
 
 
 @pytest.mark.tier("processes")
-def test_no_object_temp_file_or_redis_key_has_bytes_of_an_encrypted_upload(
+def test_encrypted_upload_leaves_no_plain_bytes_in_storage_temp_files_or_redis(
     make_stack: Callable[[str], Stack], tmp_path: Path
 ) -> None:
     stack = make_stack("sealed")
@@ -49,7 +49,7 @@ def test_no_object_temp_file_or_redis_key_has_bytes_of_an_encrypted_upload(
 
 
 @pytest.mark.tier("processes")
-def test_no_object_or_temp_file_has_bytes_of_an_import_or_an_export(
+def test_import_and_export_leave_no_plain_bytes_in_storage_or_temp_files(
     make_stack: Callable[[str], Stack], tmp_path: Path
 ) -> None:
     stack = make_stack("sealedlists")

@@ -97,7 +97,9 @@ def application_cursor(stack: Stack) -> Iterator[Cursor]:
         *(f"ALTER TABLE {table} DISABLE TRIGGER {table}_purged" for table in OF_ORDERS),
     ],
 )
-def test_the_applications_role_is_refused(application_cursor: Cursor, statement: str) -> None:
+def test_application_role_cannot_change_schema_roles_protected_rows_or_server_files(
+    application_cursor: Cursor, statement: str
+) -> None:
     with pytest.raises(InsufficientPrivilege):
         application_cursor.execute(statement)
 
@@ -120,7 +122,7 @@ def test_the_applications_role_is_refused(application_cursor: Cursor, statement:
         *("mismatched", "credited", "asked about"),
     ],
 )
-def test_a_trigger_keeps_orders_that_matter_from_the_applications_role(
+def test_application_role_cannot_delete_orders_with_payment_history(
     stack: Stack, application_cursor: Cursor, steps: tuple[str, ...]
 ) -> None:
     order_id = create_old_order(stack, *steps)
@@ -139,7 +141,7 @@ def test_a_trigger_keeps_orders_that_matter_from_the_applications_role(
         )
 
 
-def test_the_applications_role_owns_nothing_and_belongs_to_no_other(
+def test_application_role_owns_nothing_and_is_no_member_of_other_roles(
     application_cursor: Cursor,
 ) -> None:
     application_cursor.execute(
@@ -151,7 +153,7 @@ def test_the_applications_role_owns_nothing_and_belongs_to_no_other(
     assert application_cursor.fetchone() == (False,) * 7
 
 
-def test_no_table_that_refuses_changes_lets_the_application_make_them(
+def test_application_role_has_no_write_privilege_on_append_only_tables(
     application_cursor: Cursor,
 ) -> None:
     """A trigger alone can be forgotten: a table that has one is without the right, too."""
@@ -165,7 +167,9 @@ def test_no_table_that_refuses_changes_lets_the_application_make_them(
     assert application_cursor.fetchall() == []
 
 
-def test_what_runs_with_the_owners_rights_can_not_be_misled(application_cursor: Cursor) -> None:
+def test_security_definer_functions_have_safe_search_path_and_are_not_public(
+    application_cursor: Cursor,
+) -> None:
     application_cursor.execute(
         "SELECT oid::regprocedure::text, proconfig,"
         " has_function_privilege('public', oid, 'EXECUTE')"
@@ -217,7 +221,7 @@ def rows(url: SecretStr, statement: str) -> list[tuple[object, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-def test_an_installation_with_one_role_goes_on_and_the_log_says_so(
+def test_migration_with_single_role_succeeds_with_a_warning(
     make_database: Callable[[str], Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = make_database("pressroom")
@@ -226,7 +230,7 @@ def test_an_installation_with_one_role_goes_on_and_the_log_says_so(
     rows(settings.database_url, "TRUNCATE jobs CASCADE")
 
 
-def test_an_installation_with_one_role_gets_a_second_one_by_a_setting(
+def test_migration_creates_separate_application_role_when_configured(
     make_database: Callable[[str], Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = make_database("pressroom")
@@ -248,7 +252,7 @@ def test_an_installation_with_one_role_gets_a_second_one_by_a_setting(
     rows(application, "INSERT INTO of_the_next_release DEFAULT VALUES")
 
 
-def test_a_right_that_was_given_by_hand_is_taken_back(
+def test_migration_revokes_manually_granted_privileges(
     make_database: Callable[[str], Settings],
 ) -> None:
     before = make_database("pressroom")
@@ -264,7 +268,7 @@ def test_a_right_that_was_given_by_hand_is_taken_back(
             rows(application, statement)
 
 
-def test_an_owner_who_may_not_make_roles_says_which_one_is_missing(
+def test_migration_names_missing_role_that_the_owner_cannot_create(
     make_database: Callable[[str], Settings],
 ) -> None:
     administrator = make_database("pressroom").database_url
@@ -295,7 +299,9 @@ def test_an_owner_who_may_not_make_roles_says_which_one_is_missing(
         "EVAL return(redis.call('FLUSHALL')) 0",
     ],
 )
-def test_redis_refuses_the_applications_user(stack: Stack, command: str) -> None:
+def test_redis_rejects_administrative_commands_of_the_application_user(
+    stack: Stack, command: str
+) -> None:
     with (
         redis.Redis.from_url(stack.environment["PRESSROOM_REDIS_URL"]) as client,
         pytest.raises((NoPermissionError, ResponseError), match=r"permission|ACL|not allowed"),
@@ -303,7 +309,7 @@ def test_redis_refuses_the_applications_user(stack: Stack, command: str) -> None
         client.execute_command(*command.split())
 
 
-def test_redis_asks_for_the_applications_user_and_password(stack: Stack) -> None:
+def test_redis_requires_user_and_password(stack: Stack) -> None:
     server = stack.environment["PRESSROOM_REDIS_URL"].rpartition("@")[2]
     for stranger in ("", ":wrong@", "pressroom:wrong@", "stranger:wrong@"):
         with (
@@ -320,7 +326,7 @@ def minio(stack: Stack, access_key: str, secret_key: str) -> Minio:
     )
 
 
-def test_the_applications_key_opens_its_own_bucket_alone(stack: Stack, services: Services) -> None:
+def test_application_s3_key_opens_only_its_own_bucket(stack: Stack, services: Services) -> None:
     own = services.secrets
     admin = minio(stack, own.s3_admin_access_key, own.s3_admin_secret_key)
     application = minio(

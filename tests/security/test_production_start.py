@@ -99,7 +99,7 @@ def production_email(production: Production) -> str:
     return new_account(production.stack)
 
 
-def test_a_login_over_tls_leaves_cookies_of_this_host_alone(
+def test_login_over_tls_sets_only_secure_host_cookies(
     production: Production, production_email: str
 ) -> None:
     with production.visitor() as person:
@@ -115,7 +115,7 @@ def test_a_login_over_tls_leaves_cookies_of_this_host_alone(
     assert "max-age=" in reply.headers["strict-transport-security"]
 
 
-def test_the_host_says_whom_to_tell_of_a_hole_and_shows_no_documents(
+def test_production_api_shows_security_contact_and_hides_documentation_and_metrics(
     production: Production,
 ) -> None:
     with production.caller() as stranger:
@@ -129,5 +129,7 @@ def test_the_host_says_whom_to_tell_of_a_hole_and_shows_no_documents(
 
 
 # The last test of the file: the head began when the stack was ready, so little is left to wait.
-def test_half_a_head_is_not_waited_for(production: Production) -> None:
+def test_production_api_closes_connection_with_unfinished_request_head(
+    production: Production,
+) -> None:
     assert production.half_said.recv(65536) == b""

@@ -20,7 +20,7 @@ def api_port() -> int:
     return free_port()
 
 
-def test_an_api_behind_tls_does_not_start_before_it_was_told_of_its_proxies(
+def test_api_with_https_url_does_not_start_without_trusted_proxies(
     stack: Stack, api_port: int
 ) -> None:
     silent = stack.start(
@@ -50,7 +50,7 @@ def api_without_proxies(stack: Stack, api_port: int) -> Iterator[Running]:
     stack.processes.remove(running)
 
 
-def test_a_proxy_that_was_not_named_is_logged_once_and_not_believed(
+def test_untrusted_proxy_is_logged_only_once_and_its_header_is_ignored(
     api_port: int, api_without_proxies: Running
 ) -> None:
     with plain_client(base_url=f"http://{LOOPBACK}:{api_port}") as client:

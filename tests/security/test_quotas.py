@@ -124,7 +124,7 @@ ROADS = {
 @pytest.mark.parametrize("road", ROADS)
 @settings(max_examples=sized(2, 50), database=None)
 @given(room=st.integers(0, 3), callers=st.integers(2, CALLERS))
-def test_calls_at_once_take_what_there_is_room_for_and_no_more(
+def test_concurrent_calls_never_exceed_the_plan_quota(
     stack: Stack, road: str, room: int, callers: int
 ) -> None:
     way = ROADS[road]
@@ -152,7 +152,7 @@ def test_calls_at_once_take_what_there_is_room_for_and_no_more(
     assert used["used"] <= used["limit"]
 
 
-def test_a_free_account_adds_nobody_by_any_road(stack: Stack) -> None:
+def test_free_account_cannot_add_members_by_import_or_api(stack: Stack) -> None:
     owner = stack.create_owner(plan=Plan.FREE)
     with stack.client(owner.key) as client:
         list_id = new_list(client)["id"]
@@ -169,7 +169,7 @@ def test_a_free_account_adds_nobody_by_any_road(stack: Stack) -> None:
         assert data(client.get(f"/lists/{list_id}"))["subscriber_count"] == 0
 
 
-def test_equal_requests_at_the_bound_get_one_answer(stack: Stack) -> None:
+def test_equal_concurrent_uploads_at_the_quota_return_the_same_attachment(stack: Stack) -> None:
     owner = stack.create_owner(plan=Plan.FREE)
     store(stack, owner.user_id, 500 * MB - len(PICTURE))
     key = random_hash_id(20)

@@ -100,7 +100,7 @@ def statuses(call: Callable[[], httpx2.Response], count: int) -> list[int]:
     return [call().status_code for _ in range(count)]
 
 
-def test_every_route_counts_but_for_those_that_are_named_here() -> None:
+def test_every_route_is_rate_limited_except_the_listed_ones() -> None:
     declared: dict[RateLimitName | None, set[str]] = {}
     for route in list_api_routes(create_app(Settings.model_construct())):
         access = find_access(route)
@@ -111,7 +111,7 @@ def test_every_route_counts_but_for_those_that_are_named_here() -> None:
     assert declared[RateLimitName.LOGIN] == LIKE_LOGIN
 
 
-def test_the_document_says_which_routes_may_refuse_by_rate(stranger: httpx2.Client) -> None:
+def test_openapi_document_shows_which_routes_are_rate_limited(stranger: httpx2.Client) -> None:
     for path, methods in stranger.get("/openapi.json").json()["paths"].items():
         for method, operation in methods.items():
             reply = operation["responses"].get("429", {}).get("content", {})
@@ -120,7 +120,7 @@ def test_the_document_says_which_routes_may_refuse_by_rate(stranger: httpx2.Clie
             assert ("rate.limited" in examples) == counted, path
 
 
-def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
+def test_credential_is_rejected_beyond_its_rate_limit_with_retry_after(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     *replies, refused = _counted_replies(
@@ -167,7 +167,7 @@ def _counted_replies(
         ("POST", "/auxilia/credits/topup", RateLimitName.LOGIN),
     ],
 )
-def test_a_call_that_is_refused_for_an_unknown_name_counts(
+def test_call_rejected_for_unknown_parameter_counts_towards_the_rate_limit(
     make_limited_client: Callable[..., httpx2.Client], method: str, path: str, rate: RateLimitName
 ) -> None:
     client = make_limited_client()
@@ -183,7 +183,7 @@ def _standing(reply: httpx2.Response) -> tuple[int, int]:
     return int(found[2]), int(found[3])
 
 
-def test_all_credentials_of_a_user_count_together_and_those_of_another_apart(
+def test_rate_limit_is_shared_by_all_credentials_of_a_user_and_by_no_other_user(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     owner, address = stack.create_owner(), new_address()
@@ -200,7 +200,7 @@ def test_all_credentials_of_a_user_count_together_and_those_of_another_apart(
     assert make_limited_client(address=address).post("/subscriptions/1", json={}).status_code == 422
 
 
-def test_a_credential_counts_for_all_its_calls_wherever_it_is_checked(
+def test_call_counts_towards_the_rate_limit_wherever_its_credential_is_checked(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     # In a thread of its own, in the handler, and where a trace id would do.
@@ -213,7 +213,7 @@ def test_a_credential_counts_for_all_its_calls_wherever_it_is_checked(
     assert client.get("/auxilia/credits/balance").status_code == 429
 
 
-def test_a_key_is_not_refused_for_what_its_address_did(
+def test_key_is_not_rate_limited_for_anonymous_calls_from_its_address(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     address = new_address()
@@ -225,7 +225,7 @@ def test_a_key_is_not_refused_for_what_its_address_did(
     )
 
 
-def test_two_processes_count_together(
+def test_rate_limit_is_shared_by_two_api_processes(
     stack: Stack, redis_proxy: Proxy, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     key = stack.create_owner().key
@@ -236,7 +236,7 @@ def test_two_processes_count_together(
         assert {each.get("/users/me").status_code for each in (one, two)} == {429}
 
 
-def test_an_address_without_credentials_is_refused_beyond_its_limit(
+def test_address_without_credentials_is_rejected_beyond_its_rate_limit(
     make_limited_client: Callable[..., httpx2.Client],
 ) -> None:
     client = make_limited_client()
@@ -252,7 +252,7 @@ def test_an_address_without_credentials_is_refused_beyond_its_limit(
     assert make_limited_client().post("/subscriptions/1", json={}).status_code == 422
 
 
-def test_a_network_of_ipv6_counts_as_one_address(
+def test_ipv6_network_shares_one_rate_limit(
     make_limited_client: Callable[..., httpx2.Client],
 ) -> None:
     for network in ("2001:db8:77:1", "2001:db8:77:2", "2001:db8:77:3"):
@@ -266,7 +266,7 @@ def test_a_network_of_ipv6_counts_as_one_address(
     assert seen == [422] * MOST[RateLimitName.ANONYMOUS] + [429]
 
 
-def test_people_whose_mail_provider_has_one_address_are_counted_apart(
+def test_one_click_unsubscribes_behind_one_provider_address_are_rate_limited_per_reader(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     list_id = new_list(stack, stack.create_owner())
@@ -289,7 +289,7 @@ def test_people_whose_mail_provider_has_one_address_are_counted_apart(
     assert forged == [403] * MOST[RateLimitName.ANONYMOUS] + [429]
 
 
-def test_what_does_not_count_is_never_refused(
+def test_exempt_routes_are_never_rate_limited(
     make_limited_client: Callable[..., httpx2.Client],
 ) -> None:
     client = make_limited_client()
@@ -300,7 +300,7 @@ def test_what_does_not_count_is_never_refused(
 
 
 @pytest.mark.parametrize("how", ["refuse", "hang"])
-def test_without_redis_only_what_must_be_bounded_is(
+def test_only_critical_rate_limits_apply_when_redis_is_down(
     stack: Stack, redis_proxy: Proxy, make_limited_client: Callable[..., httpx2.Client], how: str
 ) -> None:
     client, payer = make_limited_client(stack.create_owner().key), make_limited_client()
@@ -324,7 +324,7 @@ def test_without_redis_only_what_must_be_bounded_is(
     eventually(is_counted, what="counting after Redis came back")
 
 
-def test_a_high_limit_is_kept_by_processes_that_take_numbers_by_the_block(stack: Stack) -> None:
+def test_high_rate_limit_holds_across_processes_that_reserve_blocks(stack: Stack) -> None:
     processes = [RateCounters(stack.settings()) for _ in range(3)]
     [item] = parse_limits("1500/day")
     name = secrets.token_hex(8)
@@ -342,7 +342,7 @@ def test_a_high_limit_is_kept_by_processes_that_take_numbers_by_the_block(stack:
     assert 1500 - len(processes) * 8 * block <= allowed <= 1500
 
 
-def test_one_process_gives_out_every_number_of_a_high_limit(stack: Stack) -> None:
+def test_one_process_can_use_every_call_of_a_high_rate_limit(stack: Stack) -> None:
     counters = RateCounters(stack.settings())
     [item] = parse_limits("900/day")
     name = secrets.token_hex(8)
@@ -368,7 +368,9 @@ def test_one_process_gives_out_every_number_of_a_high_limit(stack: Stack) -> Non
         ("-1/minute", False),
     ],
 )
-def test_limits_are_written_as_the_library_reads_them(written: str, fits: bool) -> None:
+def test_rate_limit_setting_accepts_the_notation_of_the_limits_library(
+    written: str, fits: bool
+) -> None:
     assert _accepts(notations.check_rate_limits, written) == fits
     assert _accepts(parse_limits, written) == fits
     if fits and written:
@@ -383,7 +385,7 @@ def _accepts(read: Callable[[str], Any], written: str) -> bool:
     return True
 
 
-def test_an_empty_limit_is_off_and_one_that_is_not_set_is_on(
+def test_empty_rate_limit_is_off_and_unset_rate_limit_has_its_default(
     monkeypatch: pytest.MonkeyPatch, stack: Stack, stranger: httpx2.Client
 ) -> None:
     assert "ratelimit" not in stranger.post("/subscriptions/1", json={}).headers

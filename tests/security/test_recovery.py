@@ -100,7 +100,7 @@ def boxes(shown: httpx2.Response, state: str = "") -> set[str]:
     return set(re.findall(f'type="checkbox" name="([^"]+)" ?{state}>', shown.text))
 
 
-def test_after_a_reset_nothing_of_an_intruder_works(
+def test_password_reset_revokes_sessions_tokens_and_keys_of_an_intruder(
     intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
     everything = {"session", "access token", "key", "second key"}
@@ -112,7 +112,7 @@ def test_after_a_reset_nothing_of_an_intruder_works(
     assert recovering_owner.is_in()
 
 
-def test_a_reset_keeps_the_keys_that_the_person_unticks_and_no_other(
+def test_password_reset_keeps_only_keys_that_the_person_unticked(
     stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
     [(kept,)] = stack.query(
@@ -134,7 +134,7 @@ def test_a_reset_keeps_the_keys_that_the_person_unticks_and_no_other(
     assert not intruder.opens(late)
 
 
-def test_a_reset_ends_webhook_endpoints_but_those_that_the_person_unticks(
+def test_password_reset_ends_webhook_endpoints_except_unticked_ones(
     stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
     with stack.client(own_key) as client:
@@ -148,7 +148,7 @@ def test_a_reset_ends_webhook_endpoints_but_those_that_the_person_unticks(
     assert states == {own["id"]: "active", theirs["id"]: "ended"}
 
 
-def test_a_reset_that_asks_again_remembers_what_was_unticked(
+def test_rejected_password_reset_form_keeps_the_selection_of_keys(
     intruder: Intruder, recovering_owner: Visitor, email: str
 ) -> None:
     recovering_owner.fill_in(FORGOTTEN, email=email)
@@ -163,7 +163,7 @@ def test_a_reset_that_asks_again_remembers_what_was_unticked(
     assert intruder.ways_in() == {"session", "access token", "key", "second key"}
 
 
-def test_a_change_of_password_offers_to_end_keys_and_programs(
+def test_password_change_offers_to_revoke_keys_and_grants(
     intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
     recovering_owner.log_in(email)
@@ -184,7 +184,7 @@ def test_a_change_of_password_offers_to_end_keys_and_programs(
     assert recovering_owner.is_in()
 
 
-def test_a_change_of_password_ends_no_key_of_another_person(
+def test_password_change_cannot_revoke_keys_of_another_person(
     stack: Stack, recovering_owner: Visitor, email: str
 ) -> None:
     recovering_owner.log_in(email)
@@ -202,7 +202,7 @@ def test_a_change_of_password_ends_no_key_of_another_person(
     )
 
 
-def test_an_intruders_browser_is_a_new_one_after_a_recovery(
+def test_intruders_browser_triggers_new_browser_mail_after_password_reset(
     stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str
 ) -> None:
     mailed = "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_browser'"
@@ -228,7 +228,7 @@ def change_address(visitor: Visitor, new: str) -> None:
     assert reply.status_code == 303, reply.text
 
 
-def test_the_old_address_takes_the_account_back(
+def test_undo_link_at_the_old_address_recovers_the_account(
     stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str
 ) -> None:
     user_id, theirs = user_id_of(stack, email), new_address()
@@ -250,7 +250,7 @@ def test_the_old_address_takes_the_account_back(
     assert recovering_owner.get(undo).status_code == 403
 
 
-def test_an_undo_works_for_three_days_and_only_as_a_post(
+def test_undo_link_for_address_change_expires_after_three_days(
     stack: Stack, recovering_owner: Visitor, email: str
 ) -> None:
     recovering_owner.log_in(email)
@@ -268,7 +268,7 @@ def test_an_undo_works_for_three_days_and_only_as_a_post(
 
 
 @pytest.mark.parametrize("intruder_is_first", [True, False])
-def test_an_intruder_cannot_undo_the_undo(
+def test_intruder_cannot_undo_the_undo_of_an_address_change(
     stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str, intruder_is_first: bool
 ) -> None:
     """Not by an address between, whose own link of undoing the intruder has."""
@@ -287,7 +287,7 @@ def test_an_intruder_cannot_undo_the_undo(
     assert recovering_owner.client.post(second, data=shown).status_code == 403
 
 
-def test_no_key_comes_of_a_credential_that_ended_while_the_request_waited(
+def test_key_creation_fails_if_its_session_is_revoked_concurrently(
     stack: Stack, recovering_owner: Visitor, email: str
 ) -> None:
     """A recovery and the making of a key take turns: the key is ended, or is never made."""

@@ -42,21 +42,21 @@ def allows(url: str, allowed: tuple[str, ...]) -> bool:
     return True
 
 
-def test_no_hostile_form_passes() -> None:
+def test_hostile_return_urls_are_rejected() -> None:
     assert len(set(HOSTILE_RETURN_URLS)) + len(set(HOSTILE_LOOPBACK)) >= 200
     assert [url for url in HOSTILE_RETURN_URLS if allows(url, ALLOWED)] == []
     assert [url for url in HOSTILE_RETURN_URLS if allows(url, LOOPBACK)] == []
     assert [url for url in HOSTILE_LOOPBACK if allows(url, LOOPBACK)] == []
 
 
-def test_addresses_of_allowed_origins_pass() -> None:
+def test_return_urls_of_allowed_origins_are_accepted() -> None:
     assert [url for url in WELCOME if not allows(url, ALLOWED)] == []
     for url in ("http://localhost:3000/x", "https://127.0.0.1/", "http://[::1]:8080/?a=b"):
         assert allows(url, LOOPBACK)
         assert not allows(url, ALLOWED)
 
 
-def test_where_none_is_allowed_none_passes() -> None:
+def test_no_return_url_is_accepted_without_allowed_origins() -> None:
     assert [url for url in (*WELCOME, "http://localhost/") if allows(url, ())] == []
 
 
@@ -69,13 +69,13 @@ def test_where_none_is_allowed_none_passes() -> None:
         ("https://shop.example/?", "https://shop.example/?&order_id=7&status=paid"),
     ],
 )
-def test_the_result_goes_into_the_query(url: str, led_to: str) -> None:
+def test_payment_result_is_added_to_the_query_of_the_return_url(url: str, led_to: str) -> None:
     assert return_urls.add_result(url, 7, "paid") == led_to
     assert httpx2.URL(led_to).host == "shop.example"
     assert dict(httpx2.URL(led_to).params)["order_id"] == "7"
 
 
-def test_the_route_refuses_every_hostile_form_with_a_field(stranger: httpx2.Client) -> None:
+def test_topup_rejects_hostile_return_urls_and_names_the_field(stranger: httpx2.Client) -> None:
     for url in [*HOSTILE_RETURN_URLS[:60], *HOSTILE_LOOPBACK]:
         reply = stranger.post(
             "/auxilia/credits/topup",

@@ -93,7 +93,7 @@ def settled_account(stack: Stack) -> Iterator[World]:
     made.client.close()
 
 
-def test_every_route_that_reads_is_called_here() -> None:
+def test_safe_method_tests_cover_every_get_route() -> None:
     app = create_app(Settings.model_construct())
     reads = {
         f"GET {route.path_format}"
@@ -111,7 +111,7 @@ def owner_browser(stack: Stack, settled_account: World) -> Iterator[httpx2.Clien
 
 
 @pytest.mark.parametrize("operation", READS)
-def test_reading_twice_is_answered_alike_and_leaves_the_database_as_it_was(
+def test_get_and_head_requests_do_not_change_the_database(
     settled_account: World, owner_browser: httpx2.Client, stranger: httpx2.Client, operation: str
 ) -> None:
     call, before = READS[operation], everything(settled_account)
@@ -129,7 +129,7 @@ def test_reading_twice_is_answered_alike_and_leaves_the_database_as_it_was(
     assert changed == COUNTED.get(operation, set())
 
 
-def test_no_page_and_no_answer_has_a_signed_url_for_an_old_login(
+def test_no_response_contains_signed_url_if_the_login_is_too_old(
     stack: Stack, settled_account: World, owner_browser: httpx2.Client
 ) -> None:
     aged = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE user_id ="

@@ -65,7 +65,7 @@ def device(stack: Stack) -> Device:
     return Device(stack.api_url)
 
 
-def test_a_code_that_was_seen_is_worth_nothing(
+def test_used_totp_code_is_rejected(
     visitor: Visitor, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -81,7 +81,7 @@ def test_a_code_that_was_seen_is_worth_nothing(
 
 
 @pytest.mark.parametrize("kind", ["app", "recovery"])
-def test_of_two_requests_with_one_code_one_gets_in(
+def test_only_one_of_concurrent_logins_with_the_same_code_succeeds(
     make_visitor: Callable[[], Visitor], logged_in_visitor: Visitor, email: str, kind: str
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -111,7 +111,7 @@ def paused_by_guesses(stack: Stack, guess: Callable[[int], httpx2.Response]) -> 
     stack.query(f"{longer} WHERE attempts >= 5")
 
 
-def test_guessing_is_paused_for_all_browsers_but_those_of_the_person(
+def test_code_guessing_pauses_logins_except_in_the_persons_known_browser(
     stack: Stack, make_visitor: Callable[[], Visitor], visitor: Visitor, email: str
 ) -> None:
     # By a login, from which on the browser is known as the person's.
@@ -135,7 +135,7 @@ def test_guessing_is_paused_for_all_browsers_but_those_of_the_person(
     assert send_code(visitor, begin(visitor, email), app.code()).status_code == 303
 
 
-def test_guessing_at_a_reset_counts_with_the_guesses_at_logins(
+def test_code_guesses_at_reset_and_login_share_one_limit(
     stack: Stack,
     make_visitor: Callable[[], Visitor],
     logged_in_visitor: Visitor,
@@ -155,7 +155,7 @@ def test_guessing_at_a_reset_counts_with_the_guesses_at_logins(
     assert logged_in_visitor.is_in()
 
 
-def test_half_a_login_is_no_session(
+def test_cookie_of_first_login_step_is_no_session(
     stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     add_app(logged_in_visitor)
@@ -169,7 +169,7 @@ def test_half_a_login_is_no_session(
             assert thief.get("/account").status_code == 303
 
 
-def test_half_a_login_is_worth_nothing_in_another_browser(
+def test_first_login_step_is_invalid_in_another_browser(
     logged_in_visitor: Visitor,
     attacker_browser: Visitor,
     make_visitor: Callable[[], Visitor],
@@ -187,7 +187,7 @@ def test_half_a_login_is_worth_nothing_in_another_browser(
     assert not thief.is_in()
 
 
-def test_half_a_login_of_one_person_is_none_of_another(
+def test_first_login_step_cannot_be_used_for_another_person(
     stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     add_app(logged_in_visitor)
@@ -206,7 +206,7 @@ def test_half_a_login_of_one_person_is_none_of_another(
 NO_HALF_LOGINS = "|.|1|1.2.3|1.2.3.4.5|-1.9.a.b.c|" + "9" * 400 + ".1.a.b.c|٣.1.a.b.c"
 
 
-def test_what_we_did_not_make_is_no_half_login(attacker_browser: Visitor) -> None:
+def test_forged_first_login_step_is_rejected(attacker_browser: Visitor) -> None:
     shown = attacker_browser.get("/login")
     form = {**hidden(shown), "code": "000000"}
     for value in NO_HALF_LOGINS.split("|"):
@@ -217,7 +217,7 @@ def test_what_we_did_not_make_is_no_half_login(attacker_browser: Visitor) -> Non
         assert "/login" in reply.headers["location"], value
 
 
-def test_half_a_login_works_once(
+def test_first_login_step_works_only_once(
     logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -231,7 +231,7 @@ def test_half_a_login_works_once(
     assert not attacker_browser.is_in()
 
 
-def test_half_a_login_ends_with_the_password(
+def test_password_change_invalidates_first_login_step(
     logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     app = add_app(logged_in_visitor)
@@ -242,7 +242,7 @@ def test_half_a_login_ends_with_the_password(
     assert not attacker_browser.is_in()
 
 
-def test_half_a_login_ends_after_ten_minutes_and_asking_again_does_not_prolong_it(
+def test_first_login_step_expires_and_cannot_be_prolonged(
     logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     add_app(logged_in_visitor)
@@ -259,7 +259,7 @@ def test_half_a_login_ends_after_ten_minutes_and_asking_again_does_not_prolong_i
     assert attacker_browser.get("/login/factor").status_code == 303
 
 
-def test_a_session_that_was_planted_before_the_login_is_not_the_one_after_it(
+def test_login_does_not_adopt_session_cookie_planted_beforehand(
     logged_in_visitor: Visitor,
     attacker_browser: Visitor,
     make_visitor: Callable[[], Visitor],
@@ -282,7 +282,7 @@ def sends(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
     return reply.status_code == 303 and visitor.is_in()
 
 
-def test_a_passkey_of_another_person_is_no_second_factor(
+def test_passkey_of_another_person_is_rejected_as_second_factor(
     stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str, device: Device
 ) -> None:
     add_passkey(logged_in_visitor, device)
@@ -300,7 +300,7 @@ def test_a_passkey_of_another_person_is_no_second_factor(
     assert not sends(attacker_browser, page, named)
 
 
-def test_a_passkey_that_signed_for_another_origin_is_refused(
+def test_passkey_signature_for_another_origin_is_rejected(
     logged_in_visitor: Visitor, attacker_browser: Visitor, email: str, device: Device
 ) -> None:
     add_passkey(logged_in_visitor, device)
@@ -313,14 +313,14 @@ def test_a_passkey_that_signed_for_another_origin_is_refused(
     assert sends(attacker_browser, page, device.sign(options_of(page)))
 
 
-def test_a_passkey_is_not_made_for_another_origin_or_site(
+def test_passkey_creation_for_another_origin_is_rejected(
     logged_in_visitor: Visitor, device: Device
 ) -> None:
     device.origin = "https://evil.example"
     assert add_passkey(logged_in_visitor, device).status_code == 422
 
 
-def test_a_passkey_that_signed_for_another_site_is_refused(
+def test_passkey_signature_for_another_site_is_rejected(
     logged_in_visitor: Visitor, attacker_browser: Visitor, email: str, device: Device
 ) -> None:
     add_passkey(logged_in_visitor, device)
@@ -330,7 +330,7 @@ def test_a_passkey_that_signed_for_another_site_is_refused(
     )
 
 
-def test_what_a_passkey_signed_counts_once_and_in_one_browser(
+def test_passkey_signature_is_valid_only_once_and_in_one_browser(
     stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor
 ) -> None:
     synced = Device(stack.api_url, counts=False)
@@ -350,7 +350,7 @@ def test_what_a_passkey_signed_counts_once_and_in_one_browser(
         assert again.client.post("/login/passkey", data=form).status_code == 403
 
 
-def test_a_copy_of_a_device_is_noticed_by_its_count(
+def test_cloned_passkey_is_rejected_by_its_signature_counter(
     logged_in_visitor: Visitor, attacker_browser: Visitor, device: Device
 ) -> None:
     add_passkey(logged_in_visitor, device)
@@ -360,7 +360,7 @@ def test_a_copy_of_a_device_is_noticed_by_its_count(
     assert log_in_by_passkey(attacker_browser, device).status_code == 403
 
 
-def test_a_device_that_did_not_verify_its_user_replaces_no_password(
+def test_passkey_without_user_verification_cannot_replace_the_password(
     stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     stolen = Device(stack.api_url, verifies=False)
@@ -385,7 +385,7 @@ JUNK = st.recursive(
     ),
     junk=JUNK,
 )
-def test_an_answer_that_no_browser_sends_is_refused(
+def test_malformed_passkey_answer_never_causes_an_unexpected_error(
     stack: Stack, owner_id: int, place: str, junk: object
 ) -> None:
     """By the catalogue's error, whatever the libraries below make of it."""
@@ -408,13 +408,15 @@ def test_an_answer_that_no_browser_sends_is_refused(
 
 
 @pytest.mark.parametrize("answer", ["", "{", "[" * 9000, "null", "x" * 20_000, '{"id": "\\ud800"}'])
-def test_an_answer_that_is_no_json_is_refused(attacker_browser: Visitor, answer: str) -> None:
+def test_passkey_answer_without_valid_json_is_rejected(
+    attacker_browser: Visitor, answer: str
+) -> None:
     shown = attacker_browser.get("/login")
     form = {**hidden(shown), "passkey": answer}
     assert attacker_browser.client.post("/login/passkey", data=form).status_code == 403
 
 
-def test_no_form_is_taken_from_another_site(
+def test_second_factor_forms_reject_missing_or_forged_csrf_tokens(
     stack: Stack, logged_in_visitor: Visitor, email: str, device: Device
 ) -> None:
     add_app(logged_in_visitor)
@@ -432,7 +434,7 @@ def test_no_form_is_taken_from_another_site(
     )
 
 
-def test_pages_run_our_own_script_alone(logged_in_visitor: Visitor) -> None:
+def test_second_factor_pages_run_only_our_own_scripts(logged_in_visitor: Visitor) -> None:
     add_app(logged_in_visitor)
     for path, allowed in (("/login?again=yes", "'sha256-"), (PASSKEY, "'self';"), (APP, "'self';")):
         reply = logged_in_visitor.get(path)

@@ -49,7 +49,7 @@ def fact_of(pid: int, name: str) -> int:
 
 
 @pytest.mark.parametrize("trickles", [False, True])
-def test_a_sender_who_falls_silent_or_trickles_is_told_408(
+def test_silent_or_trickling_upload_ends_with_408(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner, trickles: bool
 ) -> None:
     with (
@@ -59,7 +59,7 @@ def test_a_sender_who_falls_silent_or_trickles_is_told_408(
         assert status_of(upload) == 408
 
 
-def test_a_file_of_members_that_trickles_is_held_for_a_bounded_time(
+def test_trickling_import_file_ends_with_408(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
     stack = impatient_api[0]
@@ -71,7 +71,7 @@ def test_a_file_of_members_that_trickles_is_held_for_a_bounded_time(
             assert answer_of(begun) == (408, "body.too_slow")
 
 
-def test_many_slow_senders_hold_no_threads_and_leave_others_served(
+def test_slow_uploads_hold_no_threads_and_other_uploads_are_served(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
     stack, api = impatient_api
@@ -107,7 +107,7 @@ def waiting_upload(
         yield upload
 
 
-def test_bodies_of_one_owner_take_no_more_memory_than_their_share(
+def test_unfinished_bodies_of_one_owner_use_bounded_memory(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
     stack, api = impatient_api
@@ -123,7 +123,7 @@ def test_bodies_of_one_owner_take_no_more_memory_than_their_share(
     assert fact_of(api.pid, "VmRSS") - before < 64 * 1024
 
 
-def test_bodies_of_all_together_take_no_more_memory_than_is_set_aside(
+def test_unfinished_bodies_of_all_owners_use_bounded_memory(
     impatient_api: tuple[Stack, Running],
 ) -> None:
     stack, api = impatient_api
@@ -143,7 +143,7 @@ def test_bodies_of_all_together_take_no_more_memory_than_is_set_aside(
     assert fact_of(api.pid, "VmRSS") - before < 96 * 1024
 
 
-def test_room_is_given_back_when_a_body_is_stored_or_given_up(
+def test_body_budget_is_released_after_each_stored_upload(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
     stack, _ = impatient_api
@@ -161,7 +161,7 @@ def originals(stack: Stack) -> set[str]:
     return set(stack.stored("originals/"))
 
 
-def test_a_length_that_promises_more_than_comes_is_refused(
+def test_upload_shorter_than_its_content_length_stores_nothing(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
     stack, _ = impatient_api

@@ -69,14 +69,14 @@ def hold(stack: Stack) -> None:
     [lambda number: f"198.51.100.{number % 250}", lambda number: f"2001:db8:0:1::{number:x}"],
     ids=["ipv4", "ipv6"],
 )
-def test_a_hundred_accounts_from_one_network_are_paused(
+def test_password_spraying_from_one_network_is_paused(
     stack: Stack, addresses: Callable[[int], str]
 ) -> None:
     # Each attempt beyond the free ones waits twice as long for the next.
     assert FREE <= spray(stack, addresses, 100) < FREE + 10
 
 
-def test_the_pause_is_that_network_s_alone_and_not_of_known_browsers(
+def test_spraying_pause_spares_known_browsers_other_networks_and_password_resets(
     stack: Stack, visitor_at: Callable[[str], Visitor]
 ) -> None:
     person, colleague = new_account(stack), new_account(stack)
@@ -98,7 +98,7 @@ def test_the_pause_is_that_network_s_alone_and_not_of_known_browsers(
     assert mailed.fill_in(link, password="an altogether other one").status_code == 303
 
 
-def test_one_person_who_mistypes_holds_up_no_office(
+def test_one_person_mistyping_passwords_does_not_block_colleagues_logins(
     stack: Stack, visitor_at: Callable[[str], Visitor]
 ) -> None:
     mistyper, colleague = new_account(stack), new_account(stack)
@@ -115,13 +115,13 @@ def test_one_person_who_mistypes_holds_up_no_office(
     assert stack.query(counts) == [(1,)]
 
 
-def test_colleagues_who_log_in_at_once_are_all_let_in(stack: Stack) -> None:
+def test_colleagues_can_log_in_concurrently_from_one_network(stack: Stack) -> None:
     with ThreadPoolExecutor(8) as pool:
         through = pool.map(lambda _: spray(stack, lambda _: "198.51.100.66", 1), range(FREE - 1))
     assert sum(through) == FREE - 1
 
 
-def test_an_account_of_their_own_clears_nothing(stack: Stack) -> None:
+def test_successful_logins_to_own_account_do_not_clear_the_spraying_count(stack: Stack) -> None:
     spray(stack, lambda _: "198.51.100.66", FREE - 10)
     own = new_address()
     for _ in range(5):

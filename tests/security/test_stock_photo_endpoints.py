@@ -156,7 +156,9 @@ def hostile(base: str, port: int) -> list[str]:
     return sorted({form for form in forms if form != base + PHOTO})
 
 
-def test_no_hostile_endpoint_makes_anything_be_sent(stack: Stack, client: httpx2.Client) -> None:
+def test_hostile_photo_endpoint_causes_no_outgoing_request(
+    stack: Stack, client: httpx2.Client
+) -> None:
     base = f"{stack.sandbox_url}{UNSPLASH_PREFIX}"
     httpx2.delete(f"{base}/calls")
     # Where nobody has any business.
@@ -193,7 +195,9 @@ def default_providers() -> StockPhotoProviders:
     return StockPhotoProviders(given, lambda *_: None)
 
 
-def test_unsplashs_own_origin_alone_is_allowed(default_providers: StockPhotoProviders) -> None:
+def test_only_unsplash_origin_is_accepted_for_unsplash_endpoints(
+    default_providers: StockPhotoProviders,
+) -> None:
     unsplash = default_providers.get_provider(PhotoProviderName.UNSPLASH)
     assert unsplash.parse_endpoint(f"{UNSPLASH}{PHOTO}") == Photo("LBI7cgq3pbM")
     marked = f"{UNSPLASH}{PHOTO}?ixid=M3wxMTI1ODF8MHwxfHNlYXJjaHwxfHxjYXR8ZW58MHx8fHwxNjk"
@@ -204,7 +208,9 @@ def test_unsplashs_own_origin_alone_is_allowed(default_providers: StockPhotoProv
     ] == []
 
 
-def test_openverses_own_origin_alone_is_allowed(default_providers: StockPhotoProviders) -> None:
+def test_only_openverse_origin_is_accepted_for_openverse_endpoints(
+    default_providers: StockPhotoProviders,
+) -> None:
     openverse = default_providers.get_provider(PhotoProviderName.OPENVERSE)
     assert openverse.parse_endpoint(OPENVERSE + DETAIL).id == "1c5442f6-6bb6-4ab7-b603-f598e7579dd2"
     forms = [

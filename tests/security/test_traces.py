@@ -22,7 +22,7 @@ def reader(stack: Stack, list_id: int) -> Iterator[Reader]:
         yield reader.joins(list_id)
 
 
-def test_a_trace_id_shows_a_masked_address_and_no_name(
+def test_trace_id_shows_masked_address_and_no_name(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     gold = {"type": "gold", "paid_expiry": "2031-05-06T00:00:00Z"}
@@ -37,7 +37,7 @@ def test_a_trace_id_shows_a_masked_address_and_no_name(
     assert own["paid_expiry"]
 
 
-def test_revoked_trace_ids_leave_and_do_nothing_else(
+def test_revoked_trace_id_can_only_unsubscribe_and_turn_mail_off(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     old = {"trace_id": printed(stack, "trace", str(list_id), reader.email)["trace_id"]}
@@ -66,7 +66,7 @@ def test_revoked_trace_ids_leave_and_do_nothing_else(
     assert data(stranger.delete(f"/subscriptions/{list_id}", params=old)) == 1
 
 
-def test_trace_ids_of_later_deliveries_and_other_lists_hold(
+def test_revoking_trace_ids_keeps_later_deliveries_and_other_lists_valid(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     other = new_list(client)["id"]

@@ -110,7 +110,9 @@ def answering(*addresses: str) -> destinations.Resolver:
     return lambda host, port: addresses
 
 
-def test_corpus_of_urls_reaches_nothing_on_this_machine(local_listener: Listener) -> None:
+def test_webhook_client_reaches_nothing_on_this_machine_by_any_hostile_url(
+    local_listener: Listener,
+) -> None:
     corpus = forms(local_listener.port)
     assert len(set(corpus)) >= MIN_FORMS
     # Names that pass as names lead here: no such name is called either.
@@ -121,7 +123,9 @@ def test_corpus_of_urls_reaches_nothing_on_this_machine(local_listener: Listener
 
 
 @pytest.mark.parametrize("address", PRIVATE_V4 + PRIVATE_V6)
-def test_name_of_a_private_address_is_not_called(local_listener: Listener, address: str) -> None:
+def test_webhook_host_resolving_to_private_address_is_rejected(
+    local_listener: Listener, address: str
+) -> None:
     for addresses in ([address], ["8.8.8.8", address], [address, "2600:1f00::1"]):
         with pytest.raises(DestinationRefused):
             client_of(resolve=answering(*addresses)).check("https://receiver.example/")
@@ -136,14 +140,16 @@ def test_name_of_a_private_address_is_not_called(local_listener: Listener, addre
         ("https://receiver.example:22/x", "has the port 443"),
     ],
 )
-def test_rules_hold_for_a_host_without_an_address(allowed: list[str], url: str, rule: str) -> None:
+def test_webhook_url_rules_apply_to_unresolvable_hosts(
+    allowed: list[str], url: str, rule: str
+) -> None:
     client = client_of(*allowed, resolve=answering())
     with pytest.raises(DestinationRefused, match=rule):
         client.check(url)
     client.check("https://receiver.example:8443/x")
 
 
-def test_name_is_resolved_once_and_its_address_is_called(local_listener: Listener) -> None:
+def test_webhook_host_is_resolved_only_once_per_call(local_listener: Listener) -> None:
     asked: list[str] = []
 
     def changing(host: str, port: int) -> Sequence[str]:
@@ -161,7 +167,7 @@ def test_name_is_resolved_once_and_its_address_is_called(local_listener: Listene
     assert len(local_listener.calls) == 1
 
 
-def test_redirect_is_an_answer_and_is_not_followed() -> None:
+def test_webhook_client_does_not_follow_redirects() -> None:
     client = client_of("127.0.0.2/32")
     with Listener("127.0.0.1", OK).listening() as secret:
         to = f"Location: http://127.0.0.1:{secret.port}/\r\nContent-Length: 0\r\n\r\n"
@@ -173,7 +179,7 @@ def test_redirect_is_an_answer_and_is_not_followed() -> None:
         assert secret.calls == []
 
 
-def test_proxies_of_the_environment_are_not_asked(
+def test_webhook_client_ignores_proxies_from_the_environment(
     local_listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
@@ -184,7 +190,7 @@ def test_proxies_of_the_environment_are_not_asked(
     assert local_listener.calls == []
 
 
-def test_long_answer_is_cut() -> None:
+def test_webhook_response_body_is_truncated() -> None:
     answer = b"HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
     with Listener("127.0.0.2", answer).listening() as receiver:
         found = post(client_of("127.0.0.2/32"), f"http://127.0.0.2:{receiver.port}/")
@@ -196,7 +202,7 @@ def test_long_answer_is_cut() -> None:
     [b"", b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"],
     ids=["nothing", "head", "body"],
 )
-def test_answer_that_trickles_is_waited_for_within_the_limit_of_a_call(
+def test_trickling_webhook_response_times_out(
     monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
     monkeypatch.setattr("integrations.receivers.client.MAX_CALL_SECONDS", 1.0)
@@ -207,5 +213,5 @@ def test_answer_that_trickles_is_waited_for_within_the_limit_of_a_call(
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "100.128.0.1", "2600:1f00::1"])
-def test_public_addresses_are_allowed(address: str) -> None:
+def test_public_ip_addresses_are_allowed_as_webhook_destinations(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))

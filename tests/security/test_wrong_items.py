@@ -95,12 +95,12 @@ def _containers(
 UNCOUNTED = {("POST /webhooks/stripe", ()), ("POST /auxilia/credits/consume", ("meta",))}
 
 
-def test_every_list_and_dictionary_of_a_request_has_a_documented_limit() -> None:
+def test_every_list_and_dictionary_in_requests_has_a_documented_limit() -> None:
     without = {(each.operation, each.names) for each in places() if each.max_items is None}
     assert without == UNCOUNTED
 
 
-def test_items_are_counted_before_they_are_read() -> None:
+def test_request_items_are_counted_before_they_are_validated() -> None:
     schemas: list[type[Body]] = [*Body.__subclasses__()]
     for schema in schemas:
         schemas += schema.__subclasses__()
@@ -125,7 +125,7 @@ def codes_of(schema: type[Body], name: str, value: object) -> list[str]:
     return [each["type"] for each in refused.value.errors() if each["loc"][0] == name]
 
 
-def test_errors_name_the_first_hundred_places_and_the_number_of_the_others(
+def test_validation_errors_are_limited_to_one_hundred_plus_a_count_of_the_rest(
     client: httpx2.Client, list_id: int
 ) -> None:
     path = f"/auxilia/subscriptions/{list_id}/members/add"
@@ -141,7 +141,9 @@ def test_errors_name_the_first_hundred_places_and_the_number_of_the_others(
     assert "omitted_errors" not in few
 
 
-def test_long_names_are_cut_in_errors(stranger: httpx2.Client, list_id: int) -> None:
+def test_long_names_are_truncated_in_validation_errors(
+    stranger: httpx2.Client, list_id: int
+) -> None:
     # In JSON, a control character takes six bytes.
     body = {"email": "a@example.org", "fields": {f"{n}" + "\1" * 200: [] for n in range(50)}}
     reply = stranger.post(f"/subscriptions/{list_id}", json=body)
@@ -150,7 +152,7 @@ def test_long_names_are_cut_in_errors(stranger: httpx2.Client, list_id: int) -> 
 
 
 @pytest.mark.tier("fast", "properties")
-def test_wrong_items_get_a_short_answer_while_others_are_served(
+def test_many_invalid_items_get_a_short_error_while_the_api_stays_responsive(
     stack: Stack, client: httpx2.Client, list_id: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = {"list_id": list_id, "part": "thanks", "hash_id": "a" * 12, "user_id": 1}

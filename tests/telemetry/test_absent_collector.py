@@ -38,7 +38,7 @@ def _upload(stack: Stack, api: Running, port: int) -> None:
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}, True),
     ],
 )
-def test_the_sdk_is_loaded_only_where_a_collector_is_named(
+def test_telemetry_sdk_is_loaded_only_with_a_configured_collector(
     empty_stack: Stack, variables: dict[str, str], *, is_loaded: bool
 ) -> None:
     port = free_port()
@@ -54,7 +54,7 @@ def test_the_sdk_is_loaded_only_where_a_collector_is_named(
 
 
 @pytest.mark.tier("faults")
-def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
+def test_hanging_telemetry_collector_delays_neither_callers_nor_shutdown(
     empty_stack: Stack, hanging_collector: Collector
 ) -> None:
     port = free_port()
@@ -76,7 +76,7 @@ def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
 
 
 @pytest.mark.tier("processes")
-def test_a_wrong_variable_is_told_and_stops_no_process(empty_stack: Stack) -> None:
+def test_invalid_telemetry_setting_is_logged_and_the_process_starts(empty_stack: Stack) -> None:
     port = free_port()
     wrong = {"OTEL_BSP_MAX_QUEUE_SIZE": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1]:9"}
     api = empty_stack.start_api(port, **wrong)

@@ -45,7 +45,7 @@ def is_connected(trace: list[Exported]) -> bool:
     return [each.parent_id in known for each in trace].count(False) == 1
 
 
-def test_upload_is_one_trace_from_the_api_to_the_worker_that_converts(
+def test_upload_is_one_trace_from_api_to_media_worker(
     collector: Collector, traced_client: httpx2.Client
 ) -> None:
     before = len(collector.bodies)
@@ -68,7 +68,7 @@ def test_upload_is_one_trace_from_the_api_to_the_worker_that_converts(
     assert not any(each.failed for each in trace)
 
 
-def test_import_is_one_trace_from_its_file_to_its_members(
+def test_import_is_one_trace_from_uploaded_file_to_added_members(
     collector: Collector, traced_client: httpx2.Client
 ) -> None:
     list_id = new_list(traced_client)["id"]
@@ -81,7 +81,7 @@ def test_import_is_one_trace_from_its_file_to_its_members(
     assert {each.kind for each in trace if each.name == "job members.import"} == {"CONSUMER"}
 
 
-def test_composer_call_is_one_trace_to_the_language_model(
+def test_composer_call_is_one_trace_from_api_to_llm(
     collector: Collector, traced_client: httpx2.Client
 ) -> None:
     assert (
@@ -95,7 +95,7 @@ def test_composer_call_is_one_trace_to_the_language_model(
     assert asked.parent_id == one(trace, "request composer.write").span_id
 
 
-def test_failed_call_of_a_provider_is_marked_in_the_trace(
+def test_failed_provider_call_is_marked_in_the_trace(
     traced_stack: Stack, collector: Collector, traced_client: httpx2.Client
 ) -> None:
     run = Run(traced_stack.sandbox_url, MODEL_RUN)
@@ -112,7 +112,7 @@ def test_failed_call_of_a_provider_is_marked_in_the_trace(
     assert not one(trace, COMPOSE).failed
 
 
-def test_callers_trace_is_linked_and_not_gone_on_with(
+def test_trace_of_the_caller_is_linked_but_not_continued(
     collector: Collector, traced_client: httpx2.Client
 ) -> None:
     reply = traced_client.get("/lists", headers={"traceparent": CALLERS})
@@ -131,12 +131,12 @@ def test_callers_trace_is_linked_and_not_gone_on_with(
     assert not any(each.trace_id in CALLERS for each in collector.spans())
 
 
-def test_malformed_traceparent_is_passed_over(traced_client: httpx2.Client) -> None:
+def test_malformed_traceparent_is_ignored(traced_client: httpx2.Client) -> None:
     for sent in ("00-zz-1-01", "x" * 4000, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"):
         assert traced_client.get("/lists", headers={"traceparent": sent}).status_code == 200
 
 
-def test_checks_of_health_and_the_work_of_each_second_make_no_traces(
+def test_health_checks_and_periodic_work_create_no_traces(
     collector: Collector, traced_client: httpx2.Client
 ) -> None:
     for path in ("/healthz", "/readyz"):
@@ -150,7 +150,7 @@ def test_checks_of_health_and_the_work_of_each_second_make_no_traces(
 
 
 @pytest.mark.tier("processes")
-def test_name_that_the_operator_gave_a_process_counts(
+def test_trace_service_name_can_be_set_by_the_operator(
     traced_stack: Stack, collector: Collector
 ) -> None:
     after = len(collector.bodies)
@@ -164,7 +164,7 @@ def test_name_that_the_operator_gave_a_process_counts(
 
 
 @pytest.mark.tier("processes")
-def test_job_of_a_process_without_traces_is_done_in_a_trace_of_its_own(
+def test_job_sent_by_untraced_process_starts_its_own_trace(
     traced_stack: Stack, collector: Collector
 ) -> None:
     after, key = len(collector.bodies), traced_stack.create_owner().key
@@ -176,7 +176,7 @@ def test_job_of_a_process_without_traces_is_done_in_a_trace_of_its_own(
     collector.trace("job attachment.process", has("convert image"), after=after)
 
 
-def test_log_records_have_the_ids_of_the_trace(
+def test_log_records_contain_trace_and_span_ids(
     traced_stack: Stack, collector: Collector, traced_client: httpx2.Client
 ) -> None:
     reply = traced_client.post("/attachments", files={"file": ("logged.jpg", photo())})
@@ -211,7 +211,7 @@ def _records(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def test_figures_of_requests_name_a_trace_where_openmetrics_is_asked_for(
+def test_request_metrics_contain_trace_exemplars_only_in_openmetrics_format(
     traced_stack: Stack, collector: Collector, traced_client: httpx2.Client
 ) -> None:
     assert data(traced_client.get("/lists")) is not None

@@ -17,9 +17,7 @@ QUERY = "moonlight"
 PRIVATE = (ADDRESS, "anna.karenina", "anna%2ekarenina", "private.example", NAME, QUERY)
 
 
-def test_nothing_that_a_person_sent_is_in_any_span(
-    traced_stack: Stack, collector: Collector
-) -> None:
+def test_trace_spans_contain_no_personal_data(traced_stack: Stack, collector: Collector) -> None:
     owner = traced_stack.create_owner()
     with traced_stack.client(owner.key) as client:
         _walk(client)

@@ -9,7 +9,7 @@ from devstack.supervisor.programs import WORKERS, Ports, plan_programs
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
-def test_pressroom_up_hands_them_to_every_process(
+def test_pressroom_up_passes_telemetry_settings_to_api_and_workers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given = {ENDPOINT: "http://127.0.0.1:4318", "OTEL_TRACES_SAMPLER": "always_on"}

@@ -28,7 +28,7 @@ def _remove_telemetry_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         ({ENDPOINT: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, False),
     ],
 )
-def test_traces_are_told_where_a_collector_is_named(
+def test_tracing_is_enabled_only_with_a_configured_collector(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], *, wanted: bool
 ) -> None:
     for name, value in variables.items():
@@ -36,7 +36,7 @@ def test_traces_are_told_where_a_collector_is_named(
     assert is_tracing_enabled() == wanted
 
 
-def test_an_empty_variable_is_as_if_it_were_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_telemetry_variable_is_treated_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENDPOINT, "http://collector:4318")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "")
     assert is_tracing_enabled()
@@ -53,7 +53,7 @@ def test_an_empty_variable_is_as_if_it_were_not_there(monkeypatch: pytest.Monkey
         ({"OTEL_RESOURCE_ATTRIBUTES": "team=service.name"}, False),
     ],
 )
-def test_the_operators_name_of_the_service_counts(
+def test_service_name_is_recognized_in_both_telemetry_variables(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], *, named: bool
 ) -> None:
     for variable, value in variables.items():

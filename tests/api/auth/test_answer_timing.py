@@ -15,12 +15,12 @@ async def paced(work: float = 0.0) -> float:
     return time.perf_counter() - began
 
 
-async def test_what_takes_longer_does_not_show() -> None:
+async def test_reply_is_padded_to_a_full_time_step() -> None:
     for work in (0.0, 0.01, 0.05):
         assert await paced(work) >= STEP_SECONDS * 0.95
 
 
-async def test_what_breaks_does_not_show() -> None:
+async def test_failed_reply_is_padded_to_a_full_time_step() -> None:
     began = time.perf_counter()
     with pytest.raises(LookupError):
         async with pad_duration():
@@ -28,7 +28,7 @@ async def test_what_breaks_does_not_show() -> None:
     assert time.perf_counter() - began >= STEP_SECONDS * 0.95
 
 
-async def test_a_thousand_callers_wait_together_on_one_thread() -> None:
+async def test_thousand_padded_replies_wait_concurrently() -> None:
     began = time.perf_counter()
     await asyncio.gather(*(paced() for _ in range(1000)))
     # One after the other they would take a hundred seconds.

@@ -21,5 +21,7 @@ CHROME = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"
         (None, None),
     ],
 )
-def test_people_know_their_browser_by_these_words(user_agent: str | None, name: str | None) -> None:
+def test_user_agent_is_shown_as_browser_and_platform(
+    user_agent: str | None, name: str | None
+) -> None:
     assert browser_name(user_agent) == name

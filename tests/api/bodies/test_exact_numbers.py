@@ -11,7 +11,7 @@ MAX_HELD_BYTES = 4_000_000
 
 
 @pytest.mark.parametrize("number", [b"1e308", b"1", b"9" * 30])
-def test_body_with_very_many_exact_numbers_is_refused_while_it_is_read(number: bytes) -> None:
+def test_body_with_too_many_exact_numbers_is_rejected_during_parsing(number: bytes) -> None:
     request = Request({"type": "http", "headers": [(b"content-type", b"application/json")]})
     body = b'{"meta": [%b]}' % b",".join([number] * 100_000)
     tracemalloc.start()

@@ -14,7 +14,7 @@ from api.bodies.json_bodies import is_json, parse_media_type, remove_byte_order_
         "application/problem+json; charset=utf-8",
     ],
 )
-def test_json_has_two_kinds_of_media_type(content_type: str) -> None:
+def test_media_types_application_json_and_plus_json_are_json(content_type: str) -> None:
     assert is_json(content_type)
 
 
@@ -31,15 +31,15 @@ def test_json_has_two_kinds_of_media_type(content_type: str) -> None:
         "multipart/form-data; boundary=application/json",
     ],
 )
-def test_nothing_else_is_json(content_type: str) -> None:
+def test_other_media_types_are_not_json(content_type: str) -> None:
     assert not is_json(content_type)
 
 
-def test_parameters_and_letter_case_are_no_part_of_a_media_type() -> None:
+def test_media_type_is_parsed_without_parameters_and_in_lower_case() -> None:
     assert parse_media_type("Multipart/Form-Data; boundary=A") == "multipart/form-data"
 
 
-def test_one_byte_order_mark_is_passed_over() -> None:
+def test_only_one_byte_order_mark_is_removed_from_body() -> None:
     mark = b"\xef\xbb\xbf"
     assert remove_byte_order_mark(mark + b"{}") == b"{}"
     assert remove_byte_order_mark(mark + mark + b"{}") == mark + b"{}"

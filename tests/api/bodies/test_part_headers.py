@@ -40,7 +40,7 @@ from services.attachments.upload import clean_filename
         (b'filename="=?windows-1251?B?5O7sLmpwZw==?="', "дом.jpg"),
     ],
 )
-def test_a_file_name_is_read_in_each_form_that_libraries_send(
+def test_uploaded_file_name_is_read_in_each_encoding_that_clients_send(
     parameters: bytes, filename: str
 ) -> None:
     header = b"form-data; name=file; " + parameters
@@ -57,7 +57,9 @@ def test_a_file_name_is_read_in_each_form_that_libraries_send(
         (b"zip''%C3%A9.jpg", "plain.jpg"),
     ],
 )
-def test_filename_star_is_preferred_where_its_charset_fits(extended: bytes, filename: str) -> None:
+def test_filename_star_parameter_wins_if_its_charset_can_be_decoded(
+    extended: bytes, filename: str
+) -> None:
     for order in (b'filename="plain.jpg"; filename*=%b', b'filename*=%b; filename="plain.jpg"'):
         header = b'form-data; name="file"; ' + order % extended
         assert read_disposition(header) == ("file", filename)
@@ -73,7 +75,7 @@ def test_filename_star_is_preferred_where_its_charset_fits(extended: bytes, file
         (b'form-data; name="x\\"; filename=\\"a"', ('x"; filename="a', None)),
     ],
 )
-def test_a_part_without_a_file_name_is_a_field(
+def test_multipart_part_may_lack_name_or_file_name(
     header: bytes, expected: tuple[str | None, str | None]
 ) -> None:
     assert read_disposition(header) == expected
@@ -99,7 +101,7 @@ def test_a_part_without_a_file_name_is_a_field(
         (b"filename*=utf-8''a; filename*0*=utf-8''b; filename*x=c", "a"),
     ],
 )
-def test_a_hostile_file_name_becomes_a_clean_one(parameters: bytes, filename: str) -> None:
+def test_hostile_uploaded_file_name_is_cleaned(parameters: bytes, filename: str) -> None:
     _, sent = read_disposition(b"form-data; name=file; " + parameters)
     assert sent is not None
     assert clean_filename(sent) == filename

@@ -11,7 +11,7 @@ MAX_HELD_BYTES = 100_000
 
 
 @pytest.mark.parametrize(("depth", "count"), [(0, MAX_LISTED_NAMES), (4, 1), (200, 0)])
-def test_search_for_unknown_names_holds_only_those_that_it_names(depth: int, count: int) -> None:
+def test_search_for_unknown_json_keys_uses_bounded_memory(depth: int, count: int) -> None:
     value: object = {f"name{number}": 1 for number in range(180_000)}
     for _ in range(depth):
         value = {"not": value}
@@ -29,7 +29,7 @@ def test_search_for_unknown_names_holds_only_those_that_it_names(depth: int, cou
     assert len(places) == count
 
 
-def test_filter_of_permitted_depth_is_searched_to_its_end() -> None:
+def test_unknown_json_key_is_found_in_filter_of_maximum_depth() -> None:
     condition = {"field": "name", "is": "Ada", "case": 1}
     value = {"all": [{"any": [{"all": [{"any": [condition]}]}]}]}
     places = [*find_unknown_names(FILTER, value, ("body", "filter"), FILTER_SCHEMAS)]

@@ -27,7 +27,7 @@ async def _error(waiting: asyncio.Future[bool]) -> tuple[str, int | None]:
     return caught.value.code, caught.value.retry_after
 
 
-async def test_callers_beyond_the_threads_are_refused_in_time_and_the_others_are_served(
+async def test_bulkhead_rejects_callers_beyond_its_threads_and_serves_the_others(
     gate: threading.Event,
 ) -> None:
     bulkhead = Bulkhead("rush", 2, wait_seconds=0.05)
@@ -40,7 +40,7 @@ async def test_callers_beyond_the_threads_are_refused_in_time_and_the_others_are
     assert await bulkhead.run(gate.is_set)
 
 
-async def test_no_more_than_so_many_callers_wait_for_a_thread(gate: threading.Event) -> None:
+async def test_bulkhead_limits_how_many_callers_wait_for_a_thread(gate: threading.Event) -> None:
     bulkhead = Bulkhead("queue", 1, wait_seconds=30, max_waiting=1)
     begun = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -50,7 +50,7 @@ async def test_no_more_than_so_many_callers_wait_for_a_thread(gate: threading.Ev
     assert await asyncio.gather(*begun) == [True, True]
 
 
-async def test_work_that_hangs_in_one_bulkhead_holds_no_thread_of_another(
+async def test_hanging_work_in_one_bulkhead_takes_no_thread_of_another(
     gate: threading.Event,
 ) -> None:
     hanging, other = Bulkhead("hanging", 1), Bulkhead("other", 1)
@@ -61,7 +61,9 @@ async def test_work_that_hangs_in_one_bulkhead_holds_no_thread_of_another(
     await stuck
 
 
-async def test_work_keeps_its_thread_though_its_caller_has_left(gate: threading.Event) -> None:
+async def test_running_work_keeps_its_thread_after_its_caller_disconnects(
+    gate: threading.Event,
+) -> None:
     """Else callers who come and go would begin any number of threads."""
     bulkhead = Bulkhead("left", 1, wait_seconds=0.05)
     left = asyncio.ensure_future(bulkhead.run(gate.wait, 30))
@@ -75,7 +77,7 @@ async def test_work_keeps_its_thread_though_its_caller_has_left(gate: threading.
     assert await bulkhead.run(lambda: True)
 
 
-async def test_work_that_has_not_begun_ends_with_its_caller(gate: threading.Event) -> None:
+async def test_queued_work_is_cancelled_when_its_caller_disconnects(gate: threading.Event) -> None:
     bulkhead = Bulkhead("gone", 1, wait_seconds=30)
     first = asyncio.ensure_future(bulkhead.run(gate.wait, 30))
     done: list[int] = []
@@ -89,7 +91,9 @@ async def test_work_that_has_not_begun_ends_with_its_caller(gate: threading.Even
     assert done == []
 
 
-async def test_one_key_never_takes_all_threads(gate: threading.Event) -> None:
+async def test_calls_with_one_key_never_take_all_threads_of_a_bulkhead(
+    gate: threading.Event,
+) -> None:
     bulkhead = Bulkhead("lists", 4, wait_seconds=20)
     shares = KeyedBulkhead(bulkhead, 1, LIST_BUSY, wait_seconds=0.05)
     held = asyncio.ensure_future(shares.run(1, gate.wait, 30))
@@ -117,7 +121,9 @@ def body_budget(monkeypatch: pytest.MonkeyPatch) -> BodyBudget:
     return BodyBudget()
 
 
-def test_small_bodies_find_room_when_there_is_none_for_large_ones(body_budget: BodyBudget) -> None:
+def test_small_bodies_are_accepted_when_the_budget_for_large_ones_is_exhausted(
+    body_budget: BodyBudget,
+) -> None:
     for number in range(HOLDER_FRACTION):
         assert HeldBody(body_budget, str(number)).take(LARGE // HOLDER_FRACTION) is None
     assert HeldBody(body_budget, "anna").take(MAX_SMALL_BODY_BYTES + 1) is SERVICE_BUSY
@@ -125,7 +131,7 @@ def test_small_bodies_find_room_when_there_is_none_for_large_ones(body_budget: B
     assert HeldBody(body_budget, "1").take(MAX_SMALL_BODY_BYTES) is None
 
 
-def test_a_body_that_grows_leaves_the_reserve_for_small_ones(body_budget: BodyBudget) -> None:
+def test_body_that_grows_moves_out_of_the_reserve_for_small_bodies(body_budget: BodyBudget) -> None:
     growing = [HeldBody(body_budget, "anna") for _ in range(4)]
     for body in growing:
         assert body.take(MAX_SMALL_BODY_BYTES) is None
@@ -135,7 +141,9 @@ def test_a_body_that_grows_leaves_the_reserve_for_small_ones(body_budget: BodyBu
     assert HeldBody(body_budget, "anna").take(1) is None
 
 
-def test_a_body_that_stays_leaves_the_reserve_too(body_budget: BodyBudget) -> None:
+def test_waiting_body_moves_to_the_large_pool_and_frees_the_small_reserve(
+    body_budget: BodyBudget,
+) -> None:
     waiting = [HeldBody(body_budget, "anna") for _ in range(8)]
     for body in waiting:
         assert body.take(MAX_SMALL_BODY_BYTES) is None
@@ -150,7 +158,7 @@ def test_a_body_that_stays_leaves_the_reserve_too(body_budget: BodyBudget) -> No
 MAX_CALLERS = 60
 
 
-async def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
+async def test_concurrent_password_hashes_and_waiting_logins_are_limited() -> None:
     go_on, all_busy = threading.Event(), threading.Event()
     guard = threading.Lock()
     running: list[int] = []

@@ -21,7 +21,7 @@ def cookies_behind(*headers: bytes) -> dict[str, str]:
     return seen[0]
 
 
-def test_cookie_with_a_quotation_mark_is_dropped_and_others_stay() -> None:
+def test_cookie_with_quotation_mark_is_dropped_and_the_others_are_kept() -> None:
     assert cookies_behind(b"a=1; b=2") == {"a": "1", "b": "2"}
     assert cookies_behind(b'a=1; b="2"; c=3') == {"a": "1", "c": "3"}
     assert cookies_behind(b'a="' + b"\\" * 60_000 + b'"; b=2', b'c="3"; d=4').keys() <= {"b", "d"}

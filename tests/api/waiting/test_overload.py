@@ -42,7 +42,7 @@ def busy_stack(make_stack: Callable[[str], Stack]) -> Stack:
     return stack
 
 
-def test_accepted_calls_are_answered_and_the_rest_refused_with_when_to_come_back(
+def test_overloaded_api_serves_accepted_calls_and_rejects_the_rest_with_retry_after(
     busy_stack: Stack,
 ) -> None:
     keys = [busy_stack.create_owner().key for _ in range(3)]

@@ -55,7 +55,7 @@ def is_error(send: Callable[[], httpx2.Response]) -> bool:
     return True
 
 
-def test_upload_that_would_wait_too_long_is_refused_and_leaves_nothing(
+def test_upload_that_would_wait_too_long_is_rejected_before_anything_is_stored(
     idle_stack: Stack, queue_client: httpx2.Client
 ) -> None:
     make_older(idle_stack, "media", 40)
@@ -75,7 +75,7 @@ def test_upload_that_would_wait_too_long_is_refused_and_leaves_nothing(
     assert queue_client.post(path, json=[], headers={"Prefer": "wait=1"}).status_code != 503
 
 
-def test_queue_that_stands_still_takes_nothing(
+def test_stalled_queue_rejects_even_uploads_that_do_not_wait(
     idle_stack: Stack, queue_client: httpx2.Client
 ) -> None:
     make_older(idle_stack, "media", 700)
@@ -94,7 +94,7 @@ def test_queue_that_stands_still_takes_nothing(
         ),
     ],
 )
-def test_every_call_that_waits_in_a_queue_asks_how_old_it_is(
+def test_calls_that_wait_for_a_slow_queue_are_rejected_until_the_queue_recovers(
     idle_stack: Stack, queue_client: httpx2.Client, queue: str, path: str, body: object
 ) -> None:
     path = path.format(list_id=new_list(queue_client)["id"])

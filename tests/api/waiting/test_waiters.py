@@ -43,14 +43,14 @@ async def waiters(outcomes: Outcomes) -> AsyncIterator[Waiters[bool]]:
         yield waiters
 
 
-async def test_what_ended_before_anybody_waited_is_found_at_once(
+async def test_waiter_finds_job_that_finished_before_the_wait_began(
     outcomes: Outcomes, waiters: Waiters[bool]
 ) -> None:
     outcomes.done.add("job:1")
     assert await waiters.wait("job:1", 5) is True
 
 
-async def test_a_lost_notification_is_made_up_for_by_looking(
+async def test_waiter_finds_finished_job_after_lost_notification(
     outcomes: Outcomes, waiters: Waiters[bool]
 ) -> None:
     wait = asyncio.create_task(waiters.wait("job:1", 10))
@@ -59,7 +59,7 @@ async def test_a_lost_notification_is_made_up_for_by_looking(
     assert await wait is True
 
 
-async def test_a_stream_of_other_notifications_does_not_starve_whose_own_was_lost(
+async def test_waiter_with_lost_notification_is_not_starved_by_other_notifications(
     outcomes: Outcomes, waiters: Waiters[bool]
 ) -> None:
     lost = asyncio.create_task(waiters.wait("job:lost", 10))
@@ -73,7 +73,7 @@ async def test_a_stream_of_other_notifications_does_not_starve_whose_own_was_los
     busy.cancel()
 
 
-async def test_hundreds_who_wait_are_looked_up_together(
+async def test_hundreds_of_waiters_are_looked_up_together(
     outcomes: Outcomes, waiters: Waiters[bool]
 ) -> None:
     topics = [f"job:{number}" for number in range(500)]
@@ -85,7 +85,7 @@ async def test_hundreds_who_wait_are_looked_up_together(
     assert len(outcomes.looks) <= 2
 
 
-async def test_a_wait_that_runs_out_leaves_nothing_behind(
+async def test_expired_wait_is_no_longer_looked_up(
     outcomes: Outcomes, waiters: Waiters[bool]
 ) -> None:
     assert await waiters.wait("job:1", 0.05) is None
@@ -95,7 +95,9 @@ async def test_a_wait_that_runs_out_leaves_nothing_behind(
     assert outcomes.looks == []
 
 
-async def test_looking_goes_on_after_it_failed(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
+async def test_waiters_are_looked_up_again_after_a_failed_lookup(
+    outcomes: Outcomes, waiters: Waiters[bool]
+) -> None:
     outcomes.broken = True
     wait = asyncio.create_task(waiters.wait("job:1", 10))
     await asyncio.sleep(0.05)
@@ -104,7 +106,7 @@ async def test_looking_goes_on_after_it_failed(outcomes: Outcomes, waiters: Wait
     assert await wait is True
 
 
-async def test_more_waiters_than_a_process_can_bear_are_refused(
+async def test_waiters_beyond_the_limit_per_process_are_rejected(
     waiters: Waiters[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "MAX_WAITING_REQUESTS", 1)
@@ -116,7 +118,7 @@ async def test_more_waiters_than_a_process_can_bear_are_refused(
     first.cancel()
 
 
-async def test_owner_with_many_waiting_calls_is_refused_and_another_is_not(
+async def test_waiters_beyond_the_limit_per_owner_are_rejected_without_affecting_other_owners(
     outcomes: Outcomes, waiters: Waiters[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "MAX_WAITING_REQUESTS_PER_OWNER", 2)
@@ -131,7 +133,7 @@ async def test_owner_with_many_waiting_calls_is_refused_and_another_is_not(
     waiters.check_room(1)
 
 
-async def test_work_is_cancelled_when_its_caller_hangs_up() -> None:
+async def test_work_is_cancelled_when_its_caller_disconnects() -> None:
     cancelled = asyncio.Event()
 
     async def work() -> None:
@@ -166,7 +168,7 @@ async def pieces() -> AsyncIterator[bytes]:
         yield b"piece"
 
 
-async def test_a_caller_reads_few_files_slowly_at_a_time(slow_reads: SlowDownloads) -> None:
+async def test_slow_downloads_are_limited_per_caller(slow_reads: SlowDownloads) -> None:
     held = [slow_reads.limit(ANNA, pieces()) for _ in range(2)]
     for each in held:
         await anext(each)
@@ -177,7 +179,7 @@ async def test_a_caller_reads_few_files_slowly_at_a_time(slow_reads: SlowDownloa
     assert [each async for each in slow_reads.limit(ANNA, pieces())] == [b"piece"] * 3
 
 
-async def test_quick_readers_are_not_counted(
+async def test_quick_downloads_do_not_count_towards_the_slow_download_limit(
     slow_reads: SlowDownloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slow_downloads, "MAX_QUICK_SECONDS", 60.0)

@@ -97,7 +97,7 @@ def inputs(stack: Stack) -> list[bytes]:
     return list(stack.resources.redis.scan_iter("pressroom:input:*"))
 
 
-def test_many_ask_at_once_and_each_hears_its_own_answer(
+def test_concurrent_callers_each_receive_their_own_answer(
     worker: Running, probe_client: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(20) as pool:
@@ -113,7 +113,7 @@ def test_many_ask_at_once_and_each_hears_its_own_answer(
         ("break", (502, "request.failed", None)),
     ],
 )
-def test_an_error_in_the_worker_is_the_callers(
+def test_error_in_the_worker_is_returned_to_the_caller_without_internals(
     worker: Running, probe_client: httpx2.Client, end: str, error: tuple[int, str, str | None]
 ) -> None:
     reply = probe_client.post("/ask", params={"end": end})
@@ -122,12 +122,14 @@ def test_an_error_in_the_worker_is_the_callers(
     assert "ZeroDivision" not in reply.text
 
 
-def test_an_answer_that_comes_too_late_is_504(worker: Running, probe_client: httpx2.Client) -> None:
+def test_worker_answer_after_the_time_limit_becomes_504(
+    worker: Running, probe_client: httpx2.Client
+) -> None:
     reply = probe_client.post("/ask", params={"sleep": 3, "seconds": 0.5})
     assert (reply.status_code, reply.json()["code"]) == (504, "request.too_slow")
 
 
-def test_nobody_works_for_a_caller_who_has_left(
+def test_worker_skips_request_whose_caller_disconnected(
     probe_stack: Stack, shared_worker: Shift, probe_client: httpx2.Client
 ) -> None:
     # Without a worker yet, so that the question waits while its caller hangs up.
@@ -142,7 +144,7 @@ def test_nobody_works_for_a_caller_who_has_left(
     assert taken(probe_stack) == 1
 
 
-def test_a_caller_who_leaves_while_asking_is_not_waited_for(
+def test_request_is_withdrawn_if_its_caller_disconnects_while_enqueueing(
     probe_stack: Stack, shared_worker: Shift, probe_client: httpx2.Client
 ) -> None:
     shared_worker.end()
@@ -200,7 +202,7 @@ def under_way(stack: Stack, probe_client: httpx2.Client, **params: str | float) 
         yield
 
 
-def test_equal_questions_at_once_are_answered_by_one_run(
+def test_equal_concurrent_requests_share_one_run(
     probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
     replies = asked_at_once(probe_client, 12, sleep=1)
@@ -209,7 +211,7 @@ def test_equal_questions_at_once_are_answered_by_one_run(
     assert_nothing_stays(probe_stack)
 
 
-def test_equal_questions_share_an_error_and_the_next_one_is_asked_anew(
+def test_equal_concurrent_requests_share_an_error_and_the_next_request_runs_anew(
     probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
     replies = asked_at_once(probe_client, 5, sleep=1, end="refuse")
@@ -219,7 +221,7 @@ def test_equal_questions_share_an_error_and_the_next_one_is_asked_anew(
     assert taken(probe_stack) == 2
 
 
-def test_work_goes_on_for_the_second_when_the_first_has_left(
+def test_shared_run_continues_for_second_caller_after_first_disconnects(
     probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
     redis = probe_stack.resources.redis
@@ -233,7 +235,7 @@ def test_work_goes_on_for_the_second_when_the_first_has_left(
     assert (taken(probe_stack), taken(probe_stack, STEPS)) == (1, 4)
 
 
-def test_work_under_way_ends_at_its_next_step_when_the_last_one_has_left(
+def test_shared_run_stops_at_its_next_step_after_last_caller_disconnects(
     probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
     redis = probe_stack.resources.redis
@@ -250,7 +252,7 @@ def test_work_under_way_ends_at_its_next_step_when_the_last_one_has_left(
 
 
 @pytest.mark.tier("faults")
-def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
+def test_lease_of_killed_worker_expires_so_that_the_next_worker_answers(
     probe_stack: Stack, shared_worker: Shift, worker: Running, probe_client: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
@@ -268,7 +270,7 @@ def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
         assert lost.result().status_code == 200
 
 
-def test_what_a_stopping_worker_gives_back_another_does_at_once(
+def test_request_returned_by_stopping_worker_is_run_by_the_next_worker(
     probe_stack: Stack, shared_worker: Shift, worker: Running, probe_client: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
@@ -286,7 +288,7 @@ def test_what_a_stopping_worker_gives_back_another_does_at_once(
     assert taken(probe_stack) == 2
 
 
-def test_what_redis_loses_while_its_caller_waits_is_only_late(
+def test_request_lost_by_redis_is_enqueued_again_and_answered(
     probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
     os.kill(worker.pid, signal.SIGSTOP)
@@ -301,7 +303,7 @@ def test_what_redis_loses_while_its_caller_waits_is_only_late(
         os.kill(worker.pid, signal.SIGCONT)
 
 
-def test_the_wait_of_one_says_nothing_about_the_wait_of_another(
+def test_timeout_of_one_caller_does_not_affect_others_sharing_the_run(
     probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(2) as pool:
@@ -312,6 +314,8 @@ def test_the_wait_of_one_says_nothing_about_the_wait_of_another(
         assert patient.result().status_code == 200
 
 
-def test_a_large_answer_reaches_its_caller(worker: Running, probe_client: httpx2.Client) -> None:
+def test_large_worker_answer_reaches_its_caller_completely(
+    worker: Running, probe_client: httpx2.Client
+) -> None:
     text = "long answer " * 2_000
     assert probe_client.post("/ask", params={"text": text}).json()["data"] == {"echo": text}

@@ -29,7 +29,7 @@ def _fits(expression: dict[str, Any], labels: dict[str, str]) -> bool:
     return labels.get(expression["key"]) in expression["values"]
 
 
-def test_pods_have_no_rights_and_write_to_bounded_folders_alone() -> None:
+def test_kubernetes_pods_are_restricted_and_have_bounded_volumes() -> None:
     labels = pods.of_kind("Namespace")["pressroom"]["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     for name, workload in pods.workloads().items():
@@ -47,7 +47,7 @@ def test_pods_have_no_rights_and_write_to_bounded_folders_alone() -> None:
         assert all(volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"]), name
 
 
-def test_containers_have_no_rights_and_bounds() -> None:
+def test_kubernetes_containers_have_no_capabilities_and_limited_resources() -> None:
     for process in pods.processes():
         assert process.container["securityContext"] == {
             "allowPrivilegeEscalation": False,
@@ -64,7 +64,7 @@ def test_containers_have_no_rights_and_bounds() -> None:
         assert ("/scratch" in mounted) == bool(scratch)
 
 
-def test_nothing_is_allowed_that_no_policy_names() -> None:
+def test_network_policies_deny_all_traffic_by_default() -> None:
     assert policies()["pressroom-nothing"] == {
         "podSelector": {},
         "policyTypes": ["Ingress", "Egress"],
@@ -76,7 +76,7 @@ def test_nothing_is_allowed_that_no_policy_names() -> None:
             assert rule.get("from") or rule.get("to"), name
 
 
-def test_strangers_files_have_no_way_out_and_strangers_reach_the_api_alone() -> None:
+def test_network_policies_allow_internet_access_only_where_needed() -> None:
     out, reached = set(), set()
     for name, policy in policies().items():
         workloads = selected(policy["podSelector"])
@@ -94,7 +94,7 @@ def test_strangers_files_have_no_way_out_and_strangers_reach_the_api_alone() -> 
     assert reached == {("pressroom-api", "http"), *((each, "metrics") for each in WORKERS)}
 
 
-def test_the_workers_monitor_finds_them_at_their_port() -> None:
+def test_pod_monitor_scrapes_every_worker_at_its_metrics_port() -> None:
     [monitor] = pods.of_kind("PodMonitor").values()
     found = selected(monitor["spec"]["selector"])
     assert found == WORKERS
@@ -111,7 +111,7 @@ def test_the_workers_monitor_finds_them_at_their_port() -> None:
         assert address == f"0.0.0.0:{port['containerPort']}"
 
 
-def test_service_and_monitor_find_the_api() -> None:
+def test_service_and_service_monitor_select_the_api() -> None:
     [service] = pods.of_kind("Service").values()
     assert selected({"matchLabels": service["spec"]["selector"]}) == {"pressroom-api"}
     [monitor] = pods.of_kind("ServiceMonitor").values()
@@ -125,7 +125,7 @@ def test_service_and_monitor_find_the_api() -> None:
 
 
 @pytest.mark.parametrize("name", pods.of_kind("Deployment"))
-def test_nodes_leave_one_pod_at_a_time_and_pods_are_spread_over_nodes_and_zones(name: str) -> None:
+def test_kubernetes_deployments_lose_at_most_one_pod_and_spread_over_zones(name: str) -> None:
     deployment: pods.Resource = pods.of_kind("Deployment")[name]
     selector = deployment["spec"]["selector"]
     assert selected(selector) == {name}

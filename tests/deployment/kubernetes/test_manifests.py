@@ -15,14 +15,14 @@ def name_of(resource: Resource) -> str:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_kubernetes_takes_each_of_its_own_kinds(version: str) -> None:
+def test_kubernetes_manifests_are_valid_for_supported_versions(version: str) -> None:
     for resource in example():
         is_custom = "." in resource["apiVersion"].partition("/")[0].replace(".k8s.io", "")
         if not is_custom:
             kubernetes_validate.validate(resource, version, strict=True)
 
 
-def test_every_file_belongs_to_the_example_and_every_resource_is_there_once() -> None:
+def test_kustomize_example_includes_every_file_and_each_resource_once() -> None:
     overlay = yaml.safe_load((FOLDER / "overlays/example/kustomization.yaml").read_text())
     folders = {f"../../components/{each.name}" for each in (FOLDER / "components").iterdir()}
     assert folders == set(overlay["components"])

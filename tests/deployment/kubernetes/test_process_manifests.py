@@ -22,7 +22,7 @@ pytestmark = pytest.mark.tier("check")
 NAME = "pressroom-verify-backups"
 
 
-def test_it_runs_the_command_with_all_that_the_command_needs() -> None:
+def test_kubernetes_backup_verification_has_all_settings_its_command_needs() -> None:
     [container] = pods.containers_of(pods.of_kind("CronJob")[NAME])
     process = pods.Process(NAME, container)
     require_accepted(process.words)
@@ -33,7 +33,7 @@ def test_it_runs_the_command_with_all_that_the_command_needs() -> None:
     assert given <= {variable_of(name) for name in Settings.model_fields}
 
 
-def test_its_pod_may_do_as_little_as_a_migration_and_is_none_of_a_deployments() -> None:
+def test_kubernetes_backup_verification_has_no_more_rights_than_the_migration() -> None:
     job, migration = pods.scheduled()[NAME], pods.workloads()["pressroom-migrate"]
     own, usual = pods.pod_of(job), pods.pod_of(migration)
     for name in ("automountServiceAccountToken", "enableServiceLinks", "securityContext"):
@@ -61,7 +61,7 @@ def workers() -> list[pods.Process]:
     return [each for each in pods.processes() if each.words[1] == "worker"]
 
 
-def test_secrets_are_in_no_file_and_come_from_the_vault() -> None:
+def test_kubernetes_secrets_come_from_the_vault_and_reach_only_their_processes() -> None:
     required, read = files.required_names(), set()
     for process in pods.processes():
         assert process.may_hold().isdisjoint(pods.of_secrets())
@@ -80,7 +80,7 @@ def test_secrets_are_in_no_file_and_come_from_the_vault() -> None:
     assert (token["name"], token["key"]) == (place["name"], place["key"])
 
 
-def test_the_settings_of_the_example_are_valid() -> None:
+def test_settings_of_the_kubernetes_example_are_valid() -> None:
     keys = f"k1:{'A' * 43}="
     text = {
         **api().values(),
@@ -97,7 +97,7 @@ def test_the_settings_of_the_example_are_valid() -> None:
     assert isinstance(settings.redis_url, SecretStr)
 
 
-def test_all_of_the_product_is_one_release_and_waits_until_the_database_is_migrated() -> None:
+def test_kubernetes_images_share_one_release_and_deployments_wait_for_migration() -> None:
     workers = {each.container["image"] for each in pods.processes() if "worker" in each.workload}
     [image] = {each.container["image"] for each in pods.processes()} - workers
     assert image.partition(":")[2] not in ("", "latest")
@@ -110,7 +110,7 @@ def test_all_of_the_product_is_one_release_and_waits_until_the_database_is_migra
     assert first | {"pressroom-bucket"} == set(pods.of_kind("Job"))
 
 
-def test_probes_ask_paths_that_the_api_has_at_the_port_that_it_listens_on() -> None:
+def test_kubernetes_probes_use_existing_api_paths_and_the_api_port() -> None:
     container = api().container
     [port] = container["ports"]
     assert str(port["containerPort"]) == option(api().words, "--port")
@@ -132,7 +132,7 @@ def test_probes_ask_paths_that_the_api_has_at_the_port_that_it_listens_on() -> N
 @pytest.mark.parametrize(
     ("age", "lives", "is_ready"), [(None, True, False), (5, True, True), (60, False, False)]
 )
-def test_the_workers_probes_read_its_alive_file(
+def test_kubernetes_worker_probes_depend_on_the_age_of_the_alive_file(
     process: pods.Process, tmp_path: Path, age: int | None, lives: bool, is_ready: bool
 ) -> None:
     named, file = process.values()["PRESSROOM_ALIVE_FILE"], tmp_path / "alive"
@@ -152,7 +152,7 @@ def test_the_workers_probes_read_its_alive_file(
     assert process.container["livenessProbe"]["terminationGracePeriodSeconds"] == 1
 
 
-def test_processes_have_the_time_that_they_take_to_end() -> None:
+def test_kubernetes_grace_periods_exceed_the_shutdown_times() -> None:
     grace = {
         name: pods.pod_of(each)["terminationGracePeriodSeconds"]
         for name, each in pods.workloads().items()
@@ -164,7 +164,7 @@ def test_processes_have_the_time_that_they_take_to_end() -> None:
         assert default + MAX_SHUTDOWN_SECONDS < grace[worker.workload]
 
 
-def test_a_worker_that_needs_cores_counts_its_own_and_not_the_nodes() -> None:
+def test_kubernetes_media_worker_counts_its_own_cpu_limit_instead_of_node_cores() -> None:
     [worker] = [each for each in workers() if Queue.MEDIA in each.queues]
     environment = {each["name"]: each for each in worker.container["env"]}
     counted = environment["PYTHON_CPU_COUNT"]["valueFrom"]["resourceFieldRef"]

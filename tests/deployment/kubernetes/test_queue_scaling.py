@@ -40,7 +40,7 @@ def triggers(kind: str) -> dict[Queue, dict[str, Any]]:
 
 
 @pytest.mark.tier("check")
-def test_each_queue_scales_the_workers_that_serve_it() -> None:
+def test_every_queue_scales_the_deployment_of_its_worker() -> None:
     scaled = {
         Queue(trigger["name"]): each["spec"]["scaleTargetRef"]["name"]
         for each in pods.of_kind("ScaledObject").values()
@@ -58,7 +58,7 @@ def test_each_queue_scales_the_workers_that_serve_it() -> None:
 
 
 @pytest.mark.tier("check")
-def test_queues_of_callers_who_wait_are_measured_in_redis_and_jobs_in_postgres() -> None:
+def test_autoscaler_measures_request_queues_in_redis_and_job_queues_in_postgres() -> None:
     in_redis, in_postgres = triggers("redis"), triggers("postgresql")
     assert in_redis.keys() == {Queue.REQUEST, Queue.PHOTOS}
     assert in_postgres.keys() == set(Queue) - in_redis.keys()
@@ -71,7 +71,7 @@ def test_queues_of_callers_who_wait_are_measured_in_redis_and_jobs_in_postgres()
 
 @pytest.mark.tier("check")
 @pytest.mark.parametrize("queue", [*triggers("redis"), *triggers("postgresql")])
-def test_a_process_is_not_added_before_the_others_have_all_that_they_do_at_once(
+def test_autoscaler_adds_a_process_only_if_the_existing_ones_are_fully_used(
     queue: Queue,
 ) -> None:
     metadata = (triggers("redis") | triggers("postgresql"))[queue]["metadata"]
@@ -105,7 +105,7 @@ def scaler_connection(
 
 
 @pytest.mark.parametrize("queue", triggers("postgresql"))
-def test_the_question_counts_what_the_queue_has_to_do_now(
+def test_autoscaler_query_counts_due_jobs_with_index_scans(
     scaler_connection: psycopg2.extensions.connection, queue: Queue
 ) -> None:
     query = triggers("postgresql")[queue]["metadata"]["query"]
@@ -125,7 +125,7 @@ def test_the_question_counts_what_the_queue_has_to_do_now(
         assert plan.count("Limit") == WORK, plan
 
 
-def test_the_role_of_the_autoscaler_may_read_nothing_else(
+def test_autoscaler_role_cannot_read_results_or_users_or_change_jobs(
     scaler_connection: psycopg2.extensions.connection,
 ) -> None:
     for statement in ("SELECT result FROM jobs", "SELECT 1 FROM users", "DELETE FROM jobs"):

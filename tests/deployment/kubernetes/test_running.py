@@ -196,7 +196,7 @@ def start_pod_container(unmigrated_stack: Stack, tmp_path: Path) -> Iterator[Sta
         yield run
 
 
-def test_the_pods_do_an_upload_and_a_composer_call(
+def test_kubernetes_containers_process_an_upload_and_a_composer_call(
     unmigrated_stack: Stack, start_pod_container: Starts
 ) -> None:
     waits = start_pod_container("pressroom-api/wait-until-migrated")

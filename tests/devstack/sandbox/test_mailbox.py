@@ -40,7 +40,7 @@ def subjects(listed: httpx2.Response) -> list[str]:
     return [each["subject"] for each in listed.json()]
 
 
-def test_mails_are_sorted_newest_first_and_filtered_by_address(mailbox: Mailbox) -> None:
+def test_sandbox_mailbox_lists_mails_newest_first_and_filters_by_address(mailbox: Mailbox) -> None:
     listed = look(mailbox, "/messages")
     assert subjects(listed) == ["The third one", "The second one", "The first one"]
     mine = look(mailbox, "/messages", to="reader@EXAMPLE.com")
@@ -52,7 +52,7 @@ def test_mails_are_sorted_newest_first_and_filtered_by_address(mailbox: Mailbox)
 
 
 @pytest.mark.slow
-def test_the_number_and_the_size_of_stored_mails_are_limited(
+def test_sandbox_mailbox_limits_number_and_size_of_mails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mailbox = Mailbox()
@@ -70,7 +70,7 @@ def test_the_number_and_the_size_of_stored_mails_are_limited(
     assert mailbox.list_newest_first()[0].subject == "Hello"
 
 
-def test_a_mail_is_shown_with_headers_text_and_source_but_separate_html() -> None:
+def test_sandbox_mailbox_page_shows_headers_and_text_and_isolates_html() -> None:
     mailbox = Mailbox()
     mailbox.store(("reader@example.com",), written("<i>Tricky</i>", "See https://a.example/?b=1&c"))
     page = look(mailbox, "/messages/1").text
@@ -96,7 +96,7 @@ def test_a_mail_is_shown_with_headers_text_and_source_but_separate_html() -> Non
         ),
     ],
 )
-def test_the_html_part_can_only_open_links_in_a_tab(html: str, shown: str) -> None:
+def test_sandbox_mailbox_html_can_only_open_links_in_a_new_tab(html: str, shown: str) -> None:
     mailbox = Mailbox()
     mailbox.store(("reader@example.com",), written(html=html))
     part = look(mailbox, "/messages/1/html")
@@ -122,7 +122,7 @@ def test_the_html_part_can_only_open_links_in_a_tab(html: str, shown: str) -> No
         b"From: @@@ <\r\nTo: ,,,\r\nDate: never\r\nSubject: =?x?q?y?=\r\n\r\ntext",
     ],
 )
-def test_the_readable_parts_of_a_broken_mail_are_shown(raw: bytes) -> None:
+def test_sandbox_mailbox_shows_readable_parts_of_malformed_mail(raw: bytes) -> None:
     mailbox = Mailbox()
     mailbox.store(("reader@example.com",), raw)
     for path in ("", "/messages", "/messages/1", "/messages/1/raw"):

@@ -31,7 +31,7 @@ def verdicts(app: FastAPI) -> list[str]:
     return [each["signature"] for each in call_app(app, "GET", "/hooks/messages").json()]
 
 
-def test_received_webhooks_are_shown_with_the_result_of_the_signature_check(app: FastAPI) -> None:
+def test_sandbox_shows_received_webhooks_with_their_signature_verdict(app: FastAPI) -> None:
     assert post(app, "mine").status_code == 200
     call_app(app, "POST", "/hooks/secrets", data={"name": "mine", "secret": SECRET})
     post(app, "mine", "evt_2")
@@ -47,7 +47,7 @@ def test_received_webhooks_are_shown_with_the_result_of_the_signature_check(app:
     assert verdicts(app) == []
 
 
-def test_each_event_fails_as_often_as_requested(app: FastAPI) -> None:
+def test_sandbox_webhook_receiver_fails_each_event_as_often_as_requested(app: FastAPI) -> None:
     path = "mine?fail=2&status=503&retry_after=7"
     first, second, third = (post(app, path) for _ in range(3))
     assert (first.status_code, first.headers["retry-after"]) == (503, "7")
@@ -56,7 +56,7 @@ def test_each_event_fails_as_often_as_requested(app: FastAPI) -> None:
     assert post(app, path, "evt_2").status_code == 503
 
 
-def test_the_error_for_a_wrong_path_contains_the_right_path(app: FastAPI) -> None:
+def test_sandbox_webhook_path_error_names_the_correct_path(app: FastAPI) -> None:
     reply = call_app(app, "POST", "/hooks/mine", content=b"{}")
     assert (reply.status_code, reply.json()["detail"]) == (
         404,
@@ -74,7 +74,7 @@ def mailbox() -> SandboxProvider:
     return SandboxProvider("Mail & more", "/mail", "Speaks <SMTP>.", router, page="/mail/inbox")
 
 
-def test_a_new_provider_is_listed_and_mounted() -> None:
+def test_registered_sandbox_provider_is_listed_and_mounted() -> None:
     page = fetch_page("/", mailbox()).text
     assert '<a href="/mail/inbox">Mail &amp; more</a>' in page
     assert "Speaks &lt;SMTP&gt;." in page
@@ -83,7 +83,7 @@ def test_a_new_provider_is_listed_and_mounted() -> None:
 
 
 @pytest.mark.parametrize("host", ["rebind.evil.example", "localhost.evil.example", "10.0.0.1"])
-def test_dns_rebinding_cannot_read_mails(host: str) -> None:
+def test_sandbox_rejects_foreign_host_headers_against_dns_rebinding(host: str) -> None:
     refused = fetch_page("/mail/inbox", mailbox(), host=host)
     assert refused.status_code == 400
     assert "letter" not in refused.text

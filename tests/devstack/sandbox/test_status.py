@@ -10,7 +10,7 @@ from tests.support.sandbox.in_process import fetch_page
 TOKEN = "a-token-of-the-test"
 
 
-def test_dependencies_are_read_from_the_metrics() -> None:
+def test_sandbox_status_reads_dependencies_from_the_metrics() -> None:
     class Teller(QuietHandler):
         """Tells metrics to whoever has the token."""
 
@@ -25,13 +25,13 @@ def test_dependencies_are_read_from_the_metrics() -> None:
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
-def test_each_figure_uses_an_existing_metric(figure: Figure) -> None:
+def test_every_sandbox_status_figure_uses_an_existing_metric(figure: Figure) -> None:
     endings = ("_sum", "_count") if figure.reading is Reading.MEAN else ("",)
     for ending in endings:
         labels = series()[figure.metric + ending]
         assert set(figure.labels) <= labels
 
 
-def test_a_sandbox_without_a_stack_has_no_figures() -> None:
+def test_sandbox_without_a_stack_shows_no_status_figures() -> None:
     assert "no stack to look at" in fetch_page("/status").text
     assert '<a href="/status">' in fetch_page("/").text

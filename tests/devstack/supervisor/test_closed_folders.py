@@ -25,7 +25,7 @@ def closed_folder() -> Iterator[Path]:
         yield Path(directory)
 
 
-def test_the_topmost_folder_that_a_user_cannot_enter_is_found(closed_folder: Path) -> None:
+def test_devstack_finds_the_topmost_folder_that_a_user_cannot_enter(closed_folder: Path) -> None:
     below = closed_folder / "open" / "closed too"
     below.mkdir(parents=True)
     below.chmod(0o700)
@@ -40,7 +40,7 @@ def test_the_topmost_folder_that_a_user_cannot_enter_is_found(closed_folder: Pat
     assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) is None
 
 
-def test_the_error_for_root_names_the_folder_that_nobody_cannot_enter(
+def test_start_as_root_names_the_folder_that_user_nobody_cannot_enter(
     closed_folder: Path, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -55,7 +55,7 @@ def test_the_error_for_root_names_the_folder_that_nobody_cannot_enter(
 
 
 @pytest.mark.parametrize("target", ["run", "check"])
-def test_make_reports_the_folder_that_a_user_cannot_enter(
+def test_make_reports_the_folder_that_user_nobody_cannot_enter(
     closed_folder: Path, ordinary_user: OrdinaryUser, target: str
 ) -> None:
     if shutil.which("make") is None:

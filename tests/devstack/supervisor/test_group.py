@@ -42,7 +42,7 @@ def until_ticked(group: Group, condition: Callable[[], bool]) -> None:
     eventually(holds)
 
 
-def test_a_child_whose_port_another_program_has_is_not_ready(tmp_path: Path) -> None:
+def test_supervised_program_is_not_ready_while_another_program_has_its_port(tmp_path: Path) -> None:
     listen = "import socket; held = socket.create_server(('127.0.0.1', {port}))"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -59,7 +59,7 @@ def test_a_child_whose_port_another_program_has_is_not_ready(tmp_path: Path) -> 
     group.stop([["own"]])
 
 
-def test_restarts_back_off_exponentially(tmp_path: Path) -> None:
+def test_supervisor_restarts_crashing_program_with_exponential_backoff(tmp_path: Path) -> None:
     said: list[str] = []
     group = Group([program(tmp_path, "crash", "raise SystemExit(7)")], said.append)
     starts, looked = [0.0], 0.0
@@ -79,7 +79,7 @@ def test_restarts_back_off_exponentially(tmp_path: Path) -> None:
     assert "ended with code 7" in said[0]
 
 
-def test_the_error_for_a_failed_start_contains_the_end_of_the_log(tmp_path: Path) -> None:
+def test_error_for_failed_program_start_contains_the_end_of_its_log(tmp_path: Path) -> None:
     broken = program(
         tmp_path, "broken", "raise SystemExit('no such table')", is_ready=lambda: False
     )
@@ -88,7 +88,7 @@ def test_the_error_for_a_failed_start_contains_the_end_of_the_log(tmp_path: Path
         await_ready(group)
 
 
-def test_the_processes_of_a_killed_child_are_killed_too(tmp_path: Path) -> None:
+def test_supervisor_kills_the_children_of_a_killed_program(tmp_path: Path) -> None:
     fork = f"import os, signal\nif os.fork() == 0: signal.signal(15, signal.SIG_IGN)\n{SLEEP}"
     pool = program(tmp_path, "pool", fork)
     group = Group([pool], lambda _: None)
@@ -112,7 +112,7 @@ def members(leader: int) -> set[int]:
     return found
 
 
-def test_a_program_starts_after_the_programs_that_it_needs(tmp_path: Path) -> None:
+def test_supervised_program_starts_only_after_its_dependencies(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     code = f"import time, pathlib; time.sleep(0.1); pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
     first = program(tmp_path, "first", code, is_ready=mark.exists)
@@ -125,7 +125,7 @@ def test_a_program_starts_after_the_programs_that_it_needs(tmp_path: Path) -> No
     assert not group.pids
 
 
-def test_a_child_that_ignores_the_stop_signal_is_killed_after_its_grace_time(
+def test_program_that_ignores_the_stop_signal_is_killed_after_its_grace_period(
     tmp_path: Path,
 ) -> None:
     mark = tmp_path / "mark"
@@ -138,7 +138,7 @@ def test_a_child_that_ignores_the_stop_signal_is_killed_after_its_grace_time(
     assert not runs(pid)
 
 
-def test_stages_are_stopped_one_after_the_other(tmp_path: Path) -> None:
+def test_supervisor_stops_programs_stage_by_stage(tmp_path: Path) -> None:
     order = tmp_path / "order"
     order.touch()
 

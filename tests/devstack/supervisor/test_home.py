@@ -26,14 +26,14 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_only_the_owner_can_read_home_and_secrets(new_home: Home) -> None:
+def test_devstack_home_and_secrets_are_readable_only_by_their_owner(new_home: Home) -> None:
     home_folder.load_or_create_secrets(new_home)
     assert mode(new_home.path) == 0o700
     assert mode(new_home.logs) == 0o700
     assert mode(new_home.secrets_file) == 0o600
 
 
-def test_secrets_stay_the_same_and_unknown_secrets_are_kept(new_home: Home) -> None:
+def test_devstack_secrets_are_reused_and_unknown_secrets_are_kept(new_home: Home) -> None:
     first = home_folder.load_or_create_secrets(new_home)
     assert home_folder.load_or_create_secrets(new_home) == first
     new_home.secrets_file.write_text('{"valkey_password": "old", "of_a_newer_release": "x"}')
@@ -43,14 +43,14 @@ def test_secrets_stay_the_same_and_unknown_secrets_are_kept(new_home: Home) -> N
     assert "of_a_newer_release" in new_home.secrets_file.read_text()
 
 
-def test_damaged_secrets_are_never_replaced_silently(new_home: Home) -> None:
+def test_damaged_devstack_secrets_are_never_replaced(new_home: Home) -> None:
     new_home.secrets_file.write_text('{"encryption_keys": "k1:')
     with pytest.raises(StackError, match="damaged"):
         home_folder.load_or_create_secrets(new_home)
     assert new_home.secrets_file.read_text() == '{"encryption_keys": "k1:'
 
 
-def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_file(new_home: Home) -> None:
+def test_failed_private_file_write_keeps_the_old_file_and_no_temporary_file(new_home: Home) -> None:
     write_private_json(new_home.run_file, {"a": 1})
     with pytest.raises(UnicodeEncodeError):
         write_private(new_home.run_file, "\udcff")
@@ -58,14 +58,14 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary_file(new_home
     assert {path.name for path in new_home.path.iterdir()} == {"logs", "work", "run.json"}
 
 
-def test_the_error_for_an_unwritable_home_contains_its_path(tmp_path: Path) -> None:
+def test_error_for_unwritable_devstack_home_names_its_setting(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StackError, match="PRESSROOM_HOME") as caught:
         Home(tmp_path / "file" / "home").create()
     assert caught.value.exit_code == 2
 
 
-def test_only_a_locked_file_identifies_a_running_supervisor(new_home: Home) -> None:
+def test_running_supervisor_is_recognized_only_by_its_file_lock(new_home: Home) -> None:
     assert find_supervisor_pid(new_home) is None
     lock = Lock(new_home.supervisor_lock)
     assert lock.acquire()
@@ -77,7 +77,7 @@ def test_only_a_locked_file_identifies_a_running_supervisor(new_home: Home) -> N
     assert find_supervisor_pid(new_home) is None
 
 
-def test_user_settings_override_the_stack_even_from_files(
+def test_user_settings_override_the_devstack_even_if_read_from_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "mail"

@@ -17,7 +17,7 @@ def taken_port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_the_error_for_a_taken_port_names_the_port_the_setting_and_the_program(
+def test_error_for_occupied_port_names_port_setting_and_program(
     taken_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PORT", str(taken_port))
@@ -30,20 +30,20 @@ def test_the_error_for_a_taken_port_names_the_port_the_setting_and_the_program(
 
 
 @pytest.mark.parametrize("text", ["http", "0", "65536", "-1", "80.5", "²"])
-def test_an_invalid_port_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_port_setting_is_rejected(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOWER_PORT", text)
     with pytest.raises(StackError, match="FLOWER_PORT"):
         read_port_setting("FLOWER_PORT", 5555)
 
 
-def test_a_port_is_free_again_after_its_server_has_ended() -> None:
+def test_port_is_detected_as_free_after_its_server_has_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert not is_port_free(port)
     assert is_port_free(port)
 
 
-def test_the_next_run_gets_the_same_ports_if_they_are_free(tmp_path: Path) -> None:
+def test_port_picker_reuses_the_ports_of_the_last_run_if_free(tmp_path: Path) -> None:
     file = tmp_path / "ports.json"
     first = PortPicker(file)
     ports = {first.pick("a"), first.pick("b")}
@@ -54,12 +54,12 @@ def test_the_next_run_gets_the_same_ports_if_they_are_free(tmp_path: Path) -> No
         assert PortPicker(file).pick("a") != first.chosen_ports["a"]
 
 
-def test_a_picker_returns_each_port_only_once(tmp_path: Path) -> None:
+def test_port_picker_returns_each_port_only_once(tmp_path: Path) -> None:
     picker = PortPicker(tmp_path / "ports.json")
     assert len({picker.pick(str(n)) for n in range(50)}) == 50
 
 
-def test_only_the_listening_process_counts_as_listening(taken_port: int) -> None:
+def test_only_the_listening_process_is_recognized_as_listening(taken_port: int) -> None:
     assert is_listening(os.getpid(), taken_port)
     server = "import socket, sys\nwith socket.create_server(('127.0.0.1', 0)) as server:\n"
     tells = f"{server}    print(server.getsockname()[1], flush=True)\n    sys.stdin.read()"

@@ -84,7 +84,9 @@ def s3(own_services: Services, access_key: str | None = None, secret: str | None
     )
 
 
-def test_acknowledged_data_survives_the_kill_of_each_server(own_services: Services) -> None:
+def test_acknowledged_devstack_data_survives_kill_of_postgres_valkey_and_s3(
+    own_services: Services,
+) -> None:
     query(own_services, "CREATE TABLE kept (word text)")
     query(own_services, "INSERT INTO kept VALUES ('ß é å')")
     assert valkey(own_services, "SET kept 1").endswith(b"+OK\r\n+OK\r\n")
@@ -101,12 +103,14 @@ def test_acknowledged_data_survives_the_kill_of_each_server(own_services: Servic
         assert reply.data == b"picture"
 
 
-def test_the_queue_is_durable_and_only_expiring_keys_can_be_evicted(own_services: Services) -> None:
+def test_devstack_redis_persists_every_write_and_evicts_only_expiring_keys(
+    own_services: Services,
+) -> None:
     assert b"always" in valkey(own_services, "CONFIG GET appendfsync")
     assert b"volatile-lru" in valkey(own_services, "CONFIG GET maxmemory-policy")
 
 
-def test_every_server_refuses_clients_without_a_login(own_services: Services) -> None:
+def test_devstack_servers_reject_clients_without_valid_login(own_services: Services) -> None:
     assert b"WRONGPASS" in valkey(own_services, "PING", password="wrong")
     for name in ("PRESSROOM_DATABASE_URL", "PRESSROOM_MIGRATION_DATABASE_URL"):
         with pytest.raises(psycopg2.OperationalError, match="password"):
@@ -116,7 +120,7 @@ def test_every_server_refuses_clients_without_a_login(own_services: Services) ->
             s3(own_services, access_key, secret).list_buckets()
 
 
-def test_internal_s3_ports_refuse_requests_without_a_login(
+def test_internal_s3_port_rejects_requests_without_login(
     own_services: Services, deep_home: Path
 ) -> None:
     bucket = own_services.environment["PRESSROOM_S3_BUCKET"]
@@ -128,7 +132,7 @@ def test_internal_s3_ports_refuse_requests_without_a_login(
     assert caught.value.code == 401
 
 
-def test_no_secret_is_in_the_process_list_or_readable_by_others(
+def test_devstack_secrets_are_hidden_from_process_list_and_other_users(
     own_services: Services, deep_home: Path
 ) -> None:
     secrets = [
@@ -144,7 +148,7 @@ def test_no_secret_is_in_the_process_list_or_readable_by_others(
             assert file.stat().st_mode & 0o077 == 0, file.name
 
 
-def test_every_listener_is_on_the_loopback_address(own_services: Services) -> None:
+def test_devstack_servers_listen_only_on_loopback(own_services: Services) -> None:
     for pid in own_services.pids.values():
         for connection in psutil.Process(pid).net_connections("inet"):
             if connection.status == psutil.CONN_LISTEN:
@@ -152,7 +156,7 @@ def test_every_listener_is_on_the_loopback_address(own_services: Services) -> No
 
 
 @pytest.mark.tier("processes")
-def test_two_stacks_can_run_at_the_same_time(own_services: Services, tmp_path: Path) -> None:
+def test_two_devstacks_can_run_at_the_same_time(own_services: Services, tmp_path: Path) -> None:
     with embedded_services(tmp_path) as other:
         assert not set(other.pids.values()) & set(own_services.pids.values())
         assert query(other, "SELECT to_regclass('kept')") == [(None,)]
@@ -161,7 +165,7 @@ def test_two_stacks_can_run_at_the_same_time(own_services: Services, tmp_path: P
 
 @pytest.mark.tier("processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_an_ordinary_user_can_run_the_services(ordinary_user: OrdinaryUser) -> None:
+def test_devstack_services_can_be_run_by_an_ordinary_user(ordinary_user: OrdinaryUser) -> None:
     code = RUN_UNTIL_KILLED.replace("time.sleep(600)", "")
     done = ordinary_user.run_python("-c", code, str(ordinary_user.directory))
     assert done.returncode == 0, done.stderr
@@ -170,7 +174,7 @@ def test_an_ordinary_user_can_run_the_services(ordinary_user: OrdinaryUser) -> N
 
 @pytest.mark.tier("processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user needs no such way")
-def test_root_without_user_namespaces_runs_postgres_as_nobody(
+def test_devstack_started_by_root_runs_postgres_as_nobody(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Path(tempfile.mkdtemp(dir="/tmp"))

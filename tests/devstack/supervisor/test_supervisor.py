@@ -112,7 +112,7 @@ def running_stack(local_stack: Stack) -> Stack:
     return local_stack
 
 
-def test_run_json_contains_the_addresses_and_logins_for_scripts(running_stack: Stack) -> None:
+def test_run_json_contains_addresses_and_logins_of_all_services(running_stack: Stack) -> None:
     run = running_stack.run
     assert set(run["pids"]) == PROCESSES
     assert all(map(runs, run["pids"].values()))
@@ -128,7 +128,7 @@ def test_run_json_contains_the_addresses_and_logins_for_scripts(running_stack: S
 
 
 @pytest.mark.tier("processes")
-def test_each_process_gets_only_the_settings_that_it_needs(
+def test_devstack_processes_get_exactly_the_settings_they_need(
     running_stack: Stack,
 ) -> None:
     own = {"PRESSROOM_READY_FILE", "PRESSROOM_ALIVE_FILE", "PRESSROOM_WORKER_METRICS_ADDRESS"}
@@ -146,7 +146,9 @@ def test_each_process_gets_only_the_settings_that_it_needs(
 
 
 @pytest.mark.tier("processes")
-def test_every_queue_works_with_only_its_settings(running_stack: Stack) -> None:
+def test_every_queue_of_the_devstack_works_with_its_restricted_settings(
+    running_stack: Stack,
+) -> None:
     demo, url = running_stack.run["demo"], running_stack.run["api_url"]
     waits = {"X-API-Key": demo["api_key"], "Prefer": "wait=30"}
     with httpx2.Client(base_url=url, headers=waits, timeout=60.0) as client:
@@ -178,7 +180,7 @@ def test_every_queue_works_with_only_its_settings(running_stack: Stack) -> None:
         eventually(lambda: client.get(mailbox, params={"to": demo["email"]}).json())
 
 
-def test_the_api_checks_challenges_in_the_sandbox(running_stack: Stack) -> None:
+def test_devstack_api_verifies_challenges_in_the_sandbox(running_stack: Stack) -> None:
     api = Path(f"/proc/{running_stack.run['pids']['api']}/environ").read_text().split("\0")
     given = dict(each.split("=", 1) for each in api if each.startswith("PRESSROOM_"))
     assert given["PRESSROOM_CHALLENGE_HOSTNAMES"] == "localhost"
@@ -189,7 +191,9 @@ def test_the_api_checks_challenges_in_the_sandbox(running_stack: Stack) -> None:
         assert httpx2.post(url, data=form).json()["success"] is True
 
 
-def test_the_api_receives_payment_events_from_the_sandbox(running_stack: Stack) -> None:
+def test_devstack_api_and_sandbox_share_payment_url_and_webhook_secret(
+    running_stack: Stack,
+) -> None:
     given = psutil.Process(running_stack.run["pids"]["api"]).environ()
     url = given["PRESSROOM_PAYMENTS_SANDBOX_URL"]
     assert url.startswith(running_stack.run["sandbox_url"])
@@ -203,7 +207,7 @@ def test_the_api_receives_payment_events_from_the_sandbox(running_stack: Stack) 
     assert not [each for each in sandbox.cmdline() if given[secret] in each]
 
 
-def test_the_demo_owner_has_the_paid_plan_and_the_demo_list(running_stack: Stack) -> None:
+def test_demo_owner_has_the_paid_plan_and_the_demo_list(running_stack: Stack) -> None:
     demo = running_stack.run["demo"]
     assert demo["email"] == "demo@pressroom.example"
     assert demo["list_slug"] == "the-daily-demo"
@@ -217,7 +221,7 @@ def test_the_demo_owner_has_the_paid_plan_and_the_demo_list(running_stack: Stack
 
 
 @pytest.mark.tier("fast", "processes")
-def test_the_first_charge_of_the_demo_owner_works(running_stack: Stack) -> None:
+def test_demo_owner_can_spend_demo_credits(running_stack: Stack) -> None:
     with demo_client(running_stack) as client:
         charge = {"amount_credit": 0.25, "source_id": "post-17"}
         reply = client.post("/auxilia/credits/consume", json=charge)
@@ -231,7 +235,9 @@ def demo_client(running_stack: Stack) -> httpx2.Client:
 
 
 @pytest.mark.tier("processes")
-def test_commands_use_the_running_stack_unless_settings_name_another(running_stack: Stack) -> None:
+def test_commands_use_the_running_devstack_unless_settings_name_another(
+    running_stack: Stack,
+) -> None:
     listed = running_stack.command("users", "list", "--json")
     assert listed.returncode == 0, listed.stderr
     assert "demo@pressroom.example" in {user["email"] for user in json.loads(listed.stdout)}
@@ -251,7 +257,9 @@ def test_commands_use_the_running_stack_unless_settings_name_another(running_sta
 
 
 @pytest.mark.tier("processes")
-def test_an_additional_worker_runs_jobs_of_the_stack(running_stack: Stack, tmp_path: Path) -> None:
+def test_additional_worker_connects_to_the_running_devstack(
+    running_stack: Stack, tmp_path: Path
+) -> None:
     mark = tmp_path / "ready"
     worker = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "worker", "--queue", "mail", "--queue", "request"],
@@ -268,7 +276,7 @@ def test_an_additional_worker_runs_jobs_of_the_stack(running_stack: Stack, tmp_p
 
 
 @pytest.mark.tier("processes")
-def test_the_printed_curl_command_uploads_a_picture(running_stack: Stack) -> None:
+def test_printed_curl_command_uploads_a_picture(running_stack: Stack) -> None:
     shown = running_stack.command("up").stdout
     line = next(line for line in shown.splitlines() if line.startswith("curl "))
     words = [*shlex.split(line), "-o", os.devnull, "-w", "%{http_code}"]
@@ -276,7 +284,9 @@ def test_the_printed_curl_command_uploads_a_picture(running_stack: Stack) -> Non
     assert done.stdout in {"200", "201", "202"}
 
 
-def test_a_second_up_reports_the_running_stack_and_changes_nothing(running_stack: Stack) -> None:
+def test_second_pressroom_up_reports_the_running_devstack_and_changes_nothing(
+    running_stack: Stack,
+) -> None:
     before = running_stack.run
     second = running_stack.command("up")
     assert second.returncode == 0
@@ -285,7 +295,7 @@ def test_a_second_up_reports_the_running_stack_and_changes_nothing(running_stack
     assert running_stack.run == before
 
 
-def test_status_shows_each_process(running_stack: Stack) -> None:
+def test_pressroom_status_shows_every_running_process(running_stack: Stack) -> None:
     shown = running_stack.command("status", "--json")
     assert shown.returncode == 0
     status = json.loads(shown.stdout)
@@ -306,7 +316,7 @@ def test_status_shows_each_process(running_stack: Stack) -> None:
         pytest.param("api", marks=pytest.mark.tier("fast")),
     ],
 )
-def test_a_killed_process_is_restarted(running_stack: Stack, name: str) -> None:
+def test_killed_devstack_process_is_restarted(running_stack: Stack, name: str) -> None:
     before = running_stack.run["pids"][name]
     os.kill(before, signal.SIGKILL)
     eventually(lambda: running_stack.run["pids"].get(name, before) != before)
@@ -317,7 +327,7 @@ def test_a_killed_process_is_restarted(running_stack: Stack, name: str) -> None:
 
 
 @pytest.mark.tier("processes")
-def test_a_killed_stack_leaves_no_process_and_can_be_started_again(
+def test_killed_devstack_leaves_no_process_and_restarts_with_the_same_data(
     running_stack: Stack,
 ) -> None:
     first = running_stack.run
@@ -350,7 +360,7 @@ if sys.orig_argv[-2:] == ["-m", "devstack"]:
 
 
 @pytest.mark.tier("processes")
-def test_down_waits_for_the_end_of_the_supervisor_itself(tmp_path: Path) -> None:
+def test_pressroom_down_waits_until_the_supervisor_has_exited(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     (tmp_path / "sitecustomize.py").write_text(SLOW_END)
     stack.variables["PYTHONPATH"] = str(tmp_path)
@@ -361,7 +371,7 @@ def test_down_waits_for_the_end_of_the_supervisor_itself(tmp_path: Path) -> None
 
 
 @pytest.mark.tier("processes")
-def test_ctrl_c_during_the_start_stops_the_stack(tmp_path: Path) -> None:
+def test_ctrl_c_during_start_stops_the_devstack(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     process = stack.start()
     eventually((stack.home / "logs" / "valkey.log").exists)
@@ -375,7 +385,7 @@ def test_ctrl_c_during_the_start_stops_the_stack(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "setting", [pytest.param("PORT", marks=pytest.mark.tier("fast")), "FLOWER_PORT"]
 )
-def test_a_taken_port_is_reported_before_any_program_starts(tmp_path: Path, setting: str) -> None:
+def test_occupied_port_is_reported_before_any_program_starts(tmp_path: Path, setting: str) -> None:
     stack = stack_at(tmp_path / "home")
     with socket.create_server(("127.0.0.1", int(stack.variables[setting]))):
         for words in (["up"], ["up", "--detach"]):
@@ -387,14 +397,14 @@ def test_a_taken_port_is_reported_before_any_program_starts(tmp_path: Path, sett
     assert users_of(stack.home) == []
 
 
-def test_commands_report_that_no_stack_is_running(tmp_path: Path) -> None:
+def test_status_and_down_report_that_no_devstack_is_running(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     assert stack.command("status").returncode == 3
     assert json.loads(stack.command("status", "--json").stdout)["status"] == "stopped"
     assert json.loads(stack.command("down", "--json").stdout)["was_running"] is False
 
 
-def test_reset_deletes_only_the_files_of_the_stack(tmp_path: Path) -> None:
+def test_pressroom_reset_deletes_only_files_of_the_devstack(tmp_path: Path) -> None:
     stack = stack_at(tmp_path)
     (tmp_path / "novel.txt").write_text("mine")
     for name in ("postgres", "s3", "valkey", "logs"):
@@ -410,7 +420,9 @@ def test_reset_deletes_only_the_files_of_the_stack(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_home_of_another_user_is_refused_with_its_path(ordinary_user: OrdinaryUser) -> None:
+def test_error_for_devstack_home_of_another_user_names_its_path(
+    ordinary_user: OrdinaryUser,
+) -> None:
     refused = ordinary_user.run_python("-m", "devstack", PRESSROOM_HOME="/usr/pressroom")
     assert refused.returncode == 2
     assert "/usr/pressroom" in refused.stderr

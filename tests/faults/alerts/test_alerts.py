@@ -17,7 +17,9 @@ SHORT = ("Postgres away", "mail server refuses")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLES if FULL else SHORT)
-def test_a_fault_fires_its_alert_which_clears_afterwards(watched_stack: Site, name: str) -> None:
+def test_fault_fires_its_alert_and_the_alert_clears_afterwards(
+    watched_stack: Site, name: str
+) -> None:
     trouble = TROUBLES[name]
     watched_stack.watch.await_silence(trouble.alert, trouble.labels)
     with called(watched_stack, trouble.calls, trouble.callers):
@@ -26,11 +28,11 @@ def test_a_fault_fires_its_alert_which_clears_afterwards(watched_stack: Site, na
         watched_stack.watch.await_silence(trouble.alert, trouble.labels)
 
 
-def test_each_alert_has_a_trouble() -> None:
+def test_every_alert_is_covered_by_a_fault() -> None:
     assert {each.alert for each in TROUBLES.values()} == alerts().keys()
 
 
-def test_a_hurried_rule_asks_for_the_same_in_less_time() -> None:
+def test_shortened_alert_rule_uses_the_same_metrics_in_less_time() -> None:
     rules = ALERTS.read_text()
     changed = [
         (before, after)

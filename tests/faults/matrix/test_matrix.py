@@ -20,7 +20,7 @@ CELLS = [(fault, call) for fault in FAULTS for call in CALLS if FULL or TELLING[
 
 
 @pytest.mark.parametrize(("fault", "call"), CELLS, ids=[" x ".join(each) for each in CELLS])
-def test_a_fault_harms_no_more_than_promised(
+def test_fault_of_one_dependency_harms_each_call_no_more_than_promised(
     fault: str,
     call: str,
     observe_fault: Callable[[str, list[str]], Observed],

@@ -15,7 +15,7 @@ from tests.support.http.certificates import self_signed
 
 
 @pytest.mark.slow
-def test_a_connection_that_is_not_taken_is_given_up_before_a_slow_reply() -> None:
+def test_challenge_check_times_out_early_if_provider_does_not_accept_the_connection() -> None:
     with socket.socket() as busy, contextlib.ExitStack() as waiting:
         busy.bind(("127.0.0.1", 0))
         busy.listen(0)
@@ -30,7 +30,7 @@ def test_a_connection_that_is_not_taken_is_given_up_before_a_slow_reply() -> Non
     assert [line["reason"] for line in lines] == ["ConnectTimeout"]
 
 
-def test_a_provider_that_hangs_costs_few_callers_a_timeout(
+def test_hanging_challenge_provider_delays_only_the_first_callers(
     challenge_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient = HttpBounds(max_seconds=0.2, max_connect_seconds=0.2, max_reply_bytes=1000)
@@ -41,20 +41,24 @@ def test_a_provider_that_hangs_costs_few_callers_a_timeout(
     assert len(challenge_server.asked) < 10
 
 
-def test_token_after_token_that_is_refused_is_no_outage(challenge_server: Server) -> None:
+def test_repeatedly_rejected_challenge_tokens_do_not_count_as_outage(
+    challenge_server: Server,
+) -> None:
     challenge_server.says({"success": False, "error-codes": ["invalid-input-response"]})
     assert check_repeatedly(of_server(challenge_server.url), 20) == ["challenge.failed"] * 20
 
 
 @pytest.mark.parametrize("provider", ChallengeProviderName)
-def test_a_refused_connection_is_an_outage(provider: ChallengeProviderName) -> None:
+def test_refused_connection_to_challenge_provider_is_an_outage(
+    provider: ChallengeProviderName,
+) -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unheard.getsockname()[1]}/"
         assert check(of_server(url), provider, "t") == "challenge.unavailable"
 
 
-def test_a_certificate_that_nobody_vouches_for_is_an_outage(tmp_path: Path) -> None:
+def test_untrusted_certificate_of_challenge_provider_is_an_outage(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(self_signed(tmp_path / "localhost.pem"))
     with serving(context) as impostor:
@@ -63,7 +67,7 @@ def test_a_certificate_that_nobody_vouches_for_is_an_outage(tmp_path: Path) -> N
         assert impostor.asked == []
 
 
-def test_a_proxy_of_the_environment_gets_nothing(
+def test_challenge_client_ignores_proxies_from_the_environment(
     challenge_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving() as proxy:

@@ -25,7 +25,7 @@ UNAVAILABLE = ["challenge.unavailable"] * 3
 
 
 @each_provider
-def test_it_posts_a_form_of_secret_token_and_address(
+def test_challenge_check_posts_secret_token_and_client_address(
     challenge_server: Server, provider: ChallengeProviderName
 ) -> None:
     challenge_server.says(PASS)
@@ -45,7 +45,7 @@ def test_it_posts_a_form_of_secret_token_and_address(
 
 
 @pytest.mark.parametrize("bad", ["", "  \t ", "ümlaut", "line\nbreak", "nul\0", "\ud800"])
-def test_what_no_provider_makes_fails_without_a_call(challenge_server: Server, bad: str) -> None:
+def test_malformed_challenge_token_fails_without_a_call(challenge_server: Server, bad: str) -> None:
     assert check_everywhere(of_server(challenge_server.url), bad) == FAILED
     assert challenge_server.asked == []
 
@@ -58,7 +58,7 @@ def test_what_no_provider_makes_fails_without_a_call(challenge_server: Server, b
         (ChallengeProviderName.RECAPTCHA, 8192),
     ],
 )
-def test_longer_tokens_than_a_provider_makes_fail_without_a_call(
+def test_oversized_challenge_token_fails_without_a_call(
     challenge_server: Server, provider: ChallengeProviderName, longest: int
 ) -> None:
     challenge_server.says(PASS)
@@ -79,7 +79,9 @@ def test_longer_tokens_than_a_provider_makes_fail_without_a_call(
         "timeout-or-duplicate",
     ],
 )
-def test_codes_about_the_token_are_a_failed_challenge(challenge_server: Server, code: str) -> None:
+def test_error_code_about_the_token_fails_the_challenge(
+    challenge_server: Server, code: str
+) -> None:
     given = of_server(challenge_server.url)
     for status in (200, 400):
         challenge_server.says({"success": False, "error-codes": [code]}, status)
@@ -103,13 +105,17 @@ def test_codes_about_the_token_are_a_failed_challenge(challenge_server: Server, 
         {"invalid-input-response": 1},
     ],
 )
-def test_codes_about_us_or_them_are_an_outage(challenge_server: Server, codes: object) -> None:
+def test_error_code_about_secret_or_provider_is_an_outage(
+    challenge_server: Server, codes: object
+) -> None:
     challenge_server.says({"success": False, "error-codes": codes})
     assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
 
 
 @pytest.mark.parametrize("success", ["true", 1, [True], {"true": True}, None, "false", 0])
-def test_only_true_itself_is_success(challenge_server: Server, success: object) -> None:
+def test_challenge_success_that_is_no_boolean_is_an_outage(
+    challenge_server: Server, success: object
+) -> None:
     challenge_server.says({**PASS, "success": success})
     assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
 
@@ -129,13 +135,15 @@ def test_only_true_itself_is_success(challenge_server: Server, success: object) 
         b"[" * 60_000,
     ],
 )
-def test_what_is_no_verdict_is_an_outage(challenge_server: Server, body: bytes) -> None:
+def test_challenge_reply_without_verdict_is_an_outage(
+    challenge_server: Server, body: bytes
+) -> None:
     challenge_server.body = body
     assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
 
 
 @pytest.mark.parametrize("status", [201, 204, 302, 307, 400, 401, 403, 404, 429, 500, 502, 503])
-def test_success_counts_with_status_200_alone_and_a_no_with_400_too(
+def test_challenge_verdict_with_unexpected_status_is_an_outage(
     challenge_server: Server, status: int
 ) -> None:
     challenge_server.says(PASS, status)
@@ -161,14 +169,14 @@ def test_success_counts_with_status_200_alone_and_a_no_with_400_too(
         ({"success": True}, "passed"),
     ],
 )
-def test_recaptcha_3_needs_its_score_and_the_action(
+def test_recaptcha_v3_requires_sufficient_score_and_matching_action(
     challenge_server: Server, reply: object, expected: str
 ) -> None:
     challenge_server.says(reply)
     assert check(of_server(challenge_server.url), ChallengeProviderName.RECAPTCHA, "t") == expected
 
 
-def test_the_risk_score_of_hcaptcha_is_no_score_of_ours(challenge_server: Server) -> None:
+def test_hcaptcha_risk_score_is_ignored(challenge_server: Server) -> None:
     challenge_server.says({"success": True, "score": 0.1})
     assert check(of_server(challenge_server.url), ChallengeProviderName.HCAPTCHA, "t") == "passed"
 
@@ -176,14 +184,14 @@ def test_the_risk_score_of_hcaptcha_is_no_score_of_ours(challenge_server: Server
 @pytest.mark.parametrize(
     "reply", [{"success": False, "error-codes": []}, {"success": True, "action": "login"}]
 )
-def test_a_no_without_a_reason_and_a_pass_for_another_action_fail(
+def test_challenge_fails_without_reason_or_with_another_action(
     challenge_server: Server, reply: object
 ) -> None:
     challenge_server.says(reply)
     assert check_everywhere(of_server(challenge_server.url), "t") == FAILED
 
 
-def test_turnstile_without_a_word_of_the_action_fails(challenge_server: Server) -> None:
+def test_turnstile_challenge_without_action_fails(challenge_server: Server) -> None:
     challenge_server.says({"success": True})
     assert (
         check(of_server(challenge_server.url), ChallengeProviderName.TURNSTILE, "t")
@@ -203,7 +211,7 @@ def test_turnstile_without_a_word_of_the_action_fails(challenge_server: Server) 
         (None, "passed"),
     ],
 )
-def test_a_reported_host_name_must_be_one_of_ours(
+def test_challenge_hostname_must_be_one_of_the_configured_ones(
     challenge_server: Server, hostname: str | None, expected: str
 ) -> None:
     challenge_server.says({**PASS, "hostname": hostname})
@@ -211,7 +219,7 @@ def test_a_reported_host_name_must_be_one_of_ours(
     assert check_everywhere(given, "t") == [expected] * 3
 
 
-def test_a_reply_of_more_than_64_kb_is_an_outage(challenge_server: Server) -> None:
+def test_challenge_reply_larger_than_64_kb_is_an_outage(challenge_server: Server) -> None:
     small = json.dumps(PASS).encode()
     challenge_server.body = small.ljust(64 * 1024)
     assert check_everywhere(of_server(challenge_server.url), "t") == ["passed"] * 3
@@ -219,14 +227,14 @@ def test_a_reply_of_more_than_64_kb_is_an_outage(challenge_server: Server) -> No
     assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
 
 
-def test_a_compressed_reply_is_not_unpacked(challenge_server: Server) -> None:
+def test_compressed_challenge_reply_is_not_decompressed(challenge_server: Server) -> None:
     challenge_server.body = gzip.compress(json.dumps(PASS).encode())
     challenge_server.headers = {"Content-Encoding": "gzip"}
     assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
     assert challenge_server.asked[0].headers["Accept-Encoding"] == "identity"
 
 
-def test_a_redirect_is_not_followed(challenge_server: Server, sandbox: str) -> None:
+def test_challenge_client_does_not_follow_redirects(challenge_server: Server, sandbox: str) -> None:
     good = token("pass-")
     challenge_server.status = 307
     challenge_server.headers = {"Location": f"{sandbox}/challenges/turnstile/v0/siteverify"}
@@ -235,14 +243,16 @@ def test_a_redirect_is_not_followed(challenge_server: Server, sandbox: str) -> N
     assert check(of_sandbox(sandbox), ChallengeProviderName.TURNSTILE, good) == "passed"
 
 
-def test_cookies_are_not_kept(challenge_server: Server) -> None:
+def test_challenge_client_keeps_no_cookies(challenge_server: Server) -> None:
     challenge_server.headers = {"Set-Cookie": "visitor=1; Path=/"}
     challenge_server.says(PASS)
     assert check_repeatedly(of_server(challenge_server.url), 2) == ["passed", "passed"]
     assert "Cookie" not in challenge_server.asked[1].headers
 
 
-def test_the_log_has_the_reason_and_no_token_secret_or_address(challenge_server: Server) -> None:
+def test_challenge_log_has_the_reason_and_no_token_secret_or_address(
+    challenge_server: Server,
+) -> None:
     codes = ["invalid-input-secret", "canary-token", "canary-secret"]
     challenge_server.says({"success": False, "error-codes": codes})
     given = of_server(challenge_server.url, turnstile_secret="canary-secret")

@@ -18,7 +18,7 @@ async def adapters(challenges: Challenges) -> dict[ChallengeProviderName, Challe
 
 
 @each_provider
-def test_a_provider_is_on_once_it_has_its_secret_and_site_key(
+def test_challenge_provider_is_enabled_by_its_secret_and_site_key(
     provider: ChallengeProviderName,
 ) -> None:
     given = settings(**{f"{provider}_secret": "s", f"{provider}_site_key": "public"})
@@ -27,12 +27,14 @@ def test_a_provider_is_on_once_it_has_its_secret_and_site_key(
     assert found[provider].site_key == "public"
 
 
-def test_none_is_on_by_itself() -> None:
+def test_no_challenge_provider_is_enabled_by_default() -> None:
     assert asking(settings(), adapters) == {}
 
 
 @each_provider
-def test_one_that_is_not_on_says_so(provider: ChallengeProviderName) -> None:
+def test_disabled_challenge_provider_returns_not_configured(
+    provider: ChallengeProviderName,
+) -> None:
     async def ask(challenges: Challenges) -> None:
         challenges.challenge_for(provider)
 
@@ -43,7 +45,7 @@ def test_one_that_is_not_on_says_so(provider: ChallengeProviderName) -> None:
 
 @each_provider
 @pytest.mark.parametrize("half", ["SECRET", "SITE_KEY"])
-def test_half_of_the_pair_is_an_error_that_names_both(
+def test_challenge_secret_and_site_key_must_be_set_together(
     load: Load, provider: ChallengeProviderName, half: str
 ) -> None:
     with pytest.raises(SettingsError) as raised:
@@ -53,18 +55,20 @@ def test_half_of_the_pair_is_an_error_that_names_both(
     assert "canary" not in str(raised.value)
 
 
-def test_host_names_are_separated_by_commas_and_compared_in_small_letters(load: Load) -> None:
+def test_challenge_hostnames_are_split_at_commas_and_lower_cased(load: Load) -> None:
     given = load(CHALLENGE_HOSTNAMES="WWW.Example.com, localhost,")
     assert given.challenge_hostnames == ("www.example.com", "localhost")
 
 
 @pytest.mark.parametrize("wrong", ["https://example.com", "example.com:443", "a b", "*.example"])
-def test_what_is_no_host_name_is_an_error_that_names_the_setting(load: Load, wrong: str) -> None:
+def test_invalid_challenge_hostname_is_rejected_with_the_setting_name(
+    load: Load, wrong: str
+) -> None:
     with pytest.raises(SettingsError, match="PRESSROOM_CHALLENGE_HOSTNAMES"):
         load(CHALLENGE_HOSTNAMES=wrong)
 
 
-def test_our_pages_use_the_first_provider_unless_another_is_named(load: Load) -> None:
+def test_account_pages_use_the_first_challenge_provider_unless_configured(load: Load) -> None:
     both = {
         f"{provider}_{half}": "x"
         for provider in ("HCAPTCHA", "RECAPTCHA")
@@ -90,7 +94,7 @@ def test_our_pages_use_the_first_provider_unless_another_is_named(load: Load) ->
 @each_provider
 @pytest.mark.parametrize("named", ["URL", "SECRET", "SITE_KEY"])
 @pytest.mark.usefixtures("no_settings")
-def test_a_provider_of_which_the_user_names_anything_is_the_user_s(
+def test_devstack_leaves_challenge_provider_to_the_user_if_any_setting_is_given(
     provider: ChallengeProviderName, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_name = f"PRESSROOM_{provider.upper()}_{named}"
@@ -105,7 +109,9 @@ def test_a_provider_of_which_the_user_names_anything_is_the_user_s(
     assert "PRESSROOM_CHALLENGE_HOSTNAMES" not in programs
 
 
-def test_the_user_s_host_names_win(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_challenge_hostnames_of_the_user_override_the_devstack_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PRESSROOM_CHALLENGE_HOSTNAMES", "127.0.0.1")
     chosen = build_challenge_settings(SANDBOX, environment.read_user_settings())
     assert (

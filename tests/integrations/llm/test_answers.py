@@ -34,18 +34,20 @@ from tests.support.composer.language_model import (
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
     ],
 )
-def test_seconds_or_a_date_are_read_up_to_an_hour(header: str, seconds: float) -> None:
+def test_retry_after_is_parsed_as_seconds_or_date_and_capped_at_one_hour(
+    header: str, seconds: float
+) -> None:
     assert parse_retry_after(header) == seconds
 
 
 @pytest.mark.parametrize(
     "header", [None, "", "soon", "-1", "nan", "inf", "1e999", "0x10", "Fri, 99 Nov 2026 00:00:00"]
 )
-def test_what_is_neither_seconds_nor_a_date_counts_as_nothing(header: str | None) -> None:
+def test_malformed_retry_after_is_ignored(header: str | None) -> None:
     assert parse_retry_after(header) is None
 
 
-def test_a_date_is_seconds_from_now() -> None:
+def test_retry_after_date_becomes_seconds_from_now() -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     found = parse_retry_after(soon)
     assert found is not None
@@ -57,7 +59,7 @@ QUICK = ["", "refuses", "cut", "huge", "echo", "400", "401", "429-long", "no-jso
 
 @pytest.mark.slow
 @pytest.mark.parametrize("behaviour", QUICK)
-def test_neither_key_nor_post_nor_answer_is_in_errors_or_logs(
+def test_llm_errors_and_logs_contain_no_key_post_or_answer(
     model_run: Run, behaviour: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = ""
@@ -73,7 +75,7 @@ def test_neither_key_nor_post_nor_answer_is_in_errors_or_logs(
             assert secret not in text
 
 
-def test_the_log_says_why_it_failed(model_run: Run) -> None:
+def test_llm_log_contains_the_reason_of_a_failure(model_run: Run) -> None:
     with capture_logs() as ours, pytest.raises(DomainError):
         model_run.model("401").ask(question())
     assert [each["reason"] for each in ours] == ["status 401"]
@@ -86,7 +88,7 @@ def ask(model_run: Run, behaviour: str = "") -> str:
     return answered(model_run.model(behaviour).ask(question()).text)
 
 
-def test_a_schema_is_asked_for_first_and_strictly(model_run: Run) -> None:
+def test_llm_request_uses_strict_json_schema_first(model_run: Run) -> None:
     ask(model_run)
     given = model_run.requests[0]["response_format"]
     assert given["type"] == SCHEMA_FORM
@@ -100,7 +102,7 @@ def test_a_schema_is_asked_for_first_and_strictly(model_run: Run) -> None:
         ("no-json-mode", [SCHEMA_FORM, OBJECT_FORM, PROMPT_FORM]),
     ],
 )
-def test_simpler_forms_are_next_and_the_one_that_a_server_took_is_remembered(
+def test_llm_falls_back_to_simpler_formats_and_remembers_the_supported_one(
     model_run: Run, behaviour: str, forms: list[str]
 ) -> None:
     assert "Bees live" in ask(model_run, behaviour)
@@ -111,7 +113,7 @@ def test_simpler_forms_are_next_and_the_one_that_a_server_took_is_remembered(
     assert model_run.forms == [*forms, forms[-1]]
 
 
-def test_the_newer_name_of_the_limit_is_found_and_remembered(model_run: Run) -> None:
+def test_llm_remembers_which_token_limit_parameter_the_server_accepts(model_run: Run) -> None:
     ask(model_run, "new-limit")
     ask(model_run, "new-limit")
     limits = ["max_tokens" in each for each in model_run.requests]
@@ -120,7 +122,7 @@ def test_the_newer_name_of_the_limit_is_found_and_remembered(model_run: Run) -> 
     assert model_run.forms == [SCHEMA_FORM] * 3
 
 
-def test_a_server_that_takes_no_form_is_not_remembered_for_the_last(model_run: Run) -> None:
+def test_llm_does_not_remember_a_format_if_the_server_rejects_all(model_run: Run) -> None:
     model_run.steer("400")
     with pytest.raises(DomainError):
         ask(model_run)
@@ -129,14 +131,14 @@ def test_a_server_that_takes_no_form_is_not_remembered_for_the_last(model_run: R
     assert model_run.forms[-1] == SCHEMA_FORM
 
 
-def test_a_question_that_is_too_long_is_not_asked_in_other_forms(model_run: Run) -> None:
+def test_llm_request_that_is_too_long_is_not_repeated_in_other_formats(model_run: Run) -> None:
     with pytest.raises(DomainError) as raised:
         ask(model_run, "too-much")
     assert raised.value.code == "llm.failed"
     assert model_run.calls == 1
 
 
-def test_the_post_is_in_no_message_but_the_users(model_run: Run) -> None:
+def test_llm_request_contains_the_post_only_in_the_user_message(model_run: Run) -> None:
     for behaviour in ("", "no-json-mode"):
         ask(model_run, behaviour)
     for request in model_run.requests:
@@ -155,7 +157,7 @@ def error_of(model_run: Run, behaviour: str, seconds: float = 20.0) -> DomainErr
     return raised.value
 
 
-def test_the_key_is_sent_and_nothing_in_its_place_when_there_is_none(model_run: Run) -> None:
+def test_llm_request_sends_the_api_key_only_if_configured(model_run: Run) -> None:
     model_run.model().ask(question())
     model_run.model(key=None).ask(question())
     first, second = model_run.requests
@@ -163,7 +165,7 @@ def test_the_key_is_sent_and_nothing_in_its_place_when_there_is_none(model_run: 
     assert "authorization" not in second["_headers"]
 
 
-def test_variables_for_other_programs_change_nothing(
+def test_llm_client_ignores_openai_and_proxy_variables_of_the_environment(
     model_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY"):
@@ -177,7 +179,7 @@ def test_variables_for_other_programs_change_nothing(
 @pytest.mark.parametrize(
     "behaviour", ["refuses", "empty", "length", "filtered", "cut", "broken", "page", "400", "401"]
 )
-def test_what_is_no_answer_fails_at_once(model_run: Run, behaviour: str) -> None:
+def test_unusable_llm_answer_is_reported_as_failure(model_run: Run, behaviour: str) -> None:
     error = error_of(model_run, behaviour)
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "llm.failed")
 
@@ -192,13 +194,13 @@ def test_what_is_no_answer_fails_at_once(model_run: Run, behaviour: str) -> None
         ([1, None, [], {}, {"type": "text"}, {"type": "text", "text": 1}, "yes"], "yes"),
     ],
 )
-def test_only_text_parts_are_the_answer(content: list[object], text: str) -> None:
+def test_llm_answer_consists_only_of_text_parts(content: list[object], text: str) -> None:
     body = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
     assert openai_protocol.parse_completion(body).reply("any").text == text
 
 
 @pytest.mark.parametrize("behaviour", ["slow", "trickle"])
-def test_a_call_ends_in_its_time_and_hangs_up(model_run: Run, behaviour: str) -> None:
+def test_llm_call_times_out_and_closes_its_connection(model_run: Run, behaviour: str) -> None:
     began = time.monotonic()
     error = error_of(model_run, behaviour, seconds=0.5)
     assert time.monotonic() - began < HANGING
@@ -207,7 +209,7 @@ def test_a_call_ends_in_its_time_and_hangs_up(model_run: Run, behaviour: str) ->
         eventually(lambda: model_run.left == 1, what="the caller's leaving")
 
 
-def test_a_server_that_is_away_is_unavailable() -> None:
+def test_unreachable_llm_server_is_reported_as_unavailable() -> None:
     target = openai_protocol.Target(f"http://{LOOPBACK}:1/v1", SecretStr(KEY))
     model = OpenAIProtocol(
         target, LlmServerState(), model="any", context_tokens=32_000, report=ignore_usage
@@ -219,7 +221,7 @@ def test_a_server_that_is_away_is_unavailable() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("behaviour", ["429-once", "429-date-once", "500-once", "502-once"])
-def test_what_may_pass_is_tried_once_more(model_run: Run, behaviour: str) -> None:
+def test_llm_call_is_retried_after_transient_failure(model_run: Run, behaviour: str) -> None:
     assert "Bees live" in answered(model_run.model(behaviour).ask(question()).text)
     assert model_run.calls == 2
 
@@ -227,25 +229,25 @@ def test_what_may_pass_is_tried_once_more(model_run: Run, behaviour: str) -> Non
 @pytest.mark.parametrize(
     ("behaviour", "kind"), [("500", Kind.PROVIDER_FAILED), ("503", Kind.UNAVAILABLE)]
 )
-def test_there_is_no_third_try(model_run: Run, behaviour: str, kind: Kind) -> None:
+def test_llm_call_is_retried_only_once(model_run: Run, behaviour: str, kind: Kind) -> None:
     assert error_of(model_run, behaviour).kind is kind
     assert model_run.calls == 2
 
 
-def test_the_second_try_waits_as_long_as_the_server_asks_for(model_run: Run) -> None:
+def test_llm_retry_waits_for_the_servers_retry_after(model_run: Run) -> None:
     began = time.monotonic()
     model_run.model("429-once").ask(question())
     assert time.monotonic() - began >= 1.0
 
 
-def test_a_wait_that_does_not_fit_is_handed_on(model_run: Run) -> None:
+def test_llm_retry_after_beyond_the_time_limit_is_returned_to_the_caller(model_run: Run) -> None:
     error = error_of(model_run, "429-long")
     assert (error.kind, error.code) == (Kind.UNAVAILABLE, "llm.unavailable")
     assert error.retry_after == 120
     assert model_run.calls == 1
 
 
-def test_tokens_are_reported_whether_or_not_the_answer_is_of_use(model_run: Run) -> None:
+def test_llm_token_usage_is_reported_for_useful_useless_and_failed_answers(model_run: Run) -> None:
     reply = model_run.model().ask(question())
     error_of(model_run, "refuses")
     error_of(model_run, "401")
@@ -257,7 +259,7 @@ def test_tokens_are_reported_whether_or_not_the_answer_is_of_use(model_run: Run)
 
 
 @pytest.mark.tier("timing")
-def test_calls_do_not_take_turns(model_run: Run) -> None:
+def test_llm_calls_run_concurrently(model_run: Run) -> None:
     def ask() -> None:
         with pytest.raises(DomainError):
             model_run.model("slow").ask(question(5.0))

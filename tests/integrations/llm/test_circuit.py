@@ -43,13 +43,15 @@ def error_of(model_run: Run) -> DomainError:
     return raised.value
 
 
-def test_a_server_that_keeps_failing_is_left_alone(run_with_open_circuit: Run) -> None:
+def test_open_llm_circuit_rejects_calls_without_asking_the_server(
+    run_with_open_circuit: Run,
+) -> None:
     error = error_of(run_with_open_circuit)
     assert (error.kind, error.code, error.retry_after) == (Kind.UNAVAILABLE, "llm.unavailable", 30)
     assert run_with_open_circuit.calls == 3
 
 
-def test_answers_between_failures_keep_it_closed(model_run: Run) -> None:
+def test_llm_circuit_stays_closed_if_answers_come_between_failures(model_run: Run) -> None:
     model_run.server = LlmServerState(openai_protocol.create_breaker(tolerated=1))
     for behaviour in ("broken", None, "broken", None, "broken"):
         model_run.steer(behaviour)
@@ -60,7 +62,7 @@ def test_answers_between_failures_keep_it_closed(model_run: Run) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["refuses", "empty", "too-much"])
-def test_a_model_that_does_not_want_to_is_no_server_that_fails(
+def test_llm_circuit_does_not_count_refusals_and_empty_answers_as_failures(
     model_run: Run, behaviour: str
 ) -> None:
     model_run.server = LlmServerState(openai_protocol.create_breaker(tolerated=0))
@@ -71,7 +73,7 @@ def test_a_model_that_does_not_want_to_is_no_server_that_fails(
     assert model_run.calls == 2
 
 
-def test_a_try_that_told_nothing_lets_the_next_one_try(
+def test_interrupted_trial_call_of_open_llm_circuit_allows_another_trial(
     run_with_open_circuit: Run, clock: Clock
 ) -> None:
     clock.now += 31.0

@@ -15,13 +15,13 @@ def openai(**given: object) -> Settings:
     return settings(**{"llm_provider": "openai", "llm_model": "gpt", "llm_api_key": KEY, **given})
 
 
-def test_the_offline_writer_is_the_default_and_asks_nobody() -> None:
+def test_offline_writer_is_the_default_and_calls_no_llm() -> None:
     assert settings().llm_provider == "offline"
     assert language_model(settings(), ignore_usage) is None
     assert language_model(settings(llm_model="gpt", llm_api_key=KEY), ignore_usage) is None
 
 
-def test_all_threads_of_a_process_share_what_was_learnt(model_run: Run) -> None:
+def test_threads_of_a_process_share_the_learnt_llm_format(model_run: Run) -> None:
     given = openai(llm_base_url=model_run.base_url, llm_model="sandbox-no-schema")
     for _ in range(2):
         model = language_model(given, ignore_usage)
@@ -47,14 +47,16 @@ def test_all_threads_of_a_process_share_what_was_learnt(model_run: Run) -> None:
         ("llm_context_tokens", {"llm_context_tokens": 100}),
     ],
 )
-def test_what_can_not_work_is_named_at_the_start(wrong: str, given: dict[str, object]) -> None:
+def test_invalid_llm_setting_is_rejected_by_name_without_its_value(
+    wrong: str, given: dict[str, object]
+) -> None:
     with pytest.raises(ValidationError) as raised:
         openai(**given)
     assert [problem["loc"][0] for problem in raised.value.errors()] == [wrong]
     assert "secret" not in str(raised.value)
 
 
-def test_the_process_that_asks_a_server_with_accounts_needs_a_key() -> None:
+def test_llm_worker_requires_api_key_for_openai() -> None:
     # The API needs none: it looks for results that are there.
     given = openai(llm_api_key=None)
     with pytest.raises(SettingsError, match=r"^PRESSROOM_LLM_API_KEY: is needed for api.openai"):
@@ -62,17 +64,17 @@ def test_the_process_that_asks_a_server_with_accounts_needs_a_key() -> None:
     openai().require_model_key()
 
 
-def test_a_server_of_ones_own_needs_no_key() -> None:
+def test_llm_server_with_own_url_requires_no_api_key() -> None:
     given = openai(llm_base_url="http://models.internal:8000/v1", llm_api_key=None)
     given.require_model_key()
     assert language_model(given, ignore_usage) is not None
 
 
-def test_the_development_stack_stays_offline_by_itself() -> None:
+def test_devstack_uses_offline_writer_by_default() -> None:
     assert build_llm_settings(SANDBOX, {}) == {}
 
 
-def test_with_the_provider_alone_the_development_stack_asks_its_sandbox() -> None:
+def test_devstack_uses_sandbox_llm_if_only_the_provider_is_set() -> None:
     chosen = build_llm_settings(SANDBOX, {"PRESSROOM_LLM_PROVIDER": "openai"})
     assert chosen == {
         "PRESSROOM_LLM_BASE_URL": f"{SANDBOX}/llm/v1",
@@ -81,7 +83,9 @@ def test_with_the_provider_alone_the_development_stack_asks_its_sandbox() -> Non
     }
 
 
-def test_a_model_of_the_sandbox_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devstack_uses_the_sandbox_model_chosen_by_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PRESSROOM_LLM_PROVIDER", "openai")
     monkeypatch.setenv("PRESSROOM_LLM_MODEL", "sandbox-429")
     own = {"PRESSROOM_LLM_PROVIDER": "openai", "PRESSROOM_LLM_MODEL": "sandbox-429"}
@@ -91,6 +95,6 @@ def test_a_model_of_the_sandbox_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", ["BASE_URL", "API_KEY"])
-def test_a_server_of_the_users_is_theirs_altogether(name: str) -> None:
+def test_devstack_leaves_llm_settings_to_the_user_if_url_or_key_is_set(name: str) -> None:
     own = {"PRESSROOM_LLM_PROVIDER": "openai", f"PRESSROOM_LLM_{name}": "theirs"}
     assert build_llm_settings(SANDBOX, own) == {}

@@ -22,12 +22,12 @@ def message_id(mail: Mail) -> str:
     return str(message_from_bytes(compose_message(mail, SENDER, mail.to))["Message-ID"])
 
 
-def test_a_mail_that_is_sent_twice_can_be_told_by_its_id() -> None:
+def test_mail_with_key_has_the_same_message_id_on_every_attempt() -> None:
     mail = Mail("a@example.org", "Hello", "text", "<p>html</p>", key="job-7")
     assert message_id(mail) == message_id(mail) == "<job-7@example.com>"
 
 
-def test_a_mail_without_a_key_has_an_id_of_its_own() -> None:
+def test_mail_without_key_has_a_unique_message_id() -> None:
     mail = Mail("a@example.org", "Hello", "text", "<p>html</p>")
     assert message_id(mail) != message_id(mail)
     assert re.fullmatch(r"<\S+@example\.com>", message_id(mail))
@@ -52,14 +52,14 @@ def trusted_certificate(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("trusted_certificate")
-def test_mail_goes_over_tls_from_the_first_byte(tls_context: ssl.SSLContext) -> None:
+def test_smtps_mail_is_delivered_over_tls(tls_context: ssl.SSLContext) -> None:
     with running_talker(Talker(), tls_context) as scripted_server:
         mailer(f"smtps://localhost:{scripted_server.port}").send(letter())
         assert len(scripted_server.messages) == 1
 
 
 @pytest.mark.usefixtures("trusted_certificate")
-def test_mail_and_login_go_after_starttls_alone(tls_context: ssl.SSLContext) -> None:
+def test_starttls_precedes_login_and_mail(tls_context: ssl.SSLContext) -> None:
     scripted_server = Talker(extensions=("STARTTLS", "AUTH PLAIN"), context=tls_context)
     scripted_server.answers["AUTH"] = "235 welcome"
     with running_talker(scripted_server):
@@ -70,7 +70,7 @@ def test_mail_and_login_go_after_starttls_alone(tls_context: ssl.SSLContext) -> 
 
 
 @pytest.mark.parametrize("scheme", ["smtps", "smtp+starttls"])
-def test_a_certificate_that_nobody_vouches_for_gets_neither_login_nor_mail(
+def test_untrusted_mail_server_certificate_receives_neither_login_nor_mail(
     tls_context: ssl.SSLContext, scheme: str
 ) -> None:
     scripted_server = Talker(extensions=("STARTTLS", "AUTH PLAIN"), context=tls_context)
@@ -81,14 +81,14 @@ def test_a_certificate_that_nobody_vouches_for_gets_neither_login_nor_mail(
 
 
 @pytest.mark.usefixtures("trusted_certificate")
-def test_a_certificate_for_another_host_is_refused(tls_context: ssl.SSLContext) -> None:
+def test_mail_server_certificate_for_another_host_is_rejected(tls_context: ssl.SSLContext) -> None:
     with running_talker(Talker(), tls_context) as scripted_server:
         with pytest.raises(TransientError):
             mailer(f"smtps://127.0.0.1:{scripted_server.port}").send(letter())
         assert scripted_server.heard == []
 
 
-def test_a_server_that_offers_no_starttls_gets_neither_login_nor_mail() -> None:
+def test_mail_server_without_starttls_receives_neither_login_nor_mail() -> None:
     scripted_server = Talker(extensions=("AUTH PLAIN",))
     with running_talker(scripted_server), pytest.raises(TransientError, match="STARTTLS"):
         mailer(f"smtp+starttls://u:p@localhost:{scripted_server.port}").send(letter())
@@ -101,7 +101,7 @@ def deliver(mail_sandbox: Sandbox, mail: Mail) -> StoredMail:
     return kept
 
 
-def test_it_arrives_as_text_and_html_with_every_header_that_mail_needs(
+def test_mail_arrives_as_text_and_html_with_all_required_headers(
     mail_sandbox: Sandbox,
 ) -> None:
     before = clock.now().replace(microsecond=0)
@@ -133,7 +133,7 @@ def test_it_arrives_as_text_and_html_with_every_header_that_mail_needs(
         "",
     ],
 )
-def test_a_subject_of_any_script_and_length_arrives_as_it_was(
+def test_mail_subject_of_any_script_and_length_arrives_unchanged(
     mail_sandbox: Sandbox, subject: str
 ) -> None:
     arrived = deliver(mail_sandbox, letter(subject=subject))
@@ -144,7 +144,7 @@ def test_a_subject_of_any_script_and_length_arrives_as_it_was(
     assert all(len(line) <= 78 for line in encoded)
 
 
-def test_a_long_link_in_a_header_stays_a_link(mail_sandbox: Sandbox) -> None:
+def test_long_unsubscribe_link_in_mail_header_is_not_folded(mail_sandbox: Sandbox) -> None:
     link = f"<https://pressroom.example/unsubscribe?trace_id={'x' * 600}>"
     one_click = "List-Unsubscribe=One-Click"
     headers = {"List-Unsubscribe": link, "List-Unsubscribe-Post": one_click}
@@ -153,18 +153,18 @@ def test_a_long_link_in_a_header_stays_a_link(mail_sandbox: Sandbox) -> None:
     assert f"List-Unsubscribe-Post: {one_click}\r\n".encode() in arrived.raw
 
 
-def test_a_header_that_is_not_ascii_arrives(mail_sandbox: Sandbox) -> None:
+def test_non_ascii_mail_header_arrives_unchanged(mail_sandbox: Sandbox) -> None:
     headers = dict(deliver(mail_sandbox, letter(headers={"List-Id": "Zeitung für alle"})).headers)
     assert headers["List-Id"] == "Zeitung für alle"
 
 
-def test_an_internationalised_domain_is_written_for_the_wire(mail_sandbox: Sandbox) -> None:
+def test_internationalized_mail_domain_is_converted_to_punycode(mail_sandbox: Sandbox) -> None:
     mailer(mail_sandbox.url).send(letter("reader@straße.example.com"))
     [arrived] = mail_sandbox.mailbox.list_newest_first("reader@xn--strae-oqa.example.com")
     assert parse_mail(arrived.raw)["To"] == "reader@xn--strae-oqa.example.com"
 
 
-def test_a_name_before_the_at_of_any_script_arrives_where_the_server_takes_it(
+def test_mail_to_non_ascii_local_part_is_delivered_with_smtputf8_support(
     mail_sandbox: Sandbox,
 ) -> None:
     mail = letter(address("δοκιμή"))

@@ -20,7 +20,7 @@ TO = "reader@example.com"
 @example("=?utf-8?q?a=0D=0ABcc:_x@example.com?=")
 @example("a\x0bBcc: b\x0cc\x1cd\x85e\u2028f")
 @example("a\r")
-def test_no_subject_adds_a_header_or_a_line(subject: str) -> None:
+def test_mail_subject_cannot_inject_headers_or_lines(subject: str) -> None:
     raw = compose_message(letter(subject=subject), SENDER, TO)
     message = parse_mail(raw)
     assert message.keys() == HEADERS
@@ -47,7 +47,7 @@ def test_no_subject_adds_a_header_or_a_line(subject: str) -> None:
         ("Content-Type", "text/plain"),
     ],
 )
-def test_a_header_that_could_pass_for_another_is_refused(name: str, value: str) -> None:
+def test_malformed_or_reserved_mail_header_is_rejected(name: str, value: str) -> None:
     with pytest.raises(DomainError) as caught:
         compose_message(letter(headers={name: value}), SENDER, TO)
     assert caught.value.code == "mail.refused"
@@ -56,7 +56,7 @@ def test_a_header_that_could_pass_for_another_is_refused(name: str, value: str) 
 @pytest.mark.parametrize(
     "mail", [letter(subject="\ud800"), letter(text="\ud800"), letter(html="\ud800")]
 )
-def test_text_that_utf_8_has_no_bytes_for_is_refused(mail: Mail) -> None:
+def test_mail_text_with_lone_surrogate_is_rejected(mail: Mail) -> None:
     with pytest.raises(DomainError) as caught:
         compose_message(mail, SENDER, TO)
     assert caught.value.code == "mail.refused"
@@ -74,7 +74,9 @@ def test_text_that_utf_8_has_no_bytes_for_is_refused(mail: Mail) -> None:
         "",
     ],
 )
-def test_what_is_no_address_reaches_no_server(scripted_server: Talker, to: str) -> None:
+def test_malformed_recipient_never_reaches_the_mail_server(
+    scripted_server: Talker, to: str
+) -> None:
     with pytest.raises(DomainError) as caught:
         mailer(f"smtp://127.0.0.1:{scripted_server.port}").send(letter(to or " "))
     assert caught.value.code == "mail.refused"
@@ -85,7 +87,9 @@ def test_what_is_no_address_reaches_no_server(scripted_server: Talker, to: str) 
 @pytest.mark.parametrize(
     "name", ["Plain", "A, B", 'say "hi"', "Zeitung für alle", "=?utf-8?q?x?=", "a@b.example"]
 )
-def test_the_senders_name_is_a_name_and_nothing_else(scripted_server: Talker, name: str) -> None:
+def test_mail_sender_name_cannot_change_the_sender_address(
+    scripted_server: Talker, name: str
+) -> None:
     server = MailServer.parse(f"smtp://127.0.0.1:{scripted_server.port}")
     SmtpMailer(server, MailSender(name, "news@pressroom.example")).send(letter())
     [sent] = scripted_server.messages

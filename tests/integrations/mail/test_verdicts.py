@@ -28,7 +28,7 @@ def url(scripted_server: Talker, login: str = "") -> str:
         ("MAIL", "552 too large"),
     ],
 )
-def test_a_permanent_error_of_recipient_or_message_gives_it_up(
+def test_permanent_smtp_error_for_recipient_or_message_is_not_retried(
     scripted_server: Talker, verb: str, answer: str
 ) -> None:
     scripted_server.answers[verb] = answer
@@ -56,7 +56,7 @@ def test_a_permanent_error_of_recipient_or_message_gives_it_up(
         ("EHLO", None),
     ],
 )
-def test_what_may_pass_or_an_operator_can_mend_is_tried_again(
+def test_transient_or_configuration_smtp_error_is_retried(
     scripted_server: Talker, verb: str, answer: str | None
 ) -> None:
     scripted_server.answers[verb] = answer
@@ -66,7 +66,7 @@ def test_what_may_pass_or_an_operator_can_mend_is_tried_again(
 
 
 @pytest.mark.parametrize("greeting", ["554 not you", "421 too busy", None, "hello"])
-def test_a_server_that_does_not_welcome_us_is_tried_again(
+def test_mail_is_retried_if_the_server_does_not_greet_with_220(
     scripted_server: Talker, greeting: str | None
 ) -> None:
     scripted_server.greeting = greeting
@@ -75,7 +75,7 @@ def test_a_server_that_does_not_welcome_us_is_tried_again(
 
 
 @pytest.mark.parametrize("silent_after", ["EHLO", "RCPT", "DATA"])
-def test_a_server_that_falls_silent_is_tried_again(
+def test_mail_is_retried_if_the_server_stops_responding(
     scripted_server: Talker, silent_after: str
 ) -> None:
     scripted_server.silent_after = silent_after
@@ -84,7 +84,7 @@ def test_a_server_that_falls_silent_is_tried_again(
 
 
 @pytest.mark.parametrize("farewell", ["500 no", None, "what?"])
-def test_a_mail_that_was_taken_is_sent_whatever_comes_after(
+def test_accepted_mail_is_sent_even_if_the_server_fails_afterwards(
     scripted_server: Talker, farewell: str | None
 ) -> None:
     scripted_server.answers["QUIT"] = farewell
@@ -92,7 +92,7 @@ def test_a_mail_that_was_taken_is_sent_whatever_comes_after(
     assert len(scripted_server.messages) == 1
 
 
-def test_nobody_there_is_tried_again() -> None:
+def test_mail_is_retried_if_the_server_is_unreachable() -> None:
     with socket.create_server((LOOPBACK, 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(TransientError):
@@ -101,7 +101,7 @@ def test_nobody_there_is_tried_again() -> None:
         mailer("smtp://nowhere.invalid").send(letter())
 
 
-def test_a_login_is_given_where_the_url_has_one(scripted_server: Talker) -> None:
+def test_mail_login_is_decoded_from_the_server_url(scripted_server: Talker) -> None:
     scripted_server.extensions = ("AUTH PLAIN",)
     scripted_server.answers["AUTH"] = "235 welcome"
     mailer(url(scripted_server, "us%40example.com:p%2Fw@")).send(letter())
@@ -118,7 +118,7 @@ def test_a_login_is_given_where_the_url_has_one(scripted_server: Talker) -> None
         ("SIZE 1000000", "500 unheard of"),
     ],
 )
-def test_a_login_that_fails_loses_no_mail_and_tells_no_password(
+def test_failed_mail_login_is_retried_and_never_reveals_the_password(
     scripted_server: Talker, extension: str, answer: str
 ) -> None:
     scripted_server.extensions = (extension,)
@@ -129,7 +129,7 @@ def test_a_login_that_fails_loses_no_mail_and_tells_no_password(
     assert scripted_server.messages == []
 
 
-def test_a_name_before_the_at_that_the_server_can_not_take_gives_it_up(
+def test_mail_to_non_ascii_local_part_is_rejected_without_smtputf8_support(
     scripted_server: Talker,
 ) -> None:
     with pytest.raises(DomainError) as caught:
@@ -138,17 +138,17 @@ def test_a_name_before_the_at_that_the_server_can_not_take_gives_it_up(
     assert not any(heard.startswith("MAIL") for heard in scripted_server.heard)
 
 
-def test_it_introduces_itself_by_the_senders_domain(scripted_server: Talker) -> None:
+def test_mail_client_greets_with_the_domain_of_the_sender(scripted_server: Talker) -> None:
     mailer(url(scripted_server)).send(letter())
     assert scripted_server.heard[0].lower() == "ehlo pressroom.example"
 
 
-def test_without_a_server_mail_waits_and_the_reason_names_the_setting() -> None:
+def test_mail_without_configured_server_is_retried_with_the_setting_name() -> None:
     with pytest.raises(TransientError, match="PRESSROOM_MAIL_URL is not set"):
         create_mailer(settings()).send(letter())
 
 
-def test_the_settings_pick_server_and_sender(scripted_server: Talker) -> None:
+def test_mail_settings_choose_server_and_sender(scripted_server: Talker) -> None:
     chosen = settings(mail_url=url(scripted_server), mail_from="Us <us@example.org>")
     create_mailer(chosen).send(letter())
     assert "MAIL FROM:<us@example.org>" in scripted_server.heard

@@ -23,7 +23,7 @@ def of_sandbox(stripe_keys: StripeKeys, url: str = "http://127.0.0.1:9/stripe") 
     }
 
 
-def test_a_channel_is_there_once_it_has_its_keys(stripe_keys: StripeKeys) -> None:
+def test_payment_channel_is_enabled_by_its_keys(stripe_keys: StripeKeys) -> None:
     assert PaymentChannels(settings()).configured == ()
     assert PaymentChannels(settings(**STRIPE)).configured == (PaymentChannel.STRIPE,)
     assert PaymentChannels(settings(**of_sandbox(stripe_keys))).configured == (
@@ -31,7 +31,7 @@ def test_a_channel_is_there_once_it_has_its_keys(stripe_keys: StripeKeys) -> Non
     )
 
 
-def test_real_money_goes_before_the_sandbox(stripe_keys: StripeKeys) -> None:
+def test_stripe_takes_precedence_over_the_payment_sandbox(stripe_keys: StripeKeys) -> None:
     assert PaymentChannels(settings(**of_sandbox(stripe_keys))).default is PaymentChannel.SANDBOX
     both = PaymentChannels(settings(**STRIPE, **of_sandbox(stripe_keys)))
     assert both.configured == (PaymentChannel.STRIPE, PaymentChannel.SANDBOX)
@@ -39,7 +39,9 @@ def test_real_money_goes_before_the_sandbox(stripe_keys: StripeKeys) -> None:
     assert [both.channel(each).channel for each in PaymentChannel] == list(PaymentChannel)
 
 
-def test_a_channel_that_is_not_there_says_whose_mistake_it_is(stripe_keys: StripeKeys) -> None:
+def test_disabled_payment_channel_is_reported_as_unavailable_or_invalid(
+    stripe_keys: StripeKeys,
+) -> None:
     none, real = PaymentChannels(settings()), PaymentChannels(settings(**STRIPE))
     sandbox_channels = PaymentChannels(settings(**of_sandbox(stripe_keys)))
     expected = [
@@ -53,7 +55,9 @@ def test_a_channel_that_is_not_there_says_whose_mistake_it_is(stripe_keys: Strip
         assert (caught.value.code, caught.value.kind) == ("topup.channel_unavailable", kind)
 
 
-def test_an_event_belongs_to_the_account_that_signed_it(stripe_keys: StripeKeys) -> None:
+def test_payment_event_is_assigned_to_the_channel_whose_secret_signed_it(
+    stripe_keys: StripeKeys,
+) -> None:
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(stripe_keys)))
     real = StripeKeys(webhook_secret=STRIPE["stripe_webhook_secret"])
     for signer, channel in ((stripe_keys, PaymentChannel.SANDBOX), (real, PaymentChannel.STRIPE)):
@@ -62,7 +66,9 @@ def test_an_event_belongs_to_the_account_that_signed_it(stripe_keys: StripeKeys)
         assert event.evidence is not None
 
 
-def test_a_signed_body_of_no_event_is_not_offered_to_others(stripe_keys: StripeKeys) -> None:
+def test_signed_body_without_payment_event_is_rejected_as_unreadable(
+    stripe_keys: StripeKeys,
+) -> None:
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(stripe_keys)))
     real = StripeKeys(webhook_secret=STRIPE["stripe_webhook_secret"])
     with pytest.raises(DomainError) as caught:
@@ -70,7 +76,9 @@ def test_a_signed_body_of_no_event_is_not_offered_to_others(stripe_keys: StripeK
     assert caught.value.code == "webhook.unreadable"
 
 
-def test_without_any_account_events_wait(stripe_keys: StripeKeys) -> None:
+def test_payment_event_gets_unavailable_error_without_configured_channel(
+    stripe_keys: StripeKeys,
+) -> None:
     with pytest.raises(DomainError) as caught:
         PaymentChannels(settings()).parse_event(*signed(stripe_keys, a_paid_session()))
     assert caught.value.kind is Kind.UNAVAILABLE
@@ -78,7 +86,7 @@ def test_without_any_account_events_wait(stripe_keys: StripeKeys) -> None:
 
 @pytest.mark.tier("processes")
 @pytest.mark.slow
-def test_a_process_that_sees_no_money_does_not_load_the_library() -> None:
+def test_stripe_library_is_loaded_only_by_processes_that_handle_payments() -> None:
     check = (
         "import sys; import api.app, workers.main, integrations.payments.registry; "
         "assert 'stripe' not in sys.modules; "
@@ -88,7 +96,7 @@ def test_a_process_that_sees_no_money_does_not_load_the_library() -> None:
 
 
 @pytest.mark.parametrize("all_of", [STRIPE, of_sandbox(StripeKeys())], ids=["stripe", "sandbox"])
-def test_the_settings_of_a_channel_go_together(all_of: dict[str, str]) -> None:
+def test_settings_of_a_payment_channel_must_be_set_together(all_of: dict[str, str]) -> None:
     for missing in all_of:
         given = {name: value for name, value in all_of.items() if name != missing}
         with pytest.raises(ValueError, match=r"set (both|all three), or none"):
@@ -96,12 +104,12 @@ def test_the_settings_of_a_channel_go_together(all_of: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("host", ["sandbox.example.com", "10.0.0.1", "127.0.0.1.example.com"])
-def test_a_sandbox_elsewhere_is_refused(stripe_keys: StripeKeys, host: str) -> None:
+def test_payment_sandbox_on_another_machine_is_rejected(stripe_keys: StripeKeys, host: str) -> None:
     with pytest.raises(ValueError, match="must be on this machine"):
         settings(**of_sandbox(stripe_keys, f"http://{host}/stripe"))
 
 
-def test_the_stack_draws_keys_anew_and_leaves_alone_what_the_user_set() -> None:
+def test_devstack_generates_new_payment_keys_unless_the_user_set_them() -> None:
     first, second = build_payment_settings("http://127.0.0.1:1", {}), build_payment_settings("", {})
     assert len({*first.values(), *second.values()}) == 6
     own = {"PRESSROOM_PAYMENTS_SANDBOX_URL": "http://127.0.0.1:2"}

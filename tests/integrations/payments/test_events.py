@@ -14,7 +14,7 @@ from tests.support.credits.payment_events import Reader, a_paid_session, signed
 from tests.support.credits.payments import Json, SandboxPayments, an_order
 
 
-def test_while_a_secret_is_rolled_one_good_signature_is_enough(
+def test_payment_event_with_one_valid_signature_is_accepted_during_secret_rotation(
     payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: Reader
 ) -> None:
     payment_sandbox.hold()
@@ -37,7 +37,7 @@ def test_while_a_secret_is_rolled_one_good_signature_is_enough(
     ],
     ids=range(9),
 )
-def test_headers_and_bodies_of_any_shape_are_refused_in_one_way(
+def test_malformed_signature_header_is_rejected_as_invalid_signature(
     account: StripeCheckout, header: str
 ) -> None:
     for body in (b"{}", b"\xff\xfe"):
@@ -61,7 +61,7 @@ def test_headers_and_bodies_of_any_shape_are_refused_in_one_way(
     ],
     ids=range(9),
 )
-def test_a_signed_body_of_no_event_is_unreadable(
+def test_signed_malformed_payment_event_is_rejected_as_unreadable(
     account: StripeCheckout, stripe_keys: StripeKeys, body: bytes
 ) -> None:
     with pytest.raises(DomainError) as caught:
@@ -69,7 +69,7 @@ def test_a_signed_body_of_no_event_is_unreadable(
     assert (caught.value.code, caught.value.kind) == ("webhook.unreadable", Kind.MALFORMED)
 
 
-def test_a_payment_is_told_with_its_order_amount_and_currency(
+def test_payment_event_contains_order_amount_and_currency(
     account: StripeCheckout, payment_sandbox: SandboxPayments, read_event: Reader
 ) -> None:
     order = an_order(500, "JPY")
@@ -89,14 +89,14 @@ def test_a_payment_is_told_with_its_order_amount_and_currency(
     )
 
 
-def test_a_declined_card_is_of_no_concern(
+def test_payment_event_of_declined_card_is_ignored(
     payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: Reader
 ) -> None:
     payment_sandbox.decline(opened_checkout.session_id)
     assert read_event.event("payment_intent.payment_failed", opened_checkout).evidence is None
 
 
-def test_refunds_are_told_as_their_sum_with_what_was_paid(
+def test_refund_event_contains_total_refunded_amount(
     account: StripeCheckout, payment_sandbox: SandboxPayments, read_event: Reader
 ) -> None:
     order = an_order()
@@ -117,7 +117,7 @@ def test_refunds_are_told_as_their_sum_with_what_was_paid(
 
 
 @pytest.mark.parametrize(("ending", "lost"), [("win", 0), ("lose", 1000)])
-def test_a_dispute_is_told_by_its_payment(
+def test_dispute_event_contains_disputed_and_lost_amounts(
     payment_sandbox: SandboxPayments,
     opened_checkout: OpenedCheckout,
     read_event: Reader,
@@ -137,7 +137,7 @@ def test_a_dispute_is_told_by_its_payment(
     assert read_event.evidence("charge.dispute.closed", opened_checkout) == closed
 
 
-def test_an_inquiry_is_of_no_concern_though_it_is_called_a_dispute(
+def test_payment_event_of_bank_inquiry_is_ignored(
     payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: Reader
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
@@ -147,7 +147,7 @@ def test_an_inquiry_is_of_no_concern_though_it_is_called_a_dispute(
     assert read_event.event("charge.dispute.closed", opened_checkout).evidence is None
 
 
-def test_another_shop_on_the_same_account_is_of_no_concern(
+def test_payment_event_of_another_shop_on_the_same_account_is_ignored(
     account: StripeCheckout, stripe_keys: StripeKeys
 ) -> None:
     assert account.parse_event(*signed(stripe_keys, a_paid_session())).evidence is not None
@@ -174,7 +174,7 @@ def test_another_shop_on_the_same_account_is_of_no_concern(
         ("sk_test_1", False, True),
     ],
 )
-def test_test_payments_count_for_nothing_where_real_ones_do(
+def test_events_of_test_payments_are_ignored_with_a_live_key(
     stripe_keys: StripeKeys, key: str, is_live_event: bool, counts: bool
 ) -> None:
     account = StripeCheckout(

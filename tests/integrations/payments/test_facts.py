@@ -15,7 +15,9 @@ from tests.support.credits.payments import RETURN_URL, SandboxPayments, account_
 MANY = 101
 
 
-def test_an_open_checkout_says_what_it_is_for_and_nothing_else(account: StripeCheckout) -> None:
+def test_open_checkout_shows_only_its_order_amount_and_currency(
+    account: StripeCheckout,
+) -> None:
     order = an_order()
     opened_checkout = account.open_checkout(order)
     assert account.fetch_evidence(opened_checkout.session_id) == Evidence(
@@ -27,7 +29,7 @@ def test_an_open_checkout_says_what_it_is_for_and_nothing_else(account: StripeCh
     assert abs(opened_checkout.expires_at - order.expires_at) < timedelta(seconds=1)
 
 
-def test_a_paid_checkout_is_paid_and_its_payment_leads_back_to_the_order(
+def test_paid_checkout_shows_its_payment_which_leads_to_the_order(
     account: StripeCheckout, payment_sandbox: SandboxPayments
 ) -> None:
     order = an_order()
@@ -41,7 +43,7 @@ def test_a_paid_checkout_is_paid_and_its_payment_leads_back_to_the_order(
     assert (found.refunded_minor, found.disputes_minor) == (None, None)
 
 
-def test_neither_a_declined_card_nor_a_cancelled_checkout_ends_anything(
+def test_checkout_can_still_be_paid_after_declined_card_or_cancellation(
     account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
     payment_sandbox.decline(opened_checkout.session_id)
@@ -53,7 +55,7 @@ def test_neither_a_declined_card_nor_a_cancelled_checkout_ends_anything(
     assert account.fetch_evidence(opened_checkout.session_id).paid
 
 
-def test_refunds_add_up(
+def test_refunds_of_a_checkout_are_summed(
     account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
@@ -64,7 +66,7 @@ def test_refunds_add_up(
     assert account.fetch_evidence(opened_checkout.session_id).refunded_minor == 1234
 
 
-def test_refunds_are_all_counted_however_many(
+def test_refunds_of_a_payment_are_counted_across_pages(
     account: StripeCheckout,
     payment_sandbox: SandboxPayments,
     opened_checkout: OpenedCheckout,
@@ -89,7 +91,7 @@ def disputes_in(found: Evidence) -> tuple[int | None, int | None, int | None]:
     return found.disputes_minor, found.disputes_ended_minor, found.disputes_lost_minor
 
 
-def test_several_disputes_add_up(
+def test_disputes_of_a_payment_are_summed(
     account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
@@ -104,7 +106,7 @@ def test_several_disputes_add_up(
     assert disputes_in(account.fetch_disputes(found.payment_id)) == (1034, 534, 334)
 
 
-def test_disputes_are_all_counted_however_many(
+def test_disputes_of_a_payment_are_counted_across_pages(
     account: StripeCheckout,
     payment_sandbox: SandboxPayments,
     opened_checkout: OpenedCheckout,
@@ -122,7 +124,7 @@ def test_disputes_are_all_counted_however_many(
         account.fetch_disputes(payment_id)
 
 
-def test_a_banks_inquiry_is_no_dispute(
+def test_bank_inquiry_is_not_counted_as_dispute(
     account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
@@ -132,7 +134,7 @@ def test_a_banks_inquiry_is_no_dispute(
     assert disputes_in(account.fetch_disputes(payment_id)) == (0, 0, 0)
 
 
-def test_closing_again_or_after_the_payment_changes_nothing(
+def test_closing_a_paid_or_closed_checkout_changes_nothing(
     account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
@@ -145,7 +147,7 @@ def test_closing_again_or_after_the_payment_changes_nothing(
     assert account.fetch_evidence(other.session_id).expired
 
 
-def test_one_order_is_never_opened_at_two_prices(account: StripeCheckout) -> None:
+def test_order_cannot_be_opened_again_with_another_price(account: StripeCheckout) -> None:
     order = an_order()
     account.open_checkout(order)
     with pytest.raises(DomainError) as caught:
@@ -160,25 +162,25 @@ def test_one_order_is_never_opened_at_two_prices(account: StripeCheckout) -> Non
         (timedelta(days=3), timedelta(hours=23, minutes=59)),
     ],
 )
-def test_an_end_that_stripe_does_not_allow_is_moved_to_the_nearest(
+def test_checkout_expiry_is_clamped_to_the_range_stripe_allows(
     account: StripeCheckout, lasting: timedelta, real: timedelta
 ) -> None:
     opened_checkout = account.open_checkout(an_order(lasting=lasting))
     assert abs(opened_checkout.expires_at - clock.now() - real) < timedelta(seconds=30)
 
 
-def test_a_payment_that_is_not_ours_leads_nowhere(account: StripeCheckout) -> None:
+def test_unknown_payment_belongs_to_no_order(account: StripeCheckout) -> None:
     assert account.find_order_id("pi_of_somebody_else") is None
 
 
-def test_a_checkout_that_nobody_knows_is_refused(account: StripeCheckout) -> None:
+def test_unknown_checkout_is_rejected(account: StripeCheckout) -> None:
     for ask in (account.fetch_evidence, account.close_checkout):
         with pytest.raises(DomainError) as caught:
             ask("cs_test_unknown")
         assert (caught.value.code, caught.value.kind) == ("payments.refused", Kind.PROVIDER_FAILED)
 
 
-def test_an_error_shows_no_key(sandbox_url: str, stripe_keys: StripeKeys) -> None:
+def test_payment_provider_error_reveals_no_key(sandbox_url: str, stripe_keys: StripeKeys) -> None:
     other = StripeKeys(webhook_secret=stripe_keys.webhook_secret)
     with pytest.raises(DomainError) as caught:
         account_at(f"{sandbox_url}/stripe", other).open_checkout(an_order())
@@ -187,7 +189,7 @@ def test_an_error_shows_no_key(sandbox_url: str, stripe_keys: StripeKeys) -> Non
     assert caught.value.__cause__ is None
 
 
-def test_what_the_provider_answers_is_logged_at_no_level(
+def test_payment_provider_responses_are_never_logged(
     account: StripeCheckout, opened_checkout: OpenedCheckout, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):

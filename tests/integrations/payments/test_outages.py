@@ -28,7 +28,7 @@ def impatient_account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeChecko
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 409, 429])
-def test_trouble_that_lasts_may_pass_later(
+def test_payment_provider_5xx_409_and_429_are_reported_as_transient(
     account: StripeCheckout,
     payment_sandbox: SandboxPayments,
     opened_checkout: OpenedCheckout,
@@ -43,7 +43,7 @@ def test_trouble_that_lasts_may_pass_later(
     )
 
 
-def test_a_call_is_tried_twice_and_no_more(
+def test_payment_provider_call_is_tried_twice_at_most(
     account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
     payment_sandbox.trouble(status=500, count=3)
@@ -54,7 +54,7 @@ def test_a_call_is_tried_twice_and_no_more(
 
 
 @pytest.mark.parametrize("status", [500, None], ids=["broken", "slow"])
-def test_a_checkout_whose_answer_was_lost_is_opened_once(
+def test_checkout_is_opened_only_once_after_lost_response(
     impatient_account: StripeCheckout, payment_sandbox: SandboxPayments, status: int | None
 ) -> None:
     order = an_order()
@@ -68,7 +68,7 @@ def test_a_checkout_whose_answer_was_lost_is_opened_once(
     assert [each["id"] for each in known] == [opened_checkout.session_id]
 
 
-def test_a_provider_that_is_not_there_may_be_later(stripe_keys: StripeKeys) -> None:
+def test_unreachable_payment_provider_is_a_transient_error(stripe_keys: StripeKeys) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         account = account_at(f"http://127.0.0.1:{reserved.getsockname()[1]}", stripe_keys)
@@ -85,7 +85,7 @@ _OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
     [(_OK + b"Content-Length: 1000\r\n\r\n", b" "), (_OK + b"X-Slow: ", b"a")],
     ids=["body", "head"],
 )
-def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(
+def test_trickling_payment_provider_response_times_out(
     head: bytes, drip: bytes, stripe_keys: StripeKeys
 ) -> None:
     started = time.monotonic()
@@ -111,7 +111,7 @@ def answering(answer: bytes, stripe_keys: StripeKeys) -> Iterator[StripeCheckout
     ],
     ids=["page", "503", "nothing", "nonsense", "endless"],
 )
-def test_what_is_no_answer_of_stripe_may_be_one_later(
+def test_invalid_payment_provider_response_is_a_transient_error(
     answer: bytes, stripe_keys: StripeKeys
 ) -> None:
     with answering(answer, stripe_keys) as account, pytest.raises(TransientError):
@@ -126,7 +126,7 @@ def test_what_is_no_answer_of_stripe_may_be_one_later(
     ],
     ids=["redirect", "404"],
 )
-def test_a_server_that_sends_elsewhere_or_knows_nothing_is_an_error(
+def test_payment_provider_redirect_or_404_is_a_permanent_error(
     answer: bytes, stripe_keys: StripeKeys
 ) -> None:
     with answering(answer, stripe_keys) as account, pytest.raises(DomainError) as caught:
@@ -134,7 +134,7 @@ def test_a_server_that_sends_elsewhere_or_knows_nothing_is_an_error(
     assert caught.value.code == "payments.refused"
 
 
-def test_threads_share_an_account(
+def test_concurrent_threads_can_share_one_stripe_account(
     account: StripeCheckout, payment_sandbox: SandboxPayments
 ) -> None:
     with ThreadPoolExecutor(16) as threads:

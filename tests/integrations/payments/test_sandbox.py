@@ -61,7 +61,7 @@ def rejection(reply: httpx2.Response, status: int = 400) -> dict[str, Any]:
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
-def test_a_checkout_that_stripe_would_refuse_is_refused(
+def test_stripe_sandbox_rejects_checkouts_that_stripe_would_reject(
     stripe_client: httpx2.Client, changed: dict[str, str], param: str
 ) -> None:
     form = {name: v for name, v in ORDER.items() if name.partition("[")[0] not in changed}
@@ -69,7 +69,7 @@ def test_a_checkout_that_stripe_would_refuse_is_refused(
     assert (error["type"], error["param"]) == ("invalid_request_error", param)
 
 
-def test_every_field_that_is_served_is_one_that_stripe_has(
+def test_stripe_sandbox_serves_only_fields_that_stripe_has(
     stripe_client: httpx2.Client, paid_session: dict[str, Any], payment_sandbox: SandboxPayments
 ) -> None:
     payment_sandbox.dispute(paid_session["id"])

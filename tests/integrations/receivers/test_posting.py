@@ -27,14 +27,14 @@ def statuses(outcomes: Sequence[Outcome]) -> list[int | None]:
     return [each.status for each in outcomes]
 
 
-def test_posts_share_a_connection_that_no_others_get(receiver: HookReceiver) -> None:
+def test_consecutive_webhook_posts_of_one_batch_share_a_connection(receiver: HookReceiver) -> None:
     for number in (1, 2):
         assert statuses(post_all(receiver)) == [200] * 4
         assert receiver.connections == number
     assert receiver.ids == IDS * 2
 
 
-def test_first_that_is_no_success_is_the_last(receiver: HookReceiver) -> None:
+def test_webhook_batch_stops_at_the_first_failed_post(receiver: HookReceiver) -> None:
     receiver.answer = lambda hook: (500, {"Retry-After": "7"}) if hook.id == "evt_2" else OK
     outcomes = post_all(receiver)
     assert statuses(outcomes) == [200, 500]
@@ -42,7 +42,7 @@ def test_first_that_is_no_success_is_the_last(receiver: HookReceiver) -> None:
     assert receiver.ids == IDS[:2]
 
 
-def test_post_for_which_the_connection_was_closed_has_no_outcome(receiver: HookReceiver) -> None:
+def test_webhook_post_on_closed_connection_has_no_outcome(receiver: HookReceiver) -> None:
     receiver.closes_silently = True
     outcomes = post_all(receiver)
     # Where the end of the connection is seen in time, there is a new one for the next post.
@@ -51,7 +51,9 @@ def test_post_for_which_the_connection_was_closed_has_no_outcome(receiver: HookR
     assert receiver.ids == IDS[: len(outcomes)]
 
 
-def test_address_that_answers_is_called_by_the_posts_that_follow(receiver: HookReceiver) -> None:
+def test_webhook_batch_continues_with_the_first_address_that_answers(
+    receiver: HookReceiver,
+) -> None:
     # Nothing listens at the first two.
     assert statuses(post_all(receiver, at=["127.0.0.3", "127.0.0.2", "127.0.0.1"])) == [200] * 4
     assert receiver.connections == 1

@@ -44,7 +44,7 @@ def payload(*photos: object) -> str:
     return json.dumps({"results": photos})
 
 
-def test_a_photo_of_unsplash_names_its_photographer_and_unsplash_with_the_referral() -> None:
+def test_unsplash_photo_credits_photographer_and_unsplash_with_referral() -> None:
     [found] = UNSPLASH.parse_photos(payload(OF_UNSPLASH))
     assert (found.small_url, found.shows) == (OF_UNSPLASH["urls"]["small"], "loaf of bread")
     assert (found.width, found.height) == (5245, 3497)
@@ -55,7 +55,7 @@ def test_a_photo_of_unsplash_names_its_photographer_and_unsplash_with_the_referr
     assert credit.provider_url == f"https://unsplash.com/?{referral}"
 
 
-def test_a_photo_of_openverse_names_title_creator_and_licence() -> None:
+def test_openverse_photo_credits_title_creator_and_licence() -> None:
     [found] = OPENVERSE.parse_photos(payload(OF_OPENVERSE))
     assert OPENVERSE.parse_endpoint(found.endpoint).id == OPENVERSE_ID
     assert (found.width, found.height) == (1024, 0)
@@ -80,7 +80,7 @@ def test_a_photo_of_openverse_names_title_creator_and_licence() -> None:
         7,
     ],
 )
-def test_a_picture_from_elsewhere_is_left_out(
+def test_photo_with_thumbnail_from_another_host_is_omitted(
     provider: StockPhotos, photo: dict[str, Any], lie: object
 ) -> None:
     lying = copy.deepcopy(photo) | {"thumbnail": lie, "urls": {"small": lie}}
@@ -88,7 +88,7 @@ def test_a_picture_from_elsewhere_is_left_out(
 
 
 @each_provider
-def test_an_endpoint_that_is_none_of_the_provider_s_is_left_out(
+def test_photo_with_endpoint_of_another_host_is_omitted(
     provider: StockPhotos, photo: dict[str, Any]
 ) -> None:
     for lie in ("https://evil.example/photos/x/download", None, {"a": 1}):
@@ -97,7 +97,7 @@ def test_an_endpoint_that_is_none_of_the_provider_s_is_left_out(
 
 
 @each_provider
-def test_links_that_are_no_web_address_are_dropped(
+def test_photo_credit_links_with_unsafe_scheme_are_removed(
     provider: StockPhotos, photo: dict[str, Any]
 ) -> None:
     lie = "javascript:alert(1)"
@@ -114,7 +114,7 @@ def test_links_that_are_no_web_address_are_dropped(
 
 @each_provider
 @pytest.mark.parametrize("odd", ["{}", '{"results": 3}', '{"results": [null, 3, {}, []]}'])
-def test_a_payload_of_another_shape_shows_nothing(
+def test_malformed_photo_search_result_yields_no_photos(
     provider: StockPhotos, photo: dict[str, Any], odd: str
 ) -> None:
     assert photo

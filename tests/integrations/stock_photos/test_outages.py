@@ -87,7 +87,7 @@ SPENT = {"X-Ratelimit-Limit": "50", "X-Ratelimit-Remaining": "0"}
         ("Mon, 01 Jan 2024 00:00:00 GMT", 1, 1),
     ],
 )
-def test_a_spent_quota_says_when_to_come_back(
+def test_exhausted_photo_quota_returns_bounded_retry_after(
     photo_provider: Provider, header: str | None, least: int, most: int
 ) -> None:
     # The date is of when the test runs: each process that runs tests collects them at its own time.
@@ -116,7 +116,7 @@ def test_a_spent_quota_says_when_to_come_back(
         (503, {}, "stockphoto.failed"),
     ],
 )
-def test_each_error_is_told_as_what_it_is(
+def test_photo_provider_status_is_mapped_to_a_specific_error(
     photo_provider: Provider, status: int, headers: dict[str, str], code: str
 ) -> None:
     photo_provider.script = Script(status, headers)
@@ -125,20 +125,24 @@ def test_each_error_is_told_as_what_it_is(
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"7", b'{"a": ', b"\xff\xfe", b"null"])
-def test_a_reply_that_is_no_object_is_a_failure(photo_provider: Provider, body: bytes) -> None:
+def test_photo_provider_reply_that_is_no_json_object_is_a_failure(
+    photo_provider: Provider, body: bytes
+) -> None:
     photo_provider.script = Script(pieces=(body,))
     assert photo_provider.error().code == "stockphoto.failed"
 
 
 @pytest.mark.parametrize("url", ["", "ftp://x/y", "javascript:alert(1)", "/x", "https://", "x y"])
-def test_a_download_without_a_web_address_is_a_failure(photo_provider: Provider, url: str) -> None:
+def test_photo_download_without_web_address_is_a_failure(
+    photo_provider: Provider, url: str
+) -> None:
     photo_provider.script = Script(pieces=(f'{{"url": "{url}"}}'.encode(),))
     with pytest.raises(DomainError) as caught:
         photo_provider.adapter.download_url(Photo("a"))
     assert caught.value.code == "stockphoto.failed"
 
 
-def test_a_photos_mark_goes_with_it_and_nothing_where_there_is_none(
+def test_photo_download_request_contains_the_photos_tracking_mark(
     photo_provider: Provider,
 ) -> None:
     photo_provider.script = Script(pieces=(b'{"url": "https://images.example/a.jpg"}',))
@@ -147,7 +151,7 @@ def test_a_photos_mark_goes_with_it_and_nothing_where_there_is_none(
     assert photo_provider.script.asked == ["/photos/a/download?ixid=M3w", "/photos/b/download"]
 
 
-def test_a_reply_that_trickles_is_given_up(
+def test_trickling_photo_provider_reply_times_out(
     photo_provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "_MAX_CALL_SECONDS", 0.5)
@@ -157,7 +161,7 @@ def test_a_reply_that_trickles_is_given_up(
     assert time.monotonic() - began < 50
 
 
-def test_a_provider_that_is_away_is_unavailable() -> None:
+def test_unreachable_photo_provider_is_reported_as_unavailable() -> None:
     away = Unsplash("http://127.0.0.1:9", SecretStr("key"), lambda *_: None)
     with pytest.raises(DomainError) as caught:
         away.search("bread", page=1, limit=10)
@@ -165,7 +169,7 @@ def test_a_provider_that_is_away_is_unavailable() -> None:
     assert caught.value.retry_after
 
 
-def test_quotas_are_reported_of_errors_too(photo_provider: Provider) -> None:
+def test_photo_quota_is_reported_even_for_error_replies(photo_provider: Provider) -> None:
     photo_provider.script = Script(403, SPENT)
     photo_provider.error()
     photo_provider.script = Script(

@@ -13,7 +13,7 @@ KEY = "PRESSROOM_UNSPLASH_ACCESS_KEY"
 OPENVERSE = "PRESSROOM_OPENVERSE_BASE_URL"
 
 
-def test_what_the_user_sets_of_a_provider_makes_it_theirs() -> None:
+def test_devstack_leaves_photo_provider_to_the_user_if_any_setting_is_given() -> None:
     chosen = build_stock_photo_settings(SANDBOX, {KEY: "their own"})
     assert {UNSPLASH, KEY}.isdisjoint(chosen)
     assert OPENVERSE in chosen
@@ -27,7 +27,7 @@ def providers(key: str | None) -> StockPhotoProviders:
     return StockPhotoProviders(defaults, lambda *_: None)
 
 
-def test_without_any_setting_openverse_is_asked_and_unsplash_is_off() -> None:
+def test_openverse_is_the_default_photo_provider_and_unsplash_is_disabled() -> None:
     known = providers(None)
     assert known.default is PhotoProviderName.OPENVERSE
     assert known.get_provider(known.default).origin == "https://api.openverse.org"
@@ -36,7 +36,7 @@ def test_without_any_setting_openverse_is_asked_and_unsplash_is_off() -> None:
     assert caught.value.code == "stockphoto.not_configured"
 
 
-def test_unsplash_is_on_once_it_has_a_key() -> None:
+def test_unsplash_is_enabled_by_its_key() -> None:
     assert (
         providers("key").get_provider(PhotoProviderName.UNSPLASH).origin
         == "https://api.unsplash.com"
