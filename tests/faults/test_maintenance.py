@@ -1,3 +1,4 @@
+import binascii
 import os
 import signal
 import time
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def maintenance_stack(make_stack: Callable[[str], Stack], request: pytest.FixtureRequest) -> Stack:
-    stack = make_stack(f"tended-{request.node.name.split('_')[1]}")
+    stack = make_stack(f"tended-{binascii.crc32(request.node.name.encode()):08x}")
     stack.query(TABLES)
     return stack
 
