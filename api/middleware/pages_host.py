@@ -1,4 +1,4 @@
-"""Serves, on a separate host, the pages that readers open from links in mails."""
+"""Serves readers' pages, which links in mails open, on a separate host."""
 
 import re
 from collections.abc import Collection
@@ -24,14 +24,12 @@ _FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 
 
 class PagesHostMiddleware:
-    """Serves the pages for newsletter readers on a separate host that serves no other pages.
+    """Serves readers' pages on a separate host that serves nothing else.
 
-    The pages for newsletter readers contain texts that list owners write. If readers' pages were on
-    the host of the login page, a malicious text could imitate the login and deceive people and
-    password managers.
+    Readers' pages contain texts that list owners write. On the host of the login page, a malicious
+    text could imitate the login and deceive people and password managers.
 
-    ``ApiCorsMiddleware`` must run before ``PagesHostMiddleware``, because ``ApiCorsMiddleware``
-    marks requests for readers' pages.
+    ``ApiCorsMiddleware`` must run first, because it marks requests for readers' pages.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, cookies: Collection[str]) -> None:
@@ -52,10 +50,10 @@ class PagesHostMiddleware:
                 await self._app(self._without_credentials(scope), receive, send)
             else:
                 await problem_response(ROUTE_NOT_FOUND())(scope, receive, send)
-        # Redirect requests for readers' pages, and submitted sign-up forms, from the main host to
-        # the separate host. A one-click unsubscribe request is not redirected, because RFC 8058
-        # forbids redirects. Mails that were sent before the separate host existed contain one-click
-        # URLs on the main host.
+        # Redirect readers' pages and submitted sign-up forms from the main host to the separate
+        # host. One-click unsubscribe requests aren't redirected, because RFC 8058 forbids
+        # redirects. Mails from before the separate host existed contain one-click URLs on the main
+        # host.
         elif (is_page and not (is_post and path == UNSUBSCRIBE_PATH)) or (
             is_submission and is_post and _header(scope, b"content-type").startswith(_FORM_TYPES)
         ):
