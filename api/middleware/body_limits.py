@@ -1,4 +1,4 @@
-"""Limits the size of request bodies, and the time until they have arrived."""
+"""Limits the size of request bodies, and the time in which a body must arrive."""
 
 import asyncio
 import re
@@ -31,11 +31,11 @@ MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 # uploaded file must arrive at an average rate of at least 14 KB/s.
 MAX_HELD_SECONDS = 600.0
 # The maximum time for which a body waits because the caller's other bodies use all memory allowed
-# per caller. While a body waits, the server doesn't read it, so the sender has to wait.
+# per caller. While a body waits for memory, the server doesn't read it, so the sender has to wait.
 MAX_MEMORY_WAIT_SECONDS = 10.0
 _MEMORY_POLL_SECONDS = 0.1
-# The limit for sign-ups is low, because anyone can send them. A sign-up contains only a name, an
-# e-mail address and values of public fields.
+# The maximum size of a sign-up request. The limit is low, because anyone can sign up. A sign-up
+# contains only a name, an e-mail address and values of public fields.
 MAX_SIGN_UP_BYTES = 64 * 1024
 
 # The key of the request body in the ASGI scope.
@@ -61,7 +61,8 @@ def _json_limit(path: str, megabytes: int) -> BodyLimit:
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
 
 
-# The limits for request bodies by path. The first entry with a matching pattern applies.
+# The limits for request bodies by path. The first limit whose pattern matches the path of a request
+# applies.
 LIMITS = (
     BodyLimit(
         re.compile(r"(/lists/[^/]+/imports|/console/imports/new)$"),
@@ -175,8 +176,7 @@ class BoundedBody:
     def move_to_large_pool(self) -> None:
         """Move the body to the pool for large bodies, because the request waits for a worker.
 
-        A request may wait long for a worker, so its body must not occupy the memory pool for small
-        bodies. Raises ``service.busy`` if the memory pool for large bodies is full. Raises
+        Raises ``service.busy`` if the pool for large bodies is full. Raises
         ``body.too_many_unfinished`` if the caller uses too much memory.
         """
         if self._held is not None and (error := self._held.move_to_large_pool()):

@@ -29,8 +29,8 @@ from core.settings import Settings
 
 log = get_logger("api.auth")
 
-# The maximum length of a request's path. No route needs a longer path, because the longest segment
-# is a percent-encoded e-mail address.
+# The maximum length of a request's path. No route needs a path above this length, because the
+# longest segment is a percent-encoded e-mail address.
 MAX_PATH_BYTES = 2048
 
 
@@ -54,7 +54,8 @@ class PathLengthMiddleware:
 class InternalErrorMiddleware:
     """Returns an error response without details if a handler raises an unexpected exception.
 
-    ``ApiCorsMiddleware`` must wrap it, so that scripts of other sites can read the error response.
+    ``ApiCorsMiddleware`` must wrap ``InternalErrorMiddleware``, so that scripts of other sites can
+    read the error response.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -82,7 +83,7 @@ class InternalErrorMiddleware:
 class RequestLayers:
     """Passes HTTP requests through several middleware, from the outermost to the innermost.
 
-    Other ASGI events, such as the startup of the server, bypass the middleware.
+    ASGI events other than HTTP requests, such as the startup of the server, bypass the middleware.
     """
 
     def __init__(self, app: ASGIApp, *, layers: Sequence[Middleware]) -> None:

@@ -29,7 +29,8 @@ class PagesHostMiddleware:
     Readers' pages contain texts that list owners write. On the host of the login page, a malicious
     text could imitate the login and deceive people and password managers.
 
-    ``ApiCorsMiddleware`` must run first, because it marks requests for readers' pages.
+    ``ApiCorsMiddleware`` must run before ``PagesHostMiddleware``, because it marks requests for
+    readers' pages.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, cookies: Collection[str]) -> None:

@@ -19,7 +19,7 @@ class ForwardingMiddleware:
     """Reads the caller's IP address and URL scheme from the headers of a trusted proxy.
 
     Behind an untrusted proxy, all callers seem to have the proxy's IP address, so a warning is
-    logged. The warning is logged only once, because any caller can send such headers.
+    logged. The warning is logged only once, because any caller can send the headers of a proxy.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
@@ -44,7 +44,7 @@ class ForwardingMiddleware:
 class PlainCookiesMiddleware:
     """Drops cookies with a quotation mark, because they can be slow to parse.
 
-    In some versions of Python, the time for parsing such a cookie grows quadratically with its
+    In some versions of Python, the time for parsing a quoted cookie grows quadratically with its
     length. FastAPI parses the cookies of every request. Pressroom's own cookies contain no
     quotation marks.
     """

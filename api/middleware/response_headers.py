@@ -12,7 +12,7 @@ _COMMON_HEADERS: tuple[_Header, ...] = (
     (b"referrer-policy", b"no-referrer"),
 )
 _PAGE_HEADERS: tuple[_Header, ...] = (
-    # Pages don't use the camera or the location, so forbid such features to injected scripts.
+    # Forbid the camera, the location and similar features, which only injected scripts would use.
     (
         b"permissions-policy",
         b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
@@ -37,8 +37,8 @@ _CLOSE_CONNECTION: _Header = (b"connection", b"close")
 class HeadersMiddleware:
     """Adds default headers for browsers and caches to each response that doesn't set them.
 
-    Headers that handlers and inner middleware have stored in ``scope["pressroom.headers"]`` are
-    also added. During a shutdown, each response asks the client to close the connection.
+    The middleware adds the headers in ``scope["pressroom.headers"]``, which handlers and inner
+    middleware set. During a shutdown, each response asks the client to close the connection.
     ``HeadersMiddleware`` must wrap all middleware that can return a response.
     """
 

@@ -7,9 +7,9 @@ from api.html.problems import is_for_browser
 from core.errors.requests import VERSION_UNKNOWN
 
 VERSION_HEADER = "Pressroom-Version"
-# The supported API versions, newest first. A version is the date of a breaking change
-# (docs/conventions.md). A client that selects no version gets the oldest one, so that new versions
-# don't break it.
+# The supported API versions, newest first. An API version is the date of a breaking change
+# (docs/conventions.md). A client that selects no API version gets the oldest one, so that new
+# versions don't break it.
 VERSIONS = ("2026-11-21",)
 
 _HEADER_NAME = VERSION_HEADER.lower().encode()
