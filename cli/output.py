@@ -32,18 +32,18 @@ def create_group(sentence: str) -> typer.Typer:
 
 
 def confirm(question: str, *, yes: bool, as_json: bool) -> None:
-    """Ask a person at a terminal to confirm. A script is not asked, because it can't answer."""
+    """Ask for confirmation at a terminal. Scripts aren't asked, because they can't answer."""
     if not (yes or as_json) and sys.stdin.isatty():
         typer.confirm(question, abort=True)
 
 
 def select_fields(record: object, names: str) -> dict[str, Any]:
-    """Return the fields of a record whose names are in ``names``, separated by spaces."""
+    """Return the fields of a record that ``names`` lists."""
     return {name: getattr(record, name) for name in names.split()}
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in a single unit, for example "3 h"."""
+    """Format a duration in a single unit, for example "3 h"."""
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * length or seconds == length:
             return f"{seconds / length:.0f} {unit}"
@@ -68,7 +68,7 @@ def print_records(records: Sequence[Row], *, as_json: bool) -> None:
     if not records:
         typer.echo("None.")
         return
-    # Import Rich inside the function, because the import is slow and only tables need Rich.
+    # Import Rich only here, because the import is slow and only tables need Rich.
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
@@ -80,13 +80,12 @@ def print_records(records: Sequence[Row], *, as_json: bool) -> None:
         is_word = not any(" " in cell for cell in cells)
         table.add_column(name, no_wrap=is_word, overflow="ignore" if is_word else "fold")
     for row in rows:
-        # Print cells as plain text, because Rich must not interpret the texts of list owners as
-        # markup.
+        # Print cells as plain text, so that Rich doesn't interpret list owners' texts as markup.
         table.add_row(*map(Text, row))
     console = Console()
     needed = Measurement.get(console, console.options.update(max_width=_MAX_WIDTH), table)
-    # In a terminal, long cells are wrapped only between words, so that people can copy whole ids.
-    # In a pipe, cells are never wrapped, so that programs can read the table.
+    # In a terminal, cells are wrapped only between words, so that people can copy whole ids. In a
+    # pipe, cells aren't wrapped, so that programs can read the table.
     is_terminal = console.is_terminal
     console.width = max(console.width, needed.minimum) if is_terminal else needed.maximum
     console.print(table, crop=False)
@@ -94,9 +93,9 @@ def print_records(records: Sequence[Row], *, as_json: bool) -> None:
 
 @contextmanager
 def open_output_file(target: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing the result of a command.
+    """Open the file for the result of a command.
 
-    Raises ``file.not_written`` if opening or writing the file fails.
+    Raises ``file.not_written`` if the file can't be opened or written.
     """
     try:
         with target.open("wb") as out:
@@ -122,7 +121,7 @@ def _text(value: object) -> str:
 def _printable(text: str) -> str:
     """Return the text on a single line, without control characters.
 
-    Control characters in the texts of other people could manipulate the operator's terminal.
+    Control characters in other people's texts could manipulate the operator's terminal.
     """
     return "".join(
         each if each.isprintable() else " " if each.isspace() else "\N{REPLACEMENT CHARACTER}"

@@ -30,7 +30,7 @@ SEARCHES_BY_CALLER = KeyedBulkhead(
 
 
 def threaded_by_list(handler: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
-    """Decorate a route handler to run in a thread of the mailing list ``list_id``."""
+    """Decorate a route handler to run in one of the few threads for its mailing list."""
 
     @wraps(handler)
     async def in_thread(*, list_id: int, **kwargs: Any) -> T:

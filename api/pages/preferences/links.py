@@ -3,8 +3,8 @@
 In a preferences session, a reader can see and change the preferences. Every mail of a list contains
 a trace id, which identifies the recipient. A trace id doesn't open the preferences, because people
 forward mails. With a trace id, a reader can only request a mail with a link to the preferences.
-Opening the mailed link changes nothing, because mail scanners open links. The session starts when
-the reader presses a button on the opened page.
+Opening the mailed link changes nothing, because mail scanners open links. The preferences session
+starts when the reader presses a button on the opened page.
 """
 
 from typing import Annotated

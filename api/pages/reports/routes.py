@@ -2,8 +2,8 @@
 
 Every mail of a list links to a report page, and the link identifies the recipient. People without a
 mail find a report page through the sign-up page of the list. Opening a report page changes nothing,
-because mail scanners open links. A list is reported only when a person presses the button on the
-page.
+because mail scanners open links. A list is reported only when a person presses the button on a
+report page.
 """
 
 from typing import Annotated

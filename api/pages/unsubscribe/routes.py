@@ -1,8 +1,8 @@
 """The page on which a person unsubscribes from a list, or subscribes again.
 
 Every mail of a list links to the unsubscribe page. Opening the unsubscribe link changes nothing,
-because mail scanners open links. Only the buttons on the page change the recipient's subscription.
-Cookies and credentials are ignored, because the link identifies the recipient.
+because mail scanners open links. Only the buttons on the unsubscribe page change the recipient's
+subscription. Cookies and credentials are ignored, because the link identifies the recipient.
 """
 
 from dataclasses import replace
