@@ -110,8 +110,8 @@ def create_app(settings: Settings) -> FastAPI:
 async def _respond_to_error(request: Request, error: DomainError) -> Response:
     """Return the HTTP response for an error.
 
-    If the user has reached a limit of the plan, also record an event. The event is recorded in a
-    separate transaction, because an error rolls back the transaction of its request.
+    If the error says that the user has reached a limit of the plan, record an event. The event is
+    recorded in a separate transaction, because an error rolls back the transaction of its request.
     """
     credential = event_origins.current_origin().credential
     user_id = None if credential is None else credential.user_id

@@ -86,8 +86,8 @@ class ComposerCaller:
                         own_charges.reverse_charge, self.state.resources.database, entry_id
                     )
                 except (DomainError, psycopg2.Error) as error:
-                    # If reversing the charge fails, return the metadata anyway. Maintenance later
-                    # reverses charges for which no language model was called.
+                    # If reversing the charge fails, return the metadata anyway. If no language
+                    # model was called, maintenance later reverses the charge.
                     log.warning("composer.charge_not_reversed", reason=type(error).__name__)
         return MetadataResult.from_payload(result)
 

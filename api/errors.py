@@ -142,8 +142,8 @@ async def _handle_http_exception(request: Request, error: HTTPException) -> Resp
         return internal_error()
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        # List the methods of all routes with this path, because Starlette's router lists those of
-        # only one route.
+        # List the methods of all routes with this path, because Starlette's router considers only
+        # one route.
         path = request.scope["path"]
         methods = {
             method

@@ -14,7 +14,7 @@ from core.telemetry import spans
 from services.composer import call_charges as usage
 from services.deployment_figures import DeploymentFigures
 
-# Disable the metrics for creation times of counters, which no alert or dashboard uses.
+# Disable the metrics for creation times of counters, because no alert or dashboard uses them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _CONNECTIONS = Gauge("pressroom_database_server_connections", "Open connections at the server")

@@ -410,7 +410,7 @@ def _add_common_errors(
     if invalid:
         _add_errors(responses, requests.BODY_NOT_JSON)
         problems = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
-        # Keep the example if the route documents one itself.
+        # Keep an example that the route documents itself.
         if invalid.code not in problems.get("examples", {}):
             _add_errors(responses, invalid)
     if body:

@@ -1,6 +1,6 @@
 """Decides whether this API process is ready to serve requests (``/readyz``).
 
-A load balancer sends no requests to a process that isn't ready. The process is ready if the
+A load balancer sends no requests to a process that isn't ready. An API process is ready if the
 database is available and has the tables of the running release. Redis, the broker and the object
 storage aren't required, because most routes work without them. If Redis were required, an outage of
 Redis would take all API processes out of service.
@@ -98,7 +98,7 @@ def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> 
 class _BucketCheck:
     """Checks the bucket in the object storage, and logs why the bucket can't be used.
 
-    Each reason is logged once, until the bucket can be used again.
+    Each reason is logged only once until the bucket can be used again.
     """
 
     def __init__(self, objects: ObjectStore) -> None:

@@ -26,8 +26,8 @@ _PAGE_EVENTS = 1000
 # The size limit is large, because a response may contain 1,000 events.
 _BOUNDS = HttpBounds(max_seconds=30.0, max_connect_seconds=5.0, max_reply_bytes=16 * 1024 * 1024)
 _SERVER_ERRORS = range(500, 600)
-# The statuses after which a call to the API is retried. A server that is starting may respond with
-# any 5xx status.
+# A call to the API is retried after a response with one of these statuses. A server that is
+# starting may respond with any 5xx status.
 _TEMPORARY_STATUSES = {429, *_SERVER_ERRORS}
 _SUCCESSES = range(200, 300)
 
@@ -134,7 +134,7 @@ class Forwarder:
         self._http = HttpClient(_BOUNDS)
 
     def forward(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Send an event repeatedly until the server responds, and return the response's status."""
+        """Send an event until the server responds, and return the status of the response."""
         body = signing.serialise_event(event)
         while True:
             message_id = signing.build_message_id(event["id"])

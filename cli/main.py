@@ -27,8 +27,8 @@ class CommandGroup(NamedTuple):
     sentence: str
 
 
-# Optimization: command groups imported at first use (decision 17). The module of a command group is
-# imported only when one of its commands runs.
+# Optimization: command groups imported at first use (decision 17).
+# The module of a command group is imported only when one of its commands runs.
 GROUPS = {
     "env": CommandGroup(
         "cli.environment_file:app",

@@ -199,7 +199,7 @@ def _exit_on_sigterm() -> None:
 
     Without a handler, the first process of a container ignores signals. A thread waits for the
     signal, because a Python signal handler would run only after the current database call. The next
-    run of the command resumes the work.
+    run of the command resumes the interrupted work.
     """
     signals = {signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)

@@ -103,9 +103,9 @@ def count_anonymous(request: Request, rate: RateLimitName | None) -> None:
 def count_trace(request: Request, token: str) -> bool:
     """Count a request against the rate limit of the person that the trace id identifies.
 
-    Return ``False`` without counting the request if the trace id is invalid. Requests aren't
-    counted per IP address, because mail providers send one-click requests of many people from a few
-    addresses.
+    Return ``False`` without counting the request if the trace id is invalid. Requests with a trace
+    id aren't counted per IP address, because mail providers send one-click requests of many people
+    from a few addresses.
     """
     state = state_of(request)
     try:

@@ -1,6 +1,6 @@
 """Finds the sessions of people who are logged in to Pressroom's pages.
 
-Pages accept only the session cookie, because API keys and tokens are for programs.
+Pressroom's pages accept only the session cookie, because API keys and tokens are for programs.
 """
 
 from collections.abc import Callable

@@ -138,9 +138,9 @@ def find_unknown_names(
             [*islice(find_unknown_names(alternative, value, place, schemas), MAX_LISTED_NAMES)]
             for alternative in schema["anyOf"]
         ]
-        # If the schema has alternatives, report the unknown names of the alternative with the
-        # fewest. If several alternatives have equally few unknown names, choose the one with the
-        # deepest unknown name.
+        # If the schema has alternatives, report only the alternative with the fewest unknown names.
+        # If several alternatives have equally few unknown names, choose the one with the deepest
+        # unknown name.
         yield from min(
             alternatives, key=lambda places: (len(places), -max(map(len, places), default=0))
         )
@@ -179,8 +179,8 @@ def refuse_options(request: Request, names: Iterable[str]) -> None:
 def refuse_parts(request: Request, names: Iterable[str]) -> None:
     """Raise ``request.option_in_body`` if a form field has the name of a query parameter.
 
-    If the request asks for strict handling, raise ``request.unknown`` for any other form field
-    except the file.
+    If the request asks for strict handling, raise ``request.unknown`` for form fields other than
+    the file.
     """
     field_names = [name for name in names if name != "file"]
     refuse_options(request, field_names)

@@ -54,7 +54,7 @@ async def store_upload(
 
     Args:
         delete_parts: a function that deletes the stored parts of the file if the upload fails.
-        check: a function that checks the form fields before the file.
+        check: a function that checks the form fields that precede the file.
         check_part: a function that checks the name of each form field.
     """
     file = ReceivedFile(filename)

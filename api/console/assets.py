@@ -1,7 +1,7 @@
 """Serves the style sheet and the scripts of the console.
 
-Each URL contains a hash of the content, so that browsers can cache the file for a year. A changed
-file gets a new URL, so browsers never use an outdated file.
+The URL of each file contains a hash of the content, so that browsers can cache the file for a year.
+A changed file gets a new URL, so browsers never use an outdated file.
 """
 
 import hashlib

@@ -119,8 +119,8 @@ def render_console_problem(settings: Settings, problem: ErrorDetails) -> Respons
     # The path contains text instead of a numeric id.
     is_invalid_path = problem.code == REQUEST_INVALID.code and problem.message.startswith("path.")
     if status == HTTPStatus.NOT_FOUND or is_invalid_path:
-        # Show the same page for missing records and other owners' records, so that nobody learns
-        # which records exist.
+        # Show the same error page for missing records and other owners' records, so that nobody
+        # learns which records exist.
         status = HTTPStatus.NOT_FOUND
         heading, text = _NOT_FOUND_TEXTS
     elif status == HTTPStatus.INTERNAL_SERVER_ERROR:

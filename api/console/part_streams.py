@@ -39,7 +39,7 @@ def stream_part(
     """Return a response that streams a part of a page as server-sent events.
 
     Whenever the part changes, an event ``part`` contains the new HTML. An event ``ended`` tells the
-    browser that the HTML is final. The stream ends if the user's session ends. A browser that
+    browser that the HTML is final. The event stream ends if the user's session ends. A browser that
     reconnects gets the current HTML.
     """
     has_no_body = is_head(console.request.scope)

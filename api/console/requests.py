@@ -201,8 +201,8 @@ EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]
 ConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormMember)]
-# Requests from a user who logged in within the last 15 minutes. Users whose login is older are
-# redirected to the login page.
+# Requests from a user who logged in within the last 15 minutes. ``RecentConsole`` redirects users
+# without a recent login to the login page.
 RecentConsole = Annotated[ConsoleRequest, depend_on_console(RecentMember)]
 RecentConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormMember)]
 # Requests that are allowed before the user has set up a required second factor.

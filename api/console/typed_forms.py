@@ -39,7 +39,7 @@ class TypedForm:
     """The values and the error messages of a form.
 
     Attributes:
-        typed: maps the name of each field to the typed value. ``typed`` contains only ticked
+        typed: maps the name of each field to the typed value. ``typed`` doesn't contain unticked
             checkboxes.
         errors: maps the names of invalid fields to error messages.
         problem: an error message about the whole form, or ``None``.

@@ -20,7 +20,7 @@ from services.subscriptions import colours
 from services.subscriptions.branding import Look
 
 _API_FOLDER = Path(__file__).parents[1]
-# If several folders contain a template of the same name, the first folder wins.
+# If several folders contain a template of the same name, the first folder takes precedence.
 _TEMPLATE_FOLDERS = [
     _API_FOLDER / "html" / "templates",
     _API_FOLDER / "sign_up" / "templates",
@@ -117,7 +117,7 @@ def get_list_style_hashes(look: Look) -> str:
 
 
 def _build_list_style(look: Look) -> str:
-    """Return CSS that replaces the default colours with those of a list."""
+    """Return CSS that replaces the default colours with a list's colours."""
     if look.colour is None:
         return ""
     dark_accent = colours.lighten_for_dark_mode(look.colour)

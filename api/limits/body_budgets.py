@@ -1,7 +1,7 @@
 """Limits the memory for request bodies, in total, per IP address and per user.
 
-Each body counts against the limits of two holders, the sender's IP address and the user. Small
-bodies have a separate memory pool, so that large uploads can't block charges or logins.
+Each request body counts against the limits of two holders, the sender's IP address and the user.
+Small bodies have a separate memory pool, so that large uploads can't block charges or logins.
 """
 
 from collections import Counter

@@ -22,7 +22,7 @@ from core.errors.catalogue import ErrorType
 from storage.unit_of_work import UnitOfWork
 
 # The default time for which a caller waits for a free thread. In a burst of small requests, callers
-# wait much less, because each request needs its thread only briefly.
+# wait only briefly, because small requests free their threads quickly.
 MAX_WAIT_SECONDS = 2.0
 MAX_WAITING_CALLERS = 1_000
 

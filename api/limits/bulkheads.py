@@ -40,5 +40,5 @@ TRANSACTION_THREADS = 1 + sum(
     bulkhead.threads for bulkhead in (MONEY, LISTS, LEAVING, STORAGE, RECORDS, STREAMS)
 )
 # The number of threads that may run a single SQL statement at the same time. The connection pool
-# has a connection for each of ``SINGLE_STATEMENTS``, so that no route handler waits for one.
+# has ``SINGLE_STATEMENTS`` additional connections, so that no route handler waits for a connection.
 SINGLE_STATEMENTS = AUTHENTICATION.threads + MONEY.threads

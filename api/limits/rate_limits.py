@@ -2,8 +2,8 @@
 
 All credentials of a user share a rate limit, because users can create any number of API keys.
 
-While Redis is unavailable, only routes where callers could guess passwords or create orders are
-limited. While Redis is unavailable, each process allows half of the rate limit.
+While Redis is unavailable, only routes where callers could guess passwords or create orders without
+credentials are limited. While Redis is unavailable, each process allows half of the rate limit.
 """
 
 from collections.abc import MutableMapping

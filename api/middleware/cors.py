@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.html.problems import ProblemRenderer, mark_page_request, mark_reader_request
 
-# The response headers that scripts of other origins may read (docs/conventions.md), besides those
-# that browsers always expose.
+# The response headers that scripts of other origins may read, in addition to the headers that
+# browsers always expose (docs/conventions.md).
 EXPOSED_HEADERS = (
     "X-Request-ID",
     "Location",
@@ -36,7 +36,7 @@ EXPOSED_HEADERS = (
 class ApiCorsMiddleware:
     """Allows scripts of any origin to call the API without cookies, but not to read pages.
 
-    Requests for HTML pages are marked, so that their errors are HTML pages too.
+    Requests for HTML pages are marked, so that their errors are shown as HTML pages.
 
     Args:
         pages: the routers of HTML pages.

@@ -50,7 +50,7 @@ async def subscribe_stranger(
 ) -> None:
     """Subscribe the submitted e-mail address to a list.
 
-    The duration doesn't reveal whether the address was already on the list.
+    The duration of the request doesn't reveal whether the address was already on the list.
 
     Args:
         is_form: whether all values are strings, because they come from a form.

@@ -62,7 +62,7 @@ class Waiters(Generic[V]):
         """Wait for the result of the topic, and return ``None`` after a timeout.
 
         Raises ``queue.too_many_waiters`` if ``MAX_WAITING_REQUESTS`` is reached. ``check_room``
-        enforces the limit per owner.
+        enforces the limit on waiting requests per owner.
         """
         with self.register(topic) as future, count_while_open(self._owners, owner_id):
             self.nudge(topic)

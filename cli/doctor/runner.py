@@ -31,7 +31,7 @@ _EXPECTED_ERRORS = (
 class CheckState(StrEnum):
     FINE = "fine"
     WRONG = "wrong"
-    # The part is not configured, or this process lacks the settings.
+    # The check was skipped, because the part is not configured or this process lacks the settings.
     SKIPPED = "skipped"
 
 

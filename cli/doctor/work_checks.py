@@ -15,7 +15,8 @@ from services.backup import manifests
 from storage.backup_files.places import open_sealed_place
 from storage.redis.canaries import Canaries, QueueAge
 
-# The same limits are in the alerts in deploy/observability/prometheus/alerts.yml.
+# The limits of the checks equal the limits of the alerts
+# (deploy/observability/prometheus/alerts.yml).
 _MAX_QUEUE_SECONDS = 30.0
 _MAX_LATE_SECONDS = 2 * 3600
 _MAX_BACKUP_LATENESS = timedelta(hours=6)

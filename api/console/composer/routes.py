@@ -37,7 +37,7 @@ PART_LABELS = {
     **{field.value: field.value.capitalize() for field in MetadataField},
     TWEETS: "Tweets",
 }
-# A hidden form field with this suffix states which language model wrote a text, for example.
+# Hidden form fields with this suffix state who wrote a text, such as a language model.
 WRITER_SUFFIX = "_by"
 # The prefix of idempotency keys for composer calls by the console.
 _ROUTE = "console"
@@ -71,7 +71,7 @@ class PhotoFinds:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What happened after the user pressed a button in the composer.
+    """The result of pressing a button in the composer.
 
     Attributes:
         fields: maps the names of form fields to their new values.
@@ -303,7 +303,7 @@ class CreditLine:
     credit: PhotoCredit
 
     def __html__(self) -> str:
-        # Escape the provider's texts, because the template inserts this HTML unescaped.
+        # Escape the provider's texts, because the template inserts the HTML unescaped.
         credit = self.credit
         title = f"“{credit.title}”" if credit.title else "Photo"
         author = _build_link(credit.author, credit.author_url)

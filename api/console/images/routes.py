@@ -268,8 +268,8 @@ def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Resp
 def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
     """Create a signed link to an encrypted image, and show the link.
 
-    The response that shows the link isn't a redirect, because its URL would reveal the link in
-    logs.
+    The response that shows the link isn't a redirect, because the URL of a redirect would reveal
+    the link in logs.
     """
     lifetime = console.form.get("lasts", "")
     try:

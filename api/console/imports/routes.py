@@ -236,7 +236,7 @@ def build_reading_form(view: ImportView) -> TypedForm:
 
 
 def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[ImportOptions, bool]:
-    """Return the submitted import options, and whether they differ from those of the last dry run.
+    """Return the submitted import options, and whether they differ from the last dry run.
 
     Raises ``body.invalid``.
     """
@@ -328,7 +328,7 @@ def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> R
 
 @router.get("/{import_id}/not-added")
 def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId) -> Response:
-    """Redirect to a new signed URL of the file that lists the rows which weren't added."""
+    """Redirect to a new signed URL of the file with the rows that weren't added."""
     if records.get_import(uow, console.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
     return redirect_to(build_import_errors_url(console.state, import_id))

@@ -105,7 +105,7 @@ def _iterate_values(
 def read_status_choices(
     task: MemberImport, values: Sequence[StatusValue], form: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """Return the statuses that the owner assigned, or ``None`` without any.
+    """Return the statuses that the owner assigned, or ``None`` if there are none.
 
     A consent value without a select box keeps its status. Raises ``body.invalid``.
     """

@@ -35,7 +35,7 @@ COLUMNS_ON_PAGE = 20
 MAX_NAME_CHARACTERS = 80
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
-# Choices for a column that aren't roles.
+# Choices in a column's select box that aren't roles.
 IGNORE = "ignore"
 NEW_FIELD = "new"
 AS_RECOGNISED = ""
@@ -85,7 +85,7 @@ _ROLE_LABELS = {
     "consent.confirmed_ip": "Consent: confirmed from",
     IGNORED: "Nothing",
 }
-# Labels for the reasons why rows weren't added, in the order on the page.
+# Labels for the reasons why rows weren't added, in the order in which the page shows them.
 VERDICT_LABELS = {
     "already": "are members already",
     "opted_out": "said no, here or in the file",

@@ -15,7 +15,7 @@ from services.subscriptions.daily_figures import MemberFigures
 WIDTH = 1_000
 HEIGHT = 300
 _MAX_BARS = 62
-# The share of the space per bar that stays empty as a gap.
+# The share of each bar's space that stays empty, as a gap between bars.
 _GAP_SHARE = 0.25
 
 

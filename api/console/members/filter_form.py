@@ -111,7 +111,7 @@ class Row:
 
 @dataclass
 class Group:
-    """A group of filter parts, of which all or any must match, for example.
+    """A group of filter parts, which are combined with a word such as "all" or "any".
 
     Attributes:
         match: a key of ``FILTER_MATCHES``, such as ``all`` or ``any``.

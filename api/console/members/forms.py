@@ -55,7 +55,7 @@ class MemberSelection:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the members are selected by their status or not at all."""
+        """Return whether the only criterion, if any, is the status."""
         return not self.typed.keys() - {"status", "columns"}
 
     @property

@@ -347,8 +347,8 @@ def read_changes(
         "tags": [each for part in form.get("tags", "").split(",") if (each := part.strip())],
     }
     changed = {name: value for name, value in values.items() if value != getattr(record, name)}
-    # A changed expiry day of the tier means midnight in UTC. If the expiry day hasn't changed, the
-    # stored time of day is kept.
+    # If the user changed the expiry day of the tier, the tier expires at midnight in UTC. If the
+    # expiry day hasn't changed, the stored time of day is kept.
     day = form.get("paid_expiry", "").strip()
     if day != _format_date(record.paid_expiry):
         changed["paid_expiry"] = f"{day}T00:00:00Z" if day else None

@@ -62,7 +62,7 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 def decide_consent(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Grant or deny an app's request for access to the user's account.
 
-    The request is validated again, because the user can change the URL.
+    The app's request is validated again, because the user can change the URL.
     """
     member = require_member(find_form_session(request, state, form))
     authorization = _read_authorization(request, state, uow)
