@@ -230,8 +230,6 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
 
 
 def _build_sender(resources: Resources) -> Send:
-    """Return a function that sends a request to a worker through the broker."""
-
     async def send(kind: RequestKind, request_id: str) -> bool:
         message = {"request_id": request_id}
         return await REQUESTS.run(resources.broker.send, kind.task, kind.queue, message)

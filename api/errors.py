@@ -189,7 +189,6 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
 
 
 def body_error(error: ValidationError) -> DomainError:
-    """Return the error for a request body that doesn't match its schema."""
     errors = error.errors(include_url=False, include_input=False)
     return request_error([{**details, "loc": ("body", *details["loc"])} for details in errors])
 

@@ -294,7 +294,6 @@ def error_responses(*errors: ErrorType) -> Responses:
 
 
 def _add_errors(responses: Responses, *errors: ErrorType) -> None:
-    """Add errors to the documented responses, grouped by HTTP status."""
     for error in errors:
         status = STATUS_OF[error.kind]
         problem = {"schema": {"$ref": _PROBLEM_REFERENCE}, "examples": {}}

@@ -153,7 +153,6 @@ def resolve_schema(schema: JsonSchema, schemas: dict[str, JsonSchema]) -> JsonSc
 
 
 def build_problem_sample(error: ErrorType, status: int) -> dict[str, Any]:
-    """Build an example response for an error."""
     sample = error.fill(**error.examples) if error.examples else error
     problem = Problem(
         type="about:blank",

@@ -25,7 +25,6 @@ _MAX_WIDTH = 100_000
 
 
 def create_group(sentence: str) -> typer.Typer:
-    """Return an empty command group whose help text is ``sentence``."""
     return typer.Typer(
         no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=sentence
     )
@@ -51,7 +50,6 @@ def format_duration(seconds: float) -> str:
 
 
 def print_record(record: Row, *, as_json: bool) -> None:
-    """Print a record as JSON, or as lines with a name and a value."""
     if as_json:
         typer.echo(json.dumps(record, default=_plain))
         return
@@ -61,7 +59,6 @@ def print_record(record: Row, *, as_json: bool) -> None:
 
 
 def print_records(records: Sequence[Row], *, as_json: bool) -> None:
-    """Print records as a JSON array or as a table."""
     if as_json:
         typer.echo(json.dumps(records, default=_plain))
         return

@@ -166,7 +166,6 @@ def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
 
 @cache
 def requires_scope_or_trace(scope: Scope) -> Any:
-    """Return a FastAPI dependency that requires a trace id, or credentials with the scope."""
     return Depends(TraceAccess(describe_scope_or_trace(scope)))
 
 

@@ -41,7 +41,6 @@ def is_json(content_type: str) -> bool:
 
 
 def require_json_type(request: Request) -> None:
-    """Raise ``body.unsupported_type`` unless the content type of the request is JSON."""
     if not is_json(request.headers.get("content-type", "")):
         raise requests.BODY_NO_JSON_TYPE()
 

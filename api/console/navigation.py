@@ -78,7 +78,6 @@ _SEARCHABLE_PAGES = (
 
 
 def find_pages(words: str, *, is_operator: bool) -> list[NavigationEntry]:
-    """Return links to the console's pages whose labels contain the search text."""
     searched_text = words.strip().casefold()
     pages = (
         *MAIN_PAGES,

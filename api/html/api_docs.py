@@ -17,7 +17,6 @@ _SWAGGER_FOLDER = Path(fastapi_standalone_docs.__path__[0]) / "static" / "swagge
 
 
 def add_docs(app: FastAPI) -> None:
-    """Add the documentation page and its files under ``/docs``."""
     swagger_page = get_swagger_ui_html(
         openapi_url=DOCUMENT_PATH,
         title=app.title,

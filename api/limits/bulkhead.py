@@ -94,8 +94,6 @@ class Bulkhead:
                 timer.cancel()
 
     def threaded(self, handler: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Decorate a route handler to run in a thread of the bulkhead."""
-
         @wraps(handler)
         async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
             return await self.run(wrap_in_transaction(handler), *args, **kwargs)

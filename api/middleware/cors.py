@@ -86,7 +86,6 @@ class ApiCorsMiddleware:
 
 
 def _compile_paths(routers: Iterable[APIRouter]) -> re.Pattern[str]:
-    """Return a regular expression that matches the paths of the routes."""
     routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     patterns = {re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(route.path)) for route in routes}
     return re.compile("|".join(sorted(patterns)))

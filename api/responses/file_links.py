@@ -35,7 +35,6 @@ def require_signed_url(request: Request) -> None:
 
 
 def is_signed(request: Request, urls: SignedUrls, name: str) -> bool:
-    """Return whether the query contains a valid signature for the file ``name``."""
     return urls.opens(
         state_of(request).resources.keyring,
         name,

@@ -28,7 +28,6 @@ from storage.unit_of_work import UnitOfWork
 
 
 def validate_inputs(inputs: dict[str, Any]) -> NewSubscription:
-    """Validate the inputs of a form or a JSON body, or raise ``body.invalid``."""
     try:
         return NewSubscription.model_validate(inputs)
     except ValidationError as error:

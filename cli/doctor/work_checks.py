@@ -69,7 +69,6 @@ def check_maintenance(connection: Connection) -> Iterator[Diagnosis]:
 
 
 def check_backup(settings: Settings) -> Iterator[Diagnosis]:
-    """Check the age of the newest complete backup."""
     if settings.backup_url is None:
         yield skipped("newest", "not configured for this process", "See docs/backup.md.")
         return

@@ -94,7 +94,6 @@ def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> R
 
 
 def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
-    """Return the grant of an app, or raise ``grant.not_found``."""
     for grant in grants.list_grants(uow, console.user_id).rows:
         if grant.id == grant_id:
             return grant
@@ -196,7 +195,6 @@ def _list_keys(uow: UnitOfWork, console: ConsoleRequest) -> list[KeyView]:
 
 
 def _get_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> KeyView:
-    """Return an unrevoked API key of the user, or raise ``api_key.not_found``."""
     for view in _list_keys(uow, console):
         if view.key.id == key_id:
             return view

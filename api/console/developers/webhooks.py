@@ -237,7 +237,6 @@ def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) ->
 
 @router.post("/{endpoint_id}/change")
 async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
-    """Change the URL, the event types or the state of a webhook endpoint."""
     view = await RECORDS.run(_find_view, console, endpoint_id)
     url = console.form.get("url", "").strip()
     state = console.form.get("state", "")

@@ -176,8 +176,6 @@ def show_export(console: Console, uow: Transaction, export_id: PathId) -> Respon
 
 @router.get("/exports/{export_id}/events")
 async def stream_export(request: Request, console: Console, export_id: PathId) -> Response:
-    """Stream the progress of an export as HTML for a part of the page."""
-
     def read_part() -> LivePart:
         with console.unit_of_work() as uow:
             view = _get_view(uow, console, export_id)
@@ -199,7 +197,6 @@ def cancel_export(console: ConsoleForm, uow: Transaction, export_id: PathId) -> 
 
 @router.get("/exports/{export_id}/file")
 def download_export_file(console: RecentConsole, uow: Transaction, export_id: PathId) -> Response:
-    """Redirect to a new signed URL of the exported file."""
     export = exports.get_export(uow, console.caller, export_id)
     if find_expiry(export) is None:
         raise EXPORT_NOT_FOUND()
@@ -207,7 +204,6 @@ def download_export_file(console: RecentConsole, uow: Transaction, export_id: Pa
 
 
 def _get_view(uow: UnitOfWork, console: ConsoleRequest, export_id: int) -> ExportView:
-    """Return an export of the caller, or raise ``export.not_found``."""
     export = exports.get_export(uow, console.caller, export_id)
     title = lists.read_titles(uow, [export.list_id])[export.list_id]
     job = None

@@ -212,7 +212,6 @@ async def _accept_upload(
 
 
 def _get_uploaded_image(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
-    """Return the converted image, or raise an error if the conversion failed."""
     with console.unit_of_work() as uow:
         outcome = records.find_outcome(uow, accepted)
         if isinstance(outcome, DomainError):

@@ -293,8 +293,6 @@ def _build_page_values(view: ImportView, form: TypedForm, first_column: int) -> 
 
 @router.get("/{import_id}/events")
 async def stream_import(request: Request, console: Console, import_id: PathId) -> Response:
-    """Stream the progress of an import as HTML for a part of the page."""
-
     def read_part() -> LivePart:
         view = read_view(console, import_id)
         values = _build_page_values(view, build_reading_form(view), 0)

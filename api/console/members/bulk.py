@@ -119,7 +119,6 @@ async def show_new_bulk_action(
 
 @router.post("/new")
 async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
-    """Start a bulk action, and redirect to its page."""
     action = console.form.get("action", "")
     try:
         if action not in [*BulkActionKind]:
@@ -234,7 +233,6 @@ def cancel_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -
 def _get_bulk_action(
     uow: UnitOfWork, console: ConsoleRequest, list_id: int, bulk_id: int
 ) -> BulkAction:
-    """Return the caller's bulk action on a list, or raise ``bulk.not_found``."""
     bulk = BULK_UNDO.find_row(uow, console.caller, bulk_id)
     if bulk.list_id != list_id:
         raise BULK_NOT_FOUND()

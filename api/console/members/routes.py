@@ -305,7 +305,6 @@ def show_member(
 
 
 def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) -> _Member:
-    """Return a member of a list, or raise ``list.not_found`` or ``member.not_found``."""
     mailing_list = console.get_own_list(uow, list_id)
     subscription = members.get_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)
@@ -318,7 +317,6 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
 @router.post("/{user_id}")
 @threaded_by_list
 def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
-    """Store the attributes of a member that the user changed in the form."""
     try:
         with console.unit_of_work() as uow:
             member = _get_member(uow, console, list_id, user_id)
@@ -365,7 +363,6 @@ def read_changes(
 def _read_fields(
     form: FormFields, own_fields: Iterable[MemberField]
 ) -> dict[str, FieldValue | None]:
-    """Return the submitted values of member fields, or raise ``field.value``."""
     values: dict[str, FieldValue | None] = {}
     problems = []
     for field in own_fields:

@@ -27,7 +27,6 @@ def list_newest_keys(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
 
 
 def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
-    """Return the ids of the API keys, passkeys and webhook endpoints that the user ticked."""
     return {
         kind: _parse_ids(field.removeprefix(prefix) for field in form if field.startswith(prefix))
         for kind, (prefix, _) in _BOXES.items()

@@ -154,7 +154,6 @@ def show_second_step(
 
 @router.post(page_paths.SECOND_STEP_PATH, dependencies=[LOGIN])
 async def complete_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Log a user in with a second factor, after the password was verified."""
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     factor = second_factors.read_factor(request, state, form)

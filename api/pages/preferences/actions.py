@@ -28,7 +28,6 @@ REASONS = {
 
 
 def build_unknown_action_error() -> DomainError:
-    """Return the error for an unknown button value."""
     rule = f"one of {', '.join((*OPT_OUTS, *LIFT_OPT_OUT))}"
     return requests.BODY_INVALID(place="body.action", rule=rule)
 
