@@ -154,8 +154,8 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
     ):
         async with run_in_background(*loops):
             end_start()
-            # Check the database, Redis, the broker and the object storage in the background at
-            # startup, so that the log reports problems early.
+            # Check all dependencies in the background at startup, so that the log reports problems
+            # early.
             first_check = asyncio.ensure_future(state.readiness.check_dependencies())
             yield
             drain.force_exit_after_timeout()
@@ -252,8 +252,7 @@ async def _write_key_uses(state: State) -> None:
 async def _release_memory() -> None:
     """Return freed memory to the operating system every few seconds.
 
-    By default, each thread keeps the freed memory of large responses and doesn't return it to the
-    operating system.
+    Without this loop, each thread would keep the freed memory of large responses.
     """
     while True:
         await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)

@@ -17,8 +17,8 @@ from api.limits.body_budgets import name_address_holder
 # time starts with the first byte of the request.
 MAX_HEAD_SECONDS = 15.0
 MAX_HEAD_BYTES = 64 * 1024
-# The maximum time for which an idle client connection stays open. Clients should close idle
-# connections first, so their idle timeouts are shorter.
+# The maximum time for which an idle client connection stays open. ``KEEP_ALIVE_SECONDS`` exceeds
+# the idle timeouts of clients, so that clients close idle connections first.
 KEEP_ALIVE_SECONDS = 75
 # If a client reads nothing for this time, the server aborts the connection. A client that reads
 # slowly keeps its connection.

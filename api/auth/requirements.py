@@ -33,7 +33,7 @@ from services.subscriptions.members import traces
 # The maximum size of a request body that is read before credentials or a trace id are checked.
 MAX_UNCHECKED_BODY_BYTES = 16 * 1024
 
-# The key under which the ASGI scope contains the authorised caller of a request.
+# The key of the authorised caller in the ASGI scope of a request.
 _CALLER_KEY = "pressroom.caller"
 
 

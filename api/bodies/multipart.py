@@ -35,7 +35,7 @@ class MultipartReader:
     """
 
     def __init__(self, boundary: bytes) -> None:
-        """Raises ``FormParserError`` for an invalid boundary."""
+        """Create the parser, or raise ``FormParserError`` for an invalid boundary."""
         self.is_complete = False
         self._events: list[PartEvent] = []
         callbacks: dict[str, Callable[..., None]] = {

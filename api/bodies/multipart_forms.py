@@ -37,7 +37,7 @@ class MultipartForm:
         return [name for name, _ in self.fields] + [part.name for part in self.files]
 
     def list_parts(self) -> list[bytes]:
-        """Return the names and contents of all parts, for the fingerprint of an idempotency key."""
+        """Return the names and contents of all parts, for an idempotency key's fingerprint."""
         pieces = [piece for name, value in self.fields for piece in (name.encode(), value)]
         for part in self.files:
             pieces += [part.name.encode(), part.filename.encode(), part.data]

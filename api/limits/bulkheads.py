@@ -14,7 +14,7 @@ MONEY = Bulkhead("money", 10)
 LISTS = Bulkhead("lists", 8)
 # The bulkhead for unsubscribing and turning off mail, so that many sign-ups can't delay them.
 LEAVING = Bulkhead("leaving", 3, wait_seconds=10.0)
-# The bulkhead for reading from and writing to the object storage.
+# The bulkhead for the object storage.
 STORAGE = Bulkhead("storage", 6, wait_seconds=5.0)
 # The bulkhead for database queries that have no bulkhead of their own.
 RECORDS = Bulkhead("records", 8)

@@ -65,7 +65,7 @@ class PagesHostMiddleware:
             await self._app(scope, receive, send)
 
     def _without_credentials(self, scope: Scope) -> Scope:
-        """Return a copy of the ASGI scope without credentials, and with only readers' cookies."""
+        """Remove credentials from the ASGI scope, and keep only the cookies for readers' pages."""
         cookies = cookie_parser(_header(scope, b"cookie").decode("latin-1"))
         dropped = {*self._credentials, b"cookie"}
         headers = [header for header in scope["headers"] if header[0] not in dropped]

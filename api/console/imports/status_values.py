@@ -1,7 +1,7 @@
 """Lists the consent values of an imported file, and reads which statuses the owner assigned.
 
-A consent value is the text of a cell that names a status or states whether a person consented,
-confirmed or opted out.
+A consent value is the text of a cell, such as "unsubscribed", that states a person's status or
+consent.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

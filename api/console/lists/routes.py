@@ -39,7 +39,7 @@ LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
 _PERIOD_LABELS = {"30": "30 days", "90": "90 days", "365": "A year", "1095": "Three years"}
 _USUAL_PERIOD = "30"
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 PLACES = {LIST_SLUG_TAKEN.code: "slug"}
 PROVIDERS = {"turnstile": "Cloudflare Turnstile", "hcaptcha": "hCaptcha", "recaptcha": "reCAPTCHA"}
 _TEXT_FIELDS = (

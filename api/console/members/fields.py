@@ -26,7 +26,7 @@ TYPE_LABELS = {
     FieldType.BOOLEAN: "Yes or no",
     FieldType.CHOICE: "One of some choices",
 }
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 

@@ -30,7 +30,7 @@ MAX_COLUMNS = 3
 MAX_INPUT_CHARACTERS = 4_000
 # The default filter, which matches all active members.
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
 # The time limit for counting the members on a page. If counting takes longer, the page shows an
 # estimate and a link to an exact count.

@@ -74,7 +74,7 @@ MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
 ENTRIES_ON_PAGE = 20
 LISTS_TO_CHOOSE = 100
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
 _FIELD_PREFIX = "fields."
 # Maps a type of member field to the ``type`` of its HTML input.
@@ -451,7 +451,7 @@ def remove_member(
 def _build_field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:
     """Return the template values for the input of a member field.
 
-    A member keeps a choice that the owner has removed from the member field.
+    A member may keep a choice that the owner has removed from the member field.
     """
     name = f"{_FIELD_PREFIX}{field.key}"
     value = form.typed.get(name, "")

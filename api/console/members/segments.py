@@ -41,7 +41,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
 TAGS_ON_PAGE = 50
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
 _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 
