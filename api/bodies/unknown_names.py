@@ -156,7 +156,6 @@ def _resolve(schema: Schema, schemas: dict[str, Schema]) -> Schema:
 
 
 def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
-    """"""
     problems = tuple(
         FieldProblem(format_place(place), "unknown", "is not known here") for place in places
     )

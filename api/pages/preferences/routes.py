@@ -76,7 +76,7 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
     def lift_opt_out(uow: UnitOfWork) -> None:
         visit = find_visit(uow, request, state)
         own_lists.find_list(uow, visit, list_id)
-        # Nobody can join an archived list, so ``get_list`` raises an error for it.
+        # ``get_list`` raises an error for an archived list, because it accepts no members.
         mailing_list = lists.get_list(uow, list_id)
         LIFT_OPT_OUT[action](uow, mailing_list, visit.person, _build_actor(request, visit))
 
