@@ -216,7 +216,8 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
         if isinstance(node, dict):
             nodes.append(node)
             for key, member in node.items():
-                # A property may be called ``value`` or ``default``, for example.
+                # Don't skip the schema of a property that is called ``value`` or ``default``, for
+                # example.
                 is_schema = isinstance(member, dict) and "type" in member
                 if key not in _VALUE_KEYS or is_schema:
                     remaining.append(member)

@@ -79,7 +79,7 @@ ListName = Annotated[
 
 
 async def _find_list_id(state: StateOf, list_id: ListName) -> int:
-    """Return the id of the mailing list in a path.
+    """Return the id of the mailing list that a path names by id or slug.
 
     Raises ``list.not_found`` for an unknown slug.
     """

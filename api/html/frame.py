@@ -112,7 +112,7 @@ def render_list_page(
 
 
 def get_list_style_hashes(look: Look) -> str:
-    """Return the ``style-src`` sources for a page that embeds a page in a list's colours."""
+    """Return the ``style-src`` sources that a page with an embedded page of a list needs."""
     return f"'{hash_source(_STYLE)}' '{hash_source(_build_list_style(look))}'"
 
 

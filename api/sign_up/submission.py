@@ -108,7 +108,7 @@ def _read_challenge(
         raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
     if provider != mailing_list.challenge_provider:
         raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
-    # Reject a challenge for another action, such as registration.
+    # Reject a challenge for an action other than subscribing, such as registration.
     if submission.challenge_action != ChallengeAction.SUBSCRIBE:
         raise mailing.CHALLENGE_FAILED()
     response = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))
