@@ -87,8 +87,8 @@ class Signer:
     def digests(self, message: bytes) -> list[bytes]:
         """Return one HMAC of the message per key of the keyring, starting with the current key.
 
-        The caller must compare a stored HMAC with every returned HMAC, because a key that is no
-        longer current may have created the stored HMAC.
+        Callers compare a stored HMAC with every returned HMAC, because an older key may have
+        created the stored one.
         """
         return [self._digest(key_id, message) for key_id in self._subkeys]
 
@@ -99,7 +99,7 @@ class Signer:
     def verify(self, message: bytes, signature: str) -> bool:
         """Return whether a key of the keyring created the signature of the message.
 
-        The function compares signatures in constant time, to prevent timing attacks.
+        The comparison takes constant time, to prevent timing attacks.
         """
         key_id, _, encoded = signature.partition(".")
         if key_id not in self._subkeys:

@@ -25,8 +25,7 @@ _MINOR_DIGITS = {
 
 def is_storable(amount: Decimal) -> bool:
     """Return whether the amount is finite, has up to four decimal places and fits NUMERIC(15,4)."""
-    # Use ``copy_abs``, because ``abs`` would round the amount, and would fail on the large
-    # exponents that JSON allows.
+    # Use ``copy_abs``, because ``abs`` would round the amount and fail on large exponents.
     if not amount.is_finite() or amount.copy_abs() > MAX_AMOUNT:
         return False
     return amount == amount.quantize(Decimal(1).scaleb(-PLACES))

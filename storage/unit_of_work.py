@@ -28,8 +28,8 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
     """A transaction that commits at the end of its ``with`` block, and rolls back after an error.
 
     ``after_commit`` registers actions to run after the commit, such as sending a job's message. A
-    rollback discards the registered actions. A crash after the commit can lose the registered
-    actions, so a sweep must be able to repeat every action.
+    rollback discards the registered actions. A crash after the commit loses the registered actions,
+    so a sweep must be able to repeat them.
     """
 
     def __init__(self, sessions: "sessionmaker[Session]", clients: "Clients") -> None:
