@@ -16,7 +16,7 @@ _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def random_id() -> int:
-    """Return a random id for a row, which reveals neither the row's age nor the number of rows."""
+    """Return a random row id, which reveals neither the row's age nor the number of rows."""
     return secrets.randbelow(MAX_ID) + 1
 
 

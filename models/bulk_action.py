@@ -1,4 +1,4 @@
-"""Bulk actions of owners on members, and the recorded changes for undoing a bulk action."""
+"""Bulk actions of owners on members, and the changes that an undo reverses."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -68,7 +68,7 @@ class BulkChange(Model):
     """A change that a bulk action made to a member, with the member's values before the change."""
 
     __tablename__ = "bulk_changes"
-    # When a person is erased, this index finds the bulk changes of the person's subscriptions.
+    # The erasure of a person uses this index to find bulk changes of the person's subscriptions.
     __table_args__ = (Index("ix_bulk_changes_subscription_id", "subscription_id"),)
 
     bulk_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

@@ -1,4 +1,4 @@
-"""Records of consents that Pressroom observed, and of consents that imported files claim.
+"""Records of consent, either observed by Pressroom or claimed by an imported file.
 
 The application's database role may only add and read records of consent. Only SECURITY DEFINER
 functions may truncate IP addresses or delete consent records, for example after an erasure. The

@@ -177,9 +177,7 @@ class OrderVia(StrEnum):
 class PaymentOrder(Model):
     """An order for credits, with its terms and the known facts about its payment.
 
-    A database trigger allows only the transitions in ``payment_order_transitions``. A database
-    trigger prevents changes to the terms of an order, and the removal of payment facts. A database
-    trigger records every change of an order's status in ``payment_order_changes``.
+    A database trigger prevents changes to the terms of an order, and the removal of payment facts.
     """
 
     __tablename__ = "payment_orders"

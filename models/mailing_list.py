@@ -83,7 +83,7 @@ class FieldType(StrEnum):
 
 
 class MemberField(Model):
-    """A member field, which an owner defines once for all of the owner's lists.
+    """A member field, which an owner defines once for all lists.
 
     A retired field is hidden everywhere, but the members' values are kept. ``subscriptions.fields``
     refers to fields by their ids, so that renaming a field changes no subscription.
@@ -112,7 +112,7 @@ class MemberField(Model):
     description: Mapped[str | None]
     type: Mapped[str]
     choices: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
-    # True if people can enter their value of the field in a form.
+    # True if people can fill in the field in a form.
     is_public: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     retired_at: Mapped[datetime | None]
     # Suspicious words in the field's label or choices, which an operator must review, or NULL if

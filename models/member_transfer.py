@@ -106,9 +106,9 @@ class MemberImport(Model):
     # chunks in parallel.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # `received` counts all rows of the import, and each column named after a verdict counts the
-    # rows with the verdict. Each row of the import has the verdict `added`, `already`, `opted_out`,
-    # `invalid`, `duplicate`, `denied` or `over_quota`.
+    # `received` counts all rows of the import. Each column with the name of a verdict counts the
+    # rows with this verdict. Each row of the import has the verdict `added`, `already`,
+    # `opted_out`, `invalid`, `duplicate`, `denied` or `over_quota`.
     received: Mapped[int] = mapped_column(default=0, server_default="0")
     added: Mapped[int] = mapped_column(default=0, server_default="0")
     already: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -152,7 +152,7 @@ _ImportId = Annotated[
 
 
 class ImportChunk(Model):
-    """The result of a chunk that an import has applied to the list.
+    """The result of applying a chunk of an import.
 
     The result is stored in the transaction that applies the chunk, so that no chunk is applied
     twice.
@@ -162,7 +162,7 @@ class ImportChunk(Model):
 
     import_id: Mapped[_ImportId]
     number: Mapped[int] = mapped_column(primary_key=True)
-    # The rows of the chunk that were not added to the list, as CSV lines compressed with zlib.
+    # The chunk's rows that were not added to the list, as CSV compressed with zlib.
     not_added: Mapped[bytes]
 
 

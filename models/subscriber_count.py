@@ -46,9 +46,9 @@ class MemberDay(Model):
     # The source and the tier of the counted members at the time of the change.
     source: Mapped[str] = mapped_column(primary_key=True)
     type: Mapped[str] = mapped_column(primary_key=True)
-    # The number of people who became active members of the list on the day.
+    # The number of people who became active members on the day.
     joined: Mapped[int]
-    # The number of people who ceased to be active members of the list on the day.
+    # The number of people who stopped being active members on the day.
     gone: Mapped[int]
     # The number of active members who changed to the tier `type` from a different tier.
     moved_in: Mapped[int]

@@ -34,7 +34,7 @@ class Subscription(Model):
     __tablename__ = "subscriptions"
     __table_args__ = (
         # ``user_id`` is the first column of the index, so that queries for all subscriptions of a
-        # person can use the index.
+        # person can use it.
         UniqueConstraint("user_id", "list_id"),
         allow_values("status", SubscriptionStatus),
         allow_values("type", Tier),
@@ -226,8 +226,7 @@ class MailedLink(Model):
 
     id: Mapped[SerialId]
     purpose: Mapped[str]
-    # The user who received the token, or NULL if the token registers an address that has no user
-    # yet.
+    # The user who received the token, or NULL for an address without a user.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
     # The address to which the token was mailed, or NULL if it can't differ from the account's

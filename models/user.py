@@ -197,7 +197,7 @@ class FormerAddress(Model):
 
 
 class AccountMail(Model):
-    """A mail about an account, which is stored until a short time after it was sent.
+    """A mail about an account, which is deleted soon after it was sent.
 
     The recipient of the mail may have no account.
     """
@@ -224,7 +224,7 @@ class AccountMail(Model):
     # counts the mails with the same `source_digest`.
     source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
-    # The time at which the rate limits for strangers' mails admitted the mail.
+    # When the rate limits for strangers admitted the mail.
     admitted_at: Mapped[datetime | None]
     sent_at: Mapped[datetime | None]
 

@@ -74,7 +74,7 @@ class WebhookEndpoint(Model):
     failing_since: Mapped[datetime | None]
     # How many requests to the endpoint timed out in a row.
     silences: Mapped[int] = mapped_column(default=0, server_default="0")
-    # When deliveries resume after a pause because of timeouts.
+    # The time at which deliveries resume after timeouts.
     rests_until: Mapped[datetime | None]
     # The id of the latest job that sends deliveries to the endpoint.
     job_id: Mapped[int | None]

@@ -1,4 +1,4 @@
-"""The connection to the message broker, which sends messages without importing task code.
+"""Sends messages to the broker without importing task code.
 
 Lost messages do no harm, because the sweep of lost jobs sends them again.
 """
@@ -89,7 +89,7 @@ def _build_connection_settings(url: str) -> dict[str, Any]:
 
 
 class Broker:
-    """A client of the message broker, which sends messages and counts the messages in a queue."""
+    """Sends messages to the broker, and counts the messages in a queue."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._app = create_celery_app(settings)

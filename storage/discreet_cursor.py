@@ -31,7 +31,6 @@ class DiscreetCursor(cursor):
 
 @contextmanager
 def _first_line_only() -> Iterator[None]:
-    """Shorten the message of a database error to its first line."""
     try:
         yield
     except psycopg2.Error as error:

@@ -144,7 +144,7 @@ class ObjectStore:
             raise DeletionRefused(refusal_codes)
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every object whose key starts with ``prefix``, sorted by the bytes of the keys.
+        """Yield every object whose key starts with ``prefix``, in the byte order of the keys.
 
         The list of objects is fetched page by page, so that a large bucket needs little memory.
         """

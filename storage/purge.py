@@ -1,4 +1,4 @@
-"""Deletes old rows in batches, without reading the rows that stay and without waiting for locks."""
+"""Deletes old rows in batches, without reading other rows or waiting for locks."""
 
 from collections.abc import Sequence
 from typing import Any, cast

@@ -37,7 +37,7 @@ def build_app(**connection: Any) -> Celery:
 
 
 def build_message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) -> bytes:
-    """Return a task message as bytes, for a Redis script that puts the message on the queue.
+    """Return a task message as bytes, which a Redis script puts on the queue.
 
     A Celery producer would send the same message, but is slower and needs a connection.
     """

@@ -86,8 +86,7 @@ def record_moment_once(
 ) -> int:
     """Set a timestamp column to the current time in the rows that meet the conditions.
 
-    Rows that already contain a timestamp are not changed. Return the number of rows whose timestamp
-    was set.
+    Rows that already contain a timestamp are not changed. Return the number of updated rows.
     """
     statement = (
         update(moment.class_)

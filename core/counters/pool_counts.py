@@ -22,7 +22,7 @@ _ENDED = "ended"
 
 
 def create_pool_registry(folder: Path) -> CollectorRegistry:
-    """Return a registry that adds up the metrics that several processes write to ``folder``."""
+    """Return a registry that adds up the metrics of all processes in ``folder``."""
     registry = CollectorRegistry()
     registry.register(_PoolCounts(folder))
     ProcessCollector(registry=registry)

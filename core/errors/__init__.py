@@ -73,7 +73,6 @@ class SettingsError(Exception):
 
 
 def strip_pydantic_prefix(message: str) -> str:
-    """Return a validator's error message without the prefix that pydantic adds."""
     return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 

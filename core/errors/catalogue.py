@@ -1,4 +1,4 @@
-"""The class of all error types, and a function per error kind that declares an error type."""
+"""Functions that declare error types, one per error kind."""
 
 import dataclasses
 from collections.abc import Mapping

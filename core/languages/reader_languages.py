@@ -67,7 +67,6 @@ def marked(text: str) -> str:
 
 @cache
 def load_translations(language: str) -> NullTranslations:
-    """Load the translations of a language from its catalogue."""
     if language == ENGLISH:
         return NullTranslations()
     source = _CATALOGUES.joinpath(f"{language.replace('-', '_')}.po").read_bytes()

@@ -2,7 +2,7 @@
 
 A hostile image can run code by exploiting a vulnerability in a codec. Hostile code in a confined
 process can only compute, read requests and write answers. A seccomp filter refuses all system calls
-that decoding data doesn't need, even if the process runs as root. A process can't remove its
+that aren't needed for decoding, even if the process runs as root. A process can't remove its
 seccomp filter. If the kernel doesn't support seccomp, only resource limits restrict the child
 process.
 """
@@ -34,7 +34,7 @@ _PILLOW_CALLS = ("getcwd",)
 
 
 def confine_process(memory_bytes: int) -> None:
-    """Drop all rights of this process that decoding untrusted data doesn't need.
+    """Drop all rights that aren't needed for decoding untrusted data.
 
     A confined process can't open files or import modules.
     """
@@ -84,7 +84,7 @@ def filter_error() -> OSError | None:
 
 
 def create_decoding_filter() -> Filter:
-    """Return a seccomp filter that permits only the system calls that decoding data needs.
+    """Return a seccomp filter that permits only the system calls needed for decoding.
 
     Raises ``OSError`` if the processor architecture is unknown.
     """

@@ -108,7 +108,7 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
-    """Read secrets from files, whose paths are in the ``PRESSROOM_…_FILE`` environment variables.
+    """Read secrets from the files to which the ``PRESSROOM_…_FILE`` variables point.
 
     An empty secret file means that an optional secret isn't set. Raises ``SettingsError``.
     """

@@ -1,4 +1,4 @@
-"""The formats of settings, with functions that validate and parse the values of settings."""
+"""Validates and parses the values of settings."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,8 +1,7 @@
 """The names of the settings that each kind of process needs.
 
-A deployment passes to a process only the settings that the process needs. The worker that decodes
-uploads must not have secrets for payments and mail, because malicious code in an upload could read
-the environment.
+Each process gets only the settings that it needs. The worker that decodes uploads must not have
+secrets for payments and mail, because malicious code in an upload could read the environment.
 """
 
 from collections.abc import Collection
@@ -39,8 +38,7 @@ _PAYMENTS = _names_with("stripe_", "payments_sandbox_")
 _PHOTOS = _names_with("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _names_with("llm_")
 # The API needs neither the mail server's password nor the language model's key, because only
-# workers use them. The API needs the name of the mail sender, because the name of a list must
-# differ from the sender's name.
+# workers use them. The API needs the mail sender's name, because no list may have the same name.
 _API = (
     _SHARED
     | _SIGNING

@@ -247,7 +247,7 @@ class Settings(
 
     @property
     def public_origin(self) -> str:
-        """Return the origin of the public URL without a default port, like browsers."""
+        """Return the normalized origin of the public URL, without a default port."""
         return _format_origin(self.public_url)
 
     @property
@@ -256,7 +256,7 @@ class Settings(
 
     @property
     def pages_host(self) -> str:
-        """Return the host of readers' pages without a default port, like browsers."""
+        """Return the normalized host of readers' pages, without a default port."""
         return _format_origin(self.pages_url or self.public_url).partition("://")[2]
 
     @property

@@ -24,7 +24,6 @@ def set_tracing(tracing: "Tracing | None") -> None:
 
 
 def is_recording() -> bool:
-    """Return whether the current span is being recorded."""
     return _tracing is not None and _tracing.is_recording()
 
 

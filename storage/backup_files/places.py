@@ -62,7 +62,7 @@ class BackupPlace(Protocol):
         """Return the bytes of a backup file. Raises ``ObjectMissing``."""
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every file whose name starts with ``prefix``, sorted by the bytes of the names."""
+        """Yield every file whose name starts with ``prefix``, in the byte order of the names."""
 
     def remove(self, *keys: str) -> None:
         """Remove the named backup files, and ignore missing files."""
@@ -103,7 +103,7 @@ class FolderPlace:
             return self._path(key).read_bytes()
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every file in the subfolder ``prefix``, sorted by the bytes of the file names.
+        """Yield every file in the subfolder ``prefix``, in the byte order of the names.
 
         Args:
             prefix: a subfolder with a final slash, or an empty text for all files.

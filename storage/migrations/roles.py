@@ -49,7 +49,7 @@ _RESTRICTED_PRIVILEGES = {
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }
 
-# Selects the product's tables and sequences, without tables of extensions or other roles.
+# Selects the product's tables and sequences. Tables of extensions or other roles are skipped.
 _SELECT_TABLES_AND_SEQUENCES = text(
     "SELECT relname, oid::regclass::text, relkind = 'S' FROM pg_class"
     " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'S')"

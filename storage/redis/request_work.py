@@ -111,7 +111,6 @@ class RequestLease:
         return seconds
 
     def release(self) -> bool:
-        """End the lease on a request, and return whether the worker must requeue the request."""
         return self.work.release(self.request_id, self.worker, self.payload)
 
     def renew(self) -> None:

@@ -1,8 +1,8 @@
 -- Records how a statement changes the number of active subscribers and the daily statistics of each
 -- list. The changes are inserted as new rows, so that no transaction waits for a counter row. An
--- active member who changes the tier counts as moved. Changes that affect neither the status nor
--- the tier aren't recorded. The query has no join, because its plan is cached and must suit one row
--- and ten thousand rows.
+-- active member who changes to another tier counts as moved. Changes that affect neither the status
+-- nor the tier aren't recorded. The query has no join, because its plan is cached and must suit one
+-- row and ten thousand rows.
 CREATE FUNCTION count_subscribers() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN

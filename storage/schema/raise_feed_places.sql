@@ -1,7 +1,7 @@
--- Raises the feed offset after a restore, so that new feed positions and ids exceed all former
--- ones. A new Postgres cluster starts with low transaction numbers. New feed positions are at least
--- 2^20 times the number of seconds since 1970, which exceeds former positions unless the database
--- ran a million transactions per second.
+-- Raises the feed offset and the next event id after a restore, so that new events exceed all
+-- former positions and ids. A new Postgres cluster starts with low transaction numbers. New feed
+-- positions are at least 2^20 times the number of seconds since 1970, which exceeds former
+-- positions unless the database ran a million transactions per second.
 CREATE FUNCTION raise_feed_places() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
