@@ -99,7 +99,7 @@ class Signer:
     def verify(self, message: bytes, signature: str) -> bool:
         """Return whether a key of the keyring created the signature of the message.
 
-        The comparison takes constant time, to prevent timing attacks.
+        Signatures are compared in constant time, to prevent timing attacks.
         """
         key_id, _, encoded = signature.partition(".")
         if key_id not in self._subkeys:

@@ -50,5 +50,5 @@ class MailCount(Model):
 
     digest: Mapped[bytes] = mapped_column(primary_key=True)
     mails: Mapped[int]
-    # When the time window ends. The first mail after that starts a new time window.
+    # The end of the time window, after which the next mail starts a new one.
     ends_at: Mapped[datetime] = mapped_column(index=True)

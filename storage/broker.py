@@ -101,7 +101,7 @@ class Broker:
     ) -> bool:
         """Send a message to a queue, and return whether the broker accepted the message.
 
-        After a failure, the sweep of lost jobs sends the message again.
+        If sending fails, the sweep of lost jobs sends the message again.
         """
 
         def put() -> object:
@@ -146,7 +146,7 @@ class Broker:
 def _closed_by_failure(connection: Connection) -> Iterator[None]:
     """Close a broker connection if the ``with`` block raises an exception.
 
-    On an open connection, the next command could read a late reply to the failed command.
+    If the connection stayed open, the next command could read a late reply to the failed command.
     """
     try:
         yield

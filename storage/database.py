@@ -192,7 +192,7 @@ def open_replica(url: SecretStr, *, application_name: str) -> Engine:
 def require_time_limits(settings: DatabaseSettings) -> None:
     """Raise ``TimeLimitsMissing`` if the sessions of the database role have no time limits.
 
-    An unreachable database is not an error, because later connections check the time limits too.
+    An unreachable database is not an error, because each new connection checks the time limits.
     """
     _, connect = build_connector(settings.database_url, "pressroom-start")
     try:
@@ -244,7 +244,7 @@ def _connect_with_time_limits(
 def is_pooled(connection: psycopg2.extensions.connection) -> bool:
     """Return whether a connection leads to an external connection pooler.
 
-    A connection pooler reports another process id than Postgres itself.
+    Postgres and a connection pooler report different process ids.
     """
     [(server_process_id,)] = run_single_statement(connection, "SELECT pg_backend_pid()")
     return bool(server_process_id != connection.info.backend_pid)

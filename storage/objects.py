@@ -125,8 +125,8 @@ class ObjectStore:
     def remove(self, *keys: str) -> None:
         """Remove objects by their keys, and ignore missing objects.
 
-        Raises ``DeletionRefused`` if the storage refuses to remove some objects, after all others
-        have been removed.
+        Raises ``DeletionRefused`` if the storage refuses to remove some objects, after removing all
+        other objects.
         """
         refusal_codes: dict[str, str] = {}
         for start in range(0, len(keys), _MAX_OBJECTS_PER_DELETION):

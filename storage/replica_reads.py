@@ -31,7 +31,7 @@ _SELECT_POSITION = text(
 )
 # Selects whether the server is a replica of the primary, and whether it has replayed the
 # write-ahead log up to a position. A promoted replica, or a replica of another database, may
-# contain other rows.
+# contain different rows than the primary.
 _SELECT_HAS_REPLAYED = text(
     "SELECT pg_is_in_recovery() AND system_identifier = :system,"
     " pg_last_wal_replay_lsn() >= CAST(:position AS pg_lsn) FROM pg_control_system()"

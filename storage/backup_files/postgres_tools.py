@@ -25,8 +25,8 @@ _MAX_READ_BYTES = 1024 * 1024
 # server may have to sort a large table before it sends the first row.
 _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500
-# The only environment variables that pg_dump and pg_restore inherit, because others may contain
-# secrets.
+# The only environment variables that pg_dump and pg_restore inherit, because other variables may
+# contain secrets.
 _INHERITED_VARIABLES = ("PATH", "HOME", "TMPDIR")
 # With these connection options, pg_dump notices within half a minute that the database server has
 # vanished.

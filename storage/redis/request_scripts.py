@@ -17,7 +17,7 @@ Each queue has a backlog in the key ``line``, which lists the requests that no w
 The key ``line_owners`` maps each request in the backlog to the account that created it. A call that
 would wait too long in the backlog is refused immediately. A request leaves the backlog when its
 input is deleted. When a worker takes a request, all requests that were queued at least a second
-earlier also leave the backlog, because their messages must be lost.
+earlier also leave the backlog, because their messages must have been lost.
 
 Each change of a request is a single script, because Redis runs scripts atomically.
 """
