@@ -95,7 +95,7 @@ def _check_server(connection: Connection) -> Iterator[Diagnosis]:
     difference = abs((server_time - local_time).total_seconds())
     is_wrong = difference > _MAX_CLOCK_SECONDS
     finding = f"{difference:.{0 if is_wrong else 1}f} s apart from this machine's"
-    advice = "Set both machines' clocks by NTP: codes and signed URLs are diagnose by the time."
+    advice = "Set both machines' clocks by NTP: codes and signed URLs depend on the time."
     yield diagnose("clock", finding, is_wrong, advice)
     role = str(connection.scalar(text("SELECT current_user")))
     if has_excess_privileges(connection, role):

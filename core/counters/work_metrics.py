@@ -6,7 +6,13 @@ from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from core.errors.jobs import JOB_BROKE, JOB_GIVEN_UP, JOB_TOO_SLOW, JOB_WORKER_LOST
+from core.errors.jobs import (
+    JOB_BROKE,
+    JOB_GIVEN_UP,
+    JOB_ROWS_FAILED,
+    JOB_TOO_SLOW,
+    JOB_WORKER_LOST,
+)
 
 IMPORTED_ROWS = Counter("pressroom_import_rows", "Rows of imports that were applied")
 CONVERSION_SECONDS = Histogram(
@@ -76,7 +82,7 @@ circuit_gauge = cache(_CIRCUIT.labels)
 _credits_counter = cache(_CREDITS.labels)
 
 # Job errors that indicate a fault in Pressroom and trigger an alert.
-_INTERNAL_ERRORS = (JOB_BROKE, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
+_INTERNAL_ERRORS = (JOB_BROKE, JOB_ROWS_FAILED, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
 
 
 class Kill(StrEnum):
