@@ -29,7 +29,7 @@ async def run_callers(port: int, request: bytes, *, count: int, calls: int) -> l
 
     Args:
         count: the number of callers that send requests at the same time.
-        calls: the number of requests that each caller sends one after another.
+        calls: the number of requests that each caller sends in sequence.
     """
     return await send_requests(port, (repeat(request, calls) for _ in range(count)))
 

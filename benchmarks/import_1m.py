@@ -78,7 +78,7 @@ def _compare_with_sql(
 
 
 def _compare_processes(bench: BulkBench) -> Finding:
-    """Compare the import rate of two bulk worker processes with the rate of one process."""
+    """Compare the import speed of two bulk worker processes with the speed of one process."""
 
     def import_by_two() -> float:
         with _second_worker(bench):
@@ -127,7 +127,7 @@ def _compare_memory(small_file_mb: float, large_file_mb: float) -> Finding:
 
 @contextmanager
 def _measure_peak(bench: BulkBench) -> Iterator[list[float]]:
-    """Yield a list with one number, the peak memory of the worker processes in MB (PSS)."""
+    """Yield a list with the peak memory so far of the worker processes, in MB (PSS)."""
     peak = [0.0]
     stop = threading.Event()
 

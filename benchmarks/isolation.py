@@ -1,13 +1,11 @@
 """Measures whether hung dependencies or a busy owner slow down the API calls of other owners.
 
 The measured API calls are a charge of credits and a balance query. In the first part of the
-benchmark, a second owner keeps calling routes that need a hung dependency, but the measured calls
-don't need the dependency. In the second part of the benchmark, no dependency hangs, and a second
-owner uploads, imports and composes without a pause. As the baseline, the API calls are measured
-while nothing else produces load.
+benchmark, a second owner keeps calling routes that need a hung dependency. The measured calls don't
+need the hung dependency. In the second part, no dependency hangs, and the second owner uploads,
+imports and composes without a pause. The baseline measures the same API calls without any load.
 
-The measured calls come from a separate process, because the benchmark's main process is busy
-producing load.
+A separate process sends the measured calls, because the main process is busy producing load.
 """
 
 import asyncio
@@ -45,8 +43,7 @@ from services.credits import ledger
 
 CALLS = 1_000 if is_full_size() else 300
 MAX_SLOWDOWN = 3.0
-# The delay before a measurement, which is long enough for the hung dependency to block all callers
-# that produce load.
+# After this delay, the hung dependency blocks all callers that produce load.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
 # Maps the queues of each worker process to the number of concurrent tasks.
@@ -75,7 +72,7 @@ Times = dict[str, list[float]]
 
 @dataclass
 class IsolationBench:
-    """A stack on which one owner produces load while a second owner's API calls are measured."""
+    """A stack on which one owner's API calls are measured while another owner produces load."""
 
     pressed: PressedStack
     key: str
@@ -90,8 +87,8 @@ class IsolationBench:
         return self._measure_calls(self.pressed.stack.api_port)
 
     def measure_during_hang(self, hang: Hang) -> Times:
-        # Let the dependency work again before stopping the callers, because callers wait for
-        # responses while the dependency hangs.
+        # End the hang before stopping the callers, because callers can't stop while they wait for a
+        # response.
         with pressing(self.pressed, hang), hang.begin(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
             times = self.measure_calls()
@@ -142,7 +139,6 @@ class IsolationBench:
 
 
 def _run_caller(port: int, request: bytes) -> list[float]:
-    """Repeat an API request, and return how many seconds each response took."""
     return asyncio.run(run_callers(port, request, count=1, calls=CALLS))
 
 
@@ -170,7 +166,7 @@ def _compose(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
 
 @contextmanager
 def _busy_owner(pressed: PressedStack) -> Iterator[None]:
-    """Run two uploading, two importing and two composing callers until the ``with`` block ends."""
+    """Run two callers each for uploads, imports and the composer until the ``with`` block ends."""
     stop = threading.Event()
 
     def repeat(call: Callable[[PressedStack, httpx2.Client], httpx2.Response]) -> int:
@@ -288,7 +284,7 @@ def _new_list(client: httpx2.Client, slug: str, *, confirm_required: bool) -> in
 
 
 def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
-    """Start a stack with all processes, and a proxy in front of each dependency that will hang."""
+    """Start all processes of a stack, and a proxy in front of each dependency that will hang."""
     stack.start_sandbox()
     environment = stack.environment
     sandbox = f"{stack.sandbox_url}/"

@@ -45,10 +45,7 @@ _SUBSCRIPTIONS = """
 
 
 def create_large_list(stack: Stack, owner: Owner, database: connection) -> tuple[int, float]:
-    """Create a list with a million members.
-
-    Return the id of the new list, and how many seconds the inserts of its members took.
-    """
+    """Create a list with a million members, and return its id and the insert time in seconds."""
     with stack.resources.unit_of_work() as uow:
         list_ids = [
             lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id

@@ -61,7 +61,8 @@ def alternate(
     baseline()
     pairs = []
     for number in range(rounds):
-        # Let the product run first in every second round, and the baseline in all other rounds.
+        # Measure the product first in every second round, and the baseline first in all other
+        # rounds.
         if number % 2:
             baseline_result = baseline()
             pairs.append((product(), baseline_result))

@@ -1,6 +1,6 @@
-"""Measures the job queue's speed while a snapshot stays open and 100,000 jobs of one owner end.
+"""Measures the speed of the job queue while a database snapshot stays open.
 
-The open database snapshot keeps Postgres from removing the old row versions of the ended jobs.
+Postgres can't remove the old row versions of the 100,000 jobs that end while the snapshot is open.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ MAX_SWEEP_MS = 2.0
 MAX_SLOWDOWN = 1.3
 OWNER = 7
 SUBJECT = 1
-# The kind of the jobs that the benchmark enqueues. No worker runs jobs of this benchmark.
+# The kind of the benchmark's jobs. No worker runs these jobs.
 IDLE = register_kind(
     JobKind(
         name="benchmark.idle",
@@ -46,7 +46,7 @@ IDLE = register_kind(
 
 
 def run() -> list[Finding]:
-    """Compare the job queue's speed in a database with an open snapshot and in one without."""
+    """Compare the speed of the job queue with and without an open database snapshot."""
     with TemporaryDirectory(prefix="pressroom-bench-") as directory:
         home = Path(directory)
         with (
@@ -61,10 +61,7 @@ def run() -> list[Finding]:
 
 
 def _compare_sweeps(beside: Stack, without: Stack) -> Finding:
-    """Measure how long the sweeper takes to check that no job is due.
-
-    The sweeper keeps its state between the measured sweeps.
-    """
+    """Measure how long a sweep takes if no job is due."""
     first_sweep_ms: dict[str, float] = {}
 
     def prepare(stack: Stack, times: list[float]) -> Callable[[], float]:

@@ -57,10 +57,10 @@ for _ in sys.stdin:
 def sumy_and_yake(**options: object) -> Iterator[Callable[[], tuple[float, float]]]:
     """Yield a function that runs sumy and YAKE once, and returns how many seconds each took.
 
-    Before the first round, the process loads all libraries and data of sumy and YAKE, so that
-    rounds measure only the work. A regular expression splits the text into sentences, because the
-    sentence tokenizer of NLTK would need a download. The program inserts spaces between Chinese
-    words before the first round, because YAKE splits words at spaces.
+    All libraries and data of sumy and YAKE are loaded before the first round. A regular expression
+    splits the text into sentences, because the sentence tokenizer of NLTK would need a download.
+    The program inserts spaces between Chinese words before the first round, because YAKE splits
+    words at spaces.
     """
     with subprocess.Popen(
         [_prepare_python(), "-W", "ignore", "-c", _SUMY_AND_YAKE],
@@ -83,10 +83,7 @@ def sumy_and_yake(**options: object) -> Iterator[Callable[[], tuple[float, float
 
 
 def _prepare_python() -> Path:
-    """Create the Python environment for sumy and YAKE if necessary.
-
-    Return the path of the Python interpreter in the environment.
-    """
+    """Create the Python environment for sumy and YAKE if necessary."""
     environment = Path("build/plain-writers")
     python = environment / "bin/python"
     ready = environment / "ready"

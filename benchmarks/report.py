@@ -22,9 +22,9 @@ from matplotlib import pyplot  # noqa: E402 - the back end must be chosen before
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PICTURES = ROOT / "build" / "benchmarks"
-# The smallest ratio that a chart shows, because a logarithmic axis can't show zero or negative
-# ratios. Ratios below the smallest ratio of the axis are drawn at the start of the axis. A ratio
-# can be negative, because some benchmarks subtract the time that an HTTP call may take.
+# The smallest ratio that a chart shows. A logarithmic axis can't show zero or negative ratios, so
+# ratios below the minimum are drawn at its start. Ratios can be negative, because some benchmarks
+# subtract the allowed overhead of an HTTP call.
 _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
@@ -44,8 +44,7 @@ the most of everything. At 1 there are 2 M subscriptions, 1 M jobs, 2 M entries 
 `make bench NAME=growth` measures it."""
 
 _Finding = dict[str, Any]
-# Groups benchmark results by name and target, because each table row of docs/performance.md
-# combines results with equal names and targets.
+# Maps the name and target of a table row in docs/performance.md to the row's results.
 _Groups = dict[tuple[str, str], list[_Finding]]
 
 
@@ -96,8 +95,8 @@ def _build_growth(record: dict[str, Any]) -> list[str]:
 def _group_findings(record: dict[str, Any]) -> _Groups:
     groups: _Groups = {}
     for finding in record["findings"]:
-        # In results of the growth measurement, the name is a route, and the details contain the
-        # name of the group.
+        # The growth benchmark names each result after its route, and stores the group's name in the
+        # details.
         name = finding["details"].get("group") or finding["name"].partition(":")[0]
         groups.setdefault((name, finding["bar"]), []).append(finding)
     return groups

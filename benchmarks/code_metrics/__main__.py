@@ -1,8 +1,7 @@
 """The command ``python -m benchmarks.code_metrics``, which prints metrics of the source code.
 
-With a commit as its argument, the command compares the current metrics with the metrics at the
-commit. With ``--list FIGURE``, the command prints every line that the readability metric ``FIGURE``
-counts.
+If a commit is given, the command compares the current metrics with the metrics of the commit. With
+``--list FIGURE``, the command prints every line that the readability metric ``FIGURE`` counts.
 """
 
 import argparse

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from benchmarks.code_metrics.product_modules import Module
 
-# Names that don't say what a local variable contains.
 VAGUE_NAMES = frozenset(
     {
         *(
@@ -43,7 +42,7 @@ DefinitionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the product's code that matches a pattern of unreadable code."""
+    """A line of code that one of the functions in `FINDERS` has found."""
 
     module: Module
     line: int
@@ -132,12 +131,12 @@ FINDERS = {
 
 
 def find_places(figure: str, modules: list[Module]) -> list[Place]:
-    """Return the lines that match the pattern that is called ``figure`` in `FINDERS`."""
+    """Return the lines that ``FINDERS[figure]`` finds."""
     return [place for module in modules for place in FINDERS[figure](module)]
 
 
 def measure_readability(modules: list[Module]) -> dict[str, str]:
-    """Return how often the code matches each pattern of unreadable code, keyed by its label."""
+    """Return the readability metrics, keyed by label."""
     counts = {figure: len(find_places(figure, modules)) for figure in FINDERS}
     line_count = sum(module.line_count for module in modules)
     local_count = sum(1 for module in modules for _ in _local_names(module))

@@ -52,7 +52,7 @@ def _measure_modules(modules: list[Module]) -> Figures:
 
 
 def modules_with_one_importer(modules: list[Module]) -> dict[str, str]:
-    """Return the modules that exactly one module imports, mapped to the importing module."""
+    """Map each module that only a single module imports to its importer."""
     importers: dict[str, list[str]] = {module.name: [] for module in modules}
     for module in modules:
         imported_names = set()

@@ -1,8 +1,8 @@
 """Fills an empty database with a large number of rows.
 
 For speed, the rows are inserted without triggers and foreign keys, and the indexes are built after
-the inserts. Because triggers are disabled, the SQL statements must fill the tables that triggers
-normally maintain, such as counts and histories.
+the inserts. Because triggers are disabled, the SQL statements also fill the tables that triggers
+maintain, such as counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,8 +28,8 @@ STATEMENTS = {
     **statements_of_money.STATEMENTS,
 }
 # The database tables in the order in which they are filled. In each stage, two groups of tables are
-# filled in parallel on two CPU cores. The SQL statement that fills a table may read only tables of
-# earlier stages, or tables that precede the filled table in its group.
+# filled in parallel on two CPU cores. An SQL statement may read only tables of earlier stages and
+# earlier tables of its own group.
 _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
     (
         (
@@ -59,9 +59,7 @@ SET jit = off
 
 
 def fill(url: str, volume: Volume, keyring: Keyring) -> dict[str, tuple[int, float]]:
-    """Fill all tables of a database.
-
-    Return how many rows each table has, and how many seconds it took to insert them.
+    """Fill all tables, and return the number of rows and the fill time in seconds for each table.
 
     Args:
         url: the URL of the database, with the credentials of an administrator.
@@ -134,8 +132,8 @@ def _fill_table(sql: cursor, table: str, values: dict[str, object]) -> None:
 _IDENTITY = (
     "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attidentity IN ('a', 'd')"
 )
-# Selects a table's indexes that are dropped before the table is filled. Indexes that foreign keys
-# need, such as primary keys, are not dropped.
+# Selects the indexes to drop before a table is filled. Indexes that foreign keys need, such as
+# primary keys, are not dropped.
 _INDEXES = """
 SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
     n.conname, pg_get_constraintdef(n.oid)

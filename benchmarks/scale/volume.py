@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from math import gcd
 
-# The distance between the numbers of the people in two consecutive subscriptions, which makes the
-# order of people look random.
+# Consecutive subscriptions are this many people apart, so that the order of people looks random.
 _STRIDE = 7_368_787
 
 
@@ -13,9 +12,8 @@ class Volume:
     """The size of a filled database.
 
     With the factor 1, the database has as many rows as a Pressroom installation with 1,000 owners.
-    The first owner in the database owns the largest share of all rows. In a filled database, the
-    largest list of the first owner contains half of all subscriptions. In a filled database, a
-    tenth of all ledger entries, jobs, attachments and events belong to the first owner.
+    The first owner's largest list contains half of all subscriptions. The first owner has a tenth
+    of all ledger entries, jobs, attachments and events.
     """
 
     factor: float
@@ -29,8 +27,8 @@ class Volume:
         imports = self._scale(20_000)
         entries = self._scale(2_000_000)
         largest_account = self._scale(200_000)
-        # ``_STRIDE`` and the number of people must have no common divisor, so that no person is on
-        # a list twice.
+        # ``_STRIDE`` and the number of people must be coprime, so that no person is on a list
+        # twice.
         assert gcd(_STRIDE, people) == 1
         return {
             "seed": self.seed,

@@ -26,10 +26,10 @@ _MAX_START_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Services:
-    """The embedded services that are running, which are Postgres, Valkey and S3.
+    """The running embedded services Postgres, Valkey and S3.
 
     Attributes:
-        environment: the PRESSROOM_ settings with which programs connect to the embedded services.
+        environment: the PRESSROOM_ settings for connecting to the embedded services.
         secrets: the passwords and keys of the services, including the administrators' passwords.
     """
 
@@ -70,7 +70,7 @@ def await_ready(group: Group) -> None:
         time.sleep(0.02)
 
 
-# The service programs to run, and the settings with which clients connect to the services.
+# The service programs, and the settings for connecting to the services.
 Plan = tuple[list[Program], dict[str, str]]
 
 
@@ -84,10 +84,10 @@ def embedded_services(
 ) -> Iterator[Services]:
     """Run Postgres, Valkey and S3 during the block, and store their data in the folder ``home``.
 
-    PRESSROOM_ settings in the user's environment have no effect on the services. The caller must
-    run in the main thread, because Linux kills a server when the thread that started the server
-    ends. ``relocate`` may change the services' programs and settings, for example to run the
-    services in a network namespace.
+    PRESSROOM_ settings in the user's environment have no effect on the services. Call this function
+    in the main thread, because Linux kills a server when the thread that started it ends.
+    ``relocate`` may change the services' programs and settings, for example to run the services in
+    a network namespace.
     """
     home_folder = Home(home.resolve())
     home_folder.create()

@@ -18,7 +18,7 @@ from storage.migrations.run import migrate
 from storage.objects import ObjectStore
 from storage.resources import open_resources
 
-# A retired secret key, which every isolated stack accepts as if keys had been rotated.
+# A retired secret key that every isolated stack still accepts.
 RETIRED_KEY = Key("retired", b"r" * 32)
 # A domain on the operator's deny list in every isolated stack.
 DENIED_BY_OPERATOR = "denied-by-operator.example"
@@ -58,7 +58,7 @@ def open_stack(
     owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")
     environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
     # Disable all rate limits, because all test clients share one network and all test addresses
-    # share one domain. Tests of rate limits enable the rate limits that they need.
+    # share one domain. Tests of rate limits set the limits that they need.
     environment |= dict.fromkeys(RATE_LIMIT_SETTINGS, "")
     environment["PRESSROOM_QUOTA_PAID"] = PAID_QUOTA
     environment["PRESSROOM_DENY_LIST"] = DENIED_BY_OPERATOR
@@ -88,7 +88,7 @@ def open_stack(
 
 
 def build_settings(environment: dict[str, str], **more: str) -> Settings:
-    """Return the settings that the environment variables in ``environment`` and ``more`` define."""
+    """Build the settings from the environment variables in ``environment`` and ``more``."""
     return Settings.model_validate(
         {
             key.removeprefix("PRESSROOM_").lower(): value

@@ -49,7 +49,7 @@ class Running:
 
     def destroy(self) -> None:
         """Kill the whole process group immediately."""
-        # Compare the start time of the process, because the kernel may have reused its pid.
+        # The kernel may have reused the pid, so compare the start time.
         if _read_start_time(self.pid) in ("", self._start_time):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -62,8 +62,8 @@ def _read_start_time(pid: int) -> str:
     While a process group has members, no new process gets the pid of the group's leader.
     """
     try:
-        # Search for the last closing parenthesis, because a process name may contain blanks and
-        # parentheses (proc(5)).
+        # Search for the last closing parenthesis, because process names may contain parentheses
+        # (proc(5)).
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""

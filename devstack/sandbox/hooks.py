@@ -27,8 +27,8 @@ class StoredHook:
     # The receiver name, which is the last part of the webhook URL's path.
     name: str
     received_at: datetime
-    # The id of the webhook message, which is the same in each delivery attempt. Delivery attempts
-    # are numbered from 1 for each message and receiver name.
+    # The id of the message, which is the same in each delivery attempt. Delivery attempts are
+    # numbered from 1 for each message and receiver name.
     message_id: str
     attempt: int
     # The result of verifying the webhook's signature, which is ``right``, ``wrong: …`` or ``no
@@ -79,9 +79,9 @@ class HookBox:
         return [each for each in reversed(self._hooks) if name in ("", each.name)]
 
     def remove(self, name: str = "") -> int:
-        """Remove the stored webhooks to one receiver, or all stored webhooks if ``name`` is empty.
+        """Remove the webhooks to one receiver, or all webhooks if ``name`` is empty.
 
-        Return the number of removed webhooks.
+        Returns the number of removed webhooks.
         """
         removed_hooks = self.list_newest_first(name)
         for hook in removed_hooks:
@@ -102,7 +102,7 @@ class HookBox:
 class Behaviour(BaseModel):
     """The faults that a developer requests in the query string of a webhook URL."""
 
-    # For each message, how many delivery attempts fail, and the HTTP status of the failed attempts.
+    # How many attempts of each message fail, and the HTTP status of the failed attempts.
     fail: int = 0
     status: int = Field(default=500, ge=200, le=599)
     retry_after: int | None = None
