@@ -1,7 +1,7 @@
 """The program ``python -m benchmarks.hook_receiver PORT``, which receives webhooks in a benchmark.
 
-``GET /taken`` returns statistics about the webhooks received since the last ``DELETE /taken``. For
-speed, the receiver doesn't verify signatures, so that the sending processes get more CPU time.
+``GET /taken`` returns statistics about the webhooks received since the last ``DELETE /taken``. The
+receiver doesn't verify signatures, so that the sending processes get more CPU time.
 """
 
 import asyncio

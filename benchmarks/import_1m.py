@@ -127,7 +127,7 @@ def _compare_memory(small_file_mb: float, large_file_mb: float) -> Finding:
 
 @contextmanager
 def _measure_peak(bench: BulkBench) -> Iterator[list[float]]:
-    """Yield a list with the peak memory so far of the worker processes, in MB (PSS)."""
+    """Yield a list that contains the worker processes' peak memory so far, in MB (PSS)."""
     peak = [0.0]
     stop = threading.Event()
 

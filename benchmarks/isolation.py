@@ -3,7 +3,7 @@
 The measured API calls are a charge of credits and a balance query. In the first part of the
 benchmark, a second owner keeps calling routes that need a hung dependency. The measured calls don't
 need the hung dependency. In the second part, no dependency hangs, and the second owner uploads,
-imports and composes without a pause. The baseline measures the same API calls without any load.
+imports and composes without a pause. The baseline measures the API calls without any load.
 
 A separate process sends the measured calls, because the main process is busy producing load.
 """

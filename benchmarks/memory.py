@@ -1,6 +1,6 @@
 """Measures the memory of an idle development stack.
 
-Memory pages that several processes share are divided equally among the processes (PSS).
+Shared memory is divided equally among the processes that share it (PSS).
 """
 
 import time

@@ -15,7 +15,7 @@ from devstack.supervisor.ports import PortPicker
 def own_stack(name: str) -> Iterator[Stack]:
     """Run the services of a temporary stack, such as Postgres, until the ``with`` block ends.
 
-    The caller starts the Pressroom processes that the benchmark needs.
+    The caller must start the Pressroom processes that the benchmark needs.
     """
     with TemporaryDirectory(prefix="pressroom-bench-") as directory:
         home = Path(directory)

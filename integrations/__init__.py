@@ -1,1 +1,1 @@
-"""Adapters for external services, which implement Pressroom's interfaces (ports)."""
+"""Adapters for external services. Each adapter implements an interface (port) of Pressroom."""

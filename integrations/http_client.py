@@ -224,8 +224,8 @@ def parse_retry_after(header: str | None, *, max_seconds: float = 3600.0) -> flo
 def open_async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
     """Return an ``httpx2.AsyncClient`` that refuses compressed replies.
 
-    The HTTP library would decompress replies of any size. The client adds neither a trace span nor
-    a total time limit to calls, so each caller must add both.
+    By default, the HTTP library would decompress a reply without a size limit. The client adds
+    neither a trace span nor a total time limit to calls, so each caller must add both.
     """
 
     async def refuse_compressed(reply: httpx2.Response) -> None:

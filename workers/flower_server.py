@@ -28,7 +28,7 @@ _STYLE = """
 
 
 class _ReadableFlower(Flower):  # type: ignore[misc]
-    """Flower with aligned table columns, which responds only to allowed host names.
+    """A variant of Flower that aligns table columns, and responds only to allowed host names.
 
     By DNS rebinding, a malicious page can point its host name to Flower's address. Without a check
     of host names, a malicious page could read the parts of Flower that need no password.

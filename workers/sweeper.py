@@ -46,8 +46,8 @@ _lock_results: list[bool] = []
 def start_sweep_with(app: Celery) -> None:
     app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(lambda **_: _stopping.set(), weak=False)
-    # A fork waits for the end of the sweep round, because the new process would inherit locks that
-    # nobody releases.
+    # A fork waits for the end of the sweep round, because a process forked during a round would
+    # inherit locks that nobody releases.
     os.register_at_fork(
         before=lambda: _lock_results.append(_round_lock.acquire(timeout=_MAX_FORK_WAIT_SECONDS)),
         after_in_parent=_release_lock,

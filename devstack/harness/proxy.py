@@ -121,7 +121,7 @@ class Proxy:
 
     @contextlib.contextmanager
     def misbehaving(self, begin: Callable[["Proxy"], None]) -> Iterator[None]:
-        """Simulate a fault, which ``begin`` starts, until the block ends."""
+        """Start a fault with ``begin``, and end it after the block."""
         begin(self)
         try:
             yield

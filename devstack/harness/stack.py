@@ -222,7 +222,8 @@ class Stack:
     def start_sandbox(self) -> Running:
         """Start the sandbox.
 
-        Start the sandbox before the programs that send mails and requests to it.
+        Only programs that are started after the sandbox send their mails and requests to the
+        sandbox.
         """
         port = free_port()
         smtp_port = free_port()

@@ -28,7 +28,7 @@ _DEFERRED_ATTEMPTS = 2
 # The delay for mails to a slow recipient, longer than Pressroom's timeout for mail servers.
 _SLOW_SECONDS = 60.0
 # A mail may come from anyone, so its HTML must not run scripts, submit forms or load external
-# resources. Links may open new windows, which the sandbox doesn't restrict.
+# resources. Links in a mail may open new windows without the restrictions of the sandboxed frame.
 _MAIL_HEADERS = {
     "Content-Security-Policy": (
         "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "

@@ -15,8 +15,8 @@ SITEVERIFY_PATHS = {
     "hcaptcha": "/hcaptcha/siteverify",
     "recaptcha": "/recaptcha/api/siteverify",
 }
-# The host name on which the sandbox claims that a challenge was solved. ``make run`` serves
-# Pressroom's pages on ``localhost``.
+# The host name that the sandbox reports for a solved challenge. ``make run`` serves Pressroom's
+# pages on ``localhost``.
 HOSTNAME = "localhost"
 
 HOOKS_PREFIX = "/hooks"

@@ -22,7 +22,7 @@ from devstack.supervisor.home_folder import Home, Lock, StackError, find_home, f
 
 NOT_RUNNING = 3
 
-# The supervisor runs for hours, so it gets a separate process without the modules that only
+# The supervisor runs for hours, so it runs in a separate process without the modules that only
 # commands need.
 _SUPERVISOR_COMMAND = [sys.executable, "-P", "-m", "devstack"]
 

@@ -1,7 +1,7 @@
 """Creates the tables, demo data and sample photo of a stack before the first request.
 
-The supervisor runs this module in a separate process, whose memory is released at its end. With
-``--bucket``, the module also creates the stack's S3 bucket.
+The supervisor runs this module in a separate process, so that the module's memory is released when
+the process ends. With ``--bucket``, the module also creates the stack's S3 bucket.
 """
 
 import sys

@@ -137,7 +137,7 @@ class Payments(Protocol):
     def close_checkout(self, session_id: str) -> Evidence:
         """Close a checkout for payments, and return all facts about the checkout.
 
-        Checkouts that are closed, paid or have a promised payment don't change.
+        The call has no effect on a checkout that is closed or paid or has a promised payment.
         """
 
     def fetch_refunds(self, payment_id: str) -> Evidence:

@@ -64,7 +64,7 @@ class PaymentChannels:
         raise errors.TOPUP_CHANNEL_UNAVAILABLE(channel=channel)
 
     def parse_event(self, body: bytes, signature: str) -> tuple[Payments, Event]:
-        """Parse a webhook, and return the account that signed it and the event.
+        """Return the account that signed a webhook, and the event in the webhook.
 
         Raises ``webhook.signature_invalid`` if no configured account has signed the webhook. Raises
         ``webhook.unreadable`` if the body is not an event.

@@ -150,7 +150,7 @@ def parse_charge(charge: Fields) -> Evidence | None:
 def parse_failed_refund(refund: Fields) -> Evidence | None:
     """Return the evidence in a failed or cancelled refund, or ``None`` for any other refund.
 
-    The evidence contains the payment's id, because Stripe's refunds don't identify the order.
+    A Stripe refund identifies the payment, but not the order.
     """
     payment_id = parse_id(refund.get("payment_intent"))
     if refund.get("status") not in _FAILED_REFUND_STATUSES or payment_id is None:
@@ -171,7 +171,7 @@ def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
 def parse_dispute(dispute: Fields) -> Evidence | None:
     """Return the evidence in a dispute, or ``None`` for an inquiry that withdraws no money.
 
-    The evidence contains neither the order's id nor its amount, because Stripe's disputes don't.
+    A Stripe dispute identifies the payment, but contains neither the order nor the order's amount.
     """
     payment_id = parse_id(dispute.get("payment_intent"))
     if dispute.get("status") not in _DISPUTE_STATUSES or payment_id is None:

@@ -35,10 +35,7 @@ Resolver = Callable[[str, int], Sequence[str]]
 
 
 class DestinationRefused(Exception):
-    """Webhooks may not be sent to a URL.
-
-    The exception's message completes the sentence "The URL …".
-    """
+    """A webhook URL was refused. The exception's message completes the sentence "The URL …"."""
 
 
 class HostUnknown(Exception):

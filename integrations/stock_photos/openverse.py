@@ -17,7 +17,7 @@ from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName,
 # larger pages return pages of this size without skipping photos.
 _MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-# The licences whose names aren't "CC" and the licence's code.
+# The names of licences that don't consist of "CC" and the licence's code.
 _LICENCE_NAMES = {"cc0": "CC0", "pdm": "Public Domain Mark"}
 
 

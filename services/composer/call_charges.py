@@ -132,7 +132,8 @@ def record_usage(client: redis.Redis, usage: Usage) -> None:
 def read_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
     """Return the number of calls, tokens and seconds of each language model.
 
-    Each key consists of a unit such as ``tokens``, an outcome or direction, and a model's name.
+    Each key of the result consists of a unit such as ``tokens``, an outcome or direction, and a
+    model's name.
     """
     counts: dict[Any, Any] = client.hgetall(_USAGE_KEY)
     usage = {}

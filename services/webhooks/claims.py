@@ -156,7 +156,7 @@ def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list
 
 
 def _load_pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending], datetime]:
-    """Return the endpoint's pending deliveries in the order of their events, and the time."""
+    """Return the endpoint's pending deliveries in event order, and the current time."""
     table = WebhookDelivery
     query = select(table.id, table.queued_at, table.due_at)
     query = query.where(table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING)

@@ -24,8 +24,8 @@ PROCESS_EXPIRED_KEYS = register_maintenance(
     run=lambda resources, _: process_expired_keys(resources),
 )
 _MAX_KEYS = 1_000
-# Finds API keys with active webhook endpoints that have expired or expire soon. Keys that expire
-# soon are omitted if the owner was already notified.
+# Finds API keys that expire soon or have expired, and that own active webhook endpoints. Keys that
+# expire soon are omitted if the owner was already notified.
 _FIND_EXPIRING_KEYS = Statement("""
 SELECT DISTINCT k.id, k.user_id
 FROM webhook_endpoints AS e JOIN api_keys AS k ON k.id = e.key_id

@@ -28,7 +28,7 @@ _SHUFFLED_OVER_SECONDS = 1.0
 
 
 class ActionNotPossible(Exception):
-    """The status of a checkout doesn't allow the action.
+    """The status of a checkout doesn't allow an action.
 
     The exception's message states why the action isn't possible.
     """

@@ -86,7 +86,7 @@ class Payment:
 
     @property
     def undisputed(self) -> int:
-        """Return the payment's amount without the amounts of open and lost disputes."""
+        """Return the payment's amount minus the amounts of open and lost disputes."""
         covering = "needs_response", "lost"
         return self.amount - sum(each.amount for each in self.disputes if each.status in covering)
 

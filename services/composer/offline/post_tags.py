@@ -46,7 +46,7 @@ _ARTICLES = _load_words("articles.txt")
 # Words for quantities and times, which are frequent but never a post's topic.
 _MEASURES = _load_words("measures.txt")
 
-# The keys of a phrase, which consists of one or two words.
+# The keys of a phrase's one or two words.
 PhraseKey = tuple[str, ...]
 
 
@@ -188,7 +188,7 @@ def _score_phrases(
 
 
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
-    """Return a factor for a phrase's score, which favours names and nouns with articles.
+    """Return a factor for a phrase's score, which favours names and nouns after articles.
 
     In German, only capitalised phrases can be tags, because all nouns are capitalised.
     """

@@ -63,7 +63,7 @@ def is_content_word(word: str, stop_words: frozenset[str]) -> bool:
 
 @cache
 def load_stop_words(language: str) -> frozenset[str]:
-    """Return the normalised stop words of a language, which are empty for an unknown language."""
+    """Return the normalised stop words of a language, or an empty set for an unknown language."""
     from stopwordsiso import has_lang, stopwords
 
     words = frozenset(map(fold_word, stopwords(language))) if has_lang(language) else frozenset()
@@ -79,7 +79,10 @@ def load_all_stop_words() -> frozenset[str]:
 
 @cache
 def _compile_word_pattern() -> re.Pattern[str]:
-    """Words consist of letters, digits, combining marks, and inner characters such as hyphens."""
+    """Return a regular expression that matches a word.
+
+    Words consist of letters, digits, combining marks, and inner characters such as hyphens.
+    """
     characters = map(chr, range(0x300, 0x1_0000))
     marks = "".join(
         character for character in characters if unicodedata.category(character) in {"Mn", "Mc"}
