@@ -70,7 +70,7 @@ class BulkBench:
                 cursor.execute(_SUBSCRIPTIONS, (list_id, import_id))
 
     def add_plainly_by_two(self, list_id: int, people: Sequence[Person]) -> None:
-        """Insert half of the people through each of two concurrent database connections."""
+        """Insert the people through two concurrent database connections."""
         halves = (people[::2], people[1::2])
         with (
             closing(psycopg2.connect(self.stack.owner_url)) as first,

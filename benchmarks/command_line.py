@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.measure import Finding, alternate, measure_seconds, median_and_spread
 from benchmarks.running_stack import running_stack
 
-# Measure many rounds, because the load of other programs slows down some of the rounds.
+# Measure many rounds, because other programs slow down some of them.
 _ROUNDS = 25
 # The maximum run time of each command, as a multiple of an empty Python program's run time.
 _BARS = {"--help": 5.0, "users list": 15.0}

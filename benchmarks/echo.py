@@ -51,13 +51,13 @@ async def echo_route(
     _: Annotated[Caller, requires_scope(Scope.COMPOSER)],
     seconds: float = 0.0,
 ) -> Envelope[dict[str, Any]]:
-    """Enqueue a task in the request queue, and wait for the result, as the product's routes do."""
+    """Enqueue a task in the request queue, and wait for its result, as the product's routes do."""
     call = state.worker_calls.call(ECHO, {"seconds": seconds}, seconds=30)
     return build_envelope(await run_while_connected(request.receive, call))
 
 
 def bare_app(settings: Settings) -> Celery:
-    """Return a Celery application that is set up as in Celery's tutorial, with results in Redis."""
+    """Return a Celery application as in Celery's tutorial, with results in Redis."""
     url = settings.broker
     app = Celery("bare", broker=url, backend=url)
     app.conf.task_default_queue = BARE_QUEUE

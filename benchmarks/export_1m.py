@@ -64,7 +64,7 @@ def _export(bench: BulkBench, list_id: int, key: str) -> bytes:
 
 
 def _store_lines(bench: BulkBench, text: bytes) -> None:
-    """Store the roster in a table, so that a plain query returns the same bytes as the export."""
+    """Store the roster in a table from which a plain query returns the same bytes as the export."""
     with bench.plain, bench.plain.cursor() as cursor:
         cursor.execute("CREATE TABLE roster (id bigserial, line text)")
         lines = io.BytesIO(text.replace(b"\\", b"\\\\").replace(b"\r\n", b"\n"))

@@ -14,7 +14,7 @@ from core import clock
 
 
 def quieten_log() -> None:
-    """Log only warnings and errors, because benchmarks cause many informational messages."""
+    """Log only warnings and errors, because benchmarks log many informational messages."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 

@@ -25,7 +25,7 @@ def build_json_request(method: str, path: str, key: str, body: bytes) -> bytes:
 
 
 async def run_callers(port: int, request: bytes, *, count: int, calls: int) -> list[float]:
-    """Repeat a request from concurrent callers, and return how many seconds each response took.
+    """Repeat a request from concurrent callers, and return the response times in seconds.
 
     Args:
         count: the number of callers that send requests at the same time.
@@ -35,7 +35,7 @@ async def run_callers(port: int, request: bytes, *, count: int, calls: int) -> l
 
 
 async def send_requests(port: int, shares: Iterable[Iterable[bytes]]) -> list[float]:
-    """Send requests from concurrent callers, and return how many seconds each response took.
+    """Send requests from concurrent callers, and return the response times in seconds.
 
     Args:
         shares: one sequence of requests for each caller, which the caller sends in order.

@@ -1,6 +1,6 @@
 """Stores and reads the results of the latest benchmark runs.
 
-After the first line, each line of a result file contains the result of one benchmark.
+Each line of a result file, except the first line, contains one benchmark result.
 """
 
 import json

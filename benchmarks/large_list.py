@@ -8,8 +8,7 @@ from models import FieldType
 from services.subscriptions import fields, lists, tags
 
 MEMBERS = 1_000_000
-# Every eleventh subscription belongs to a second list, because real databases contain more than one
-# list.
+# A second list contains every eleventh subscription, because real databases have several lists.
 OTHERS = 11
 
 _USERS = """

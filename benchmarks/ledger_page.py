@@ -17,7 +17,7 @@ from services.credits import ledger_pages, verify
 
 ENTRIES = 1_000_000 if is_full_size() else 200_000
 ROUNDS = 15 if is_full_size() else 7
-# How often each round repeats a request or an SQL query. The result of a round is its fastest
+# How often each round repeats a request or a query. The result of a round is its fastest
 # repetition, because other programs can only slow down a repetition.
 CALLS = 30
 LIMIT = 16

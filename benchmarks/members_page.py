@@ -39,16 +39,16 @@ BAR = "≤ 1.5 × + 3 ms"
 SEARCH_ALLOWANCE_SECONDS = 0.005
 SEARCH_BAR = "≤ 1.5 × + 5 ms"
 MAX_SLOWDOWN_OF_FIRST = 1.2
-# The maximum number of times that each round repeats a request or an SQL query. The result of a
-# round is its fastest repetition, because other programs can only slow down a repetition. A round
-# ends after ``ROUND_SECONDS``, even if the maximum number of repetitions isn't reached.
+# The maximum number of repetitions of a request or query per round. The result of a round is its
+# fastest repetition, because other programs can only slow down a repetition. A round ends after
+# ``ROUND_SECONDS``, even if the maximum number of repetitions isn't reached.
 CALLS = 15
 ROUND_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of members, with the arguments for the HTTP request and for the service function."""
+    """A page of members, with the arguments for the HTTP request and the service function."""
 
     name: str
     query: dict[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Page:
 
     @property
     def paging(self) -> dict[str, Any]:
-        """Return the query parameters that determine the position and the size of the page."""
+        """Return the query parameters for the position and the size of the page."""
         names = {attribute.name for attribute in dataclass_fields(PageRequest)}
         return {name: value for name, value in self.query.items() if name in names}
 
@@ -225,7 +225,7 @@ class _Bench:
 
 @dataclass(frozen=True)
 class _RecordingDatabase(Database):
-    """A database connection pool that records each SQL statement with its values."""
+    """A database that records each SQL statement with its values."""
 
     sql: cursor
     statements: list[str] = field(default_factory=list)

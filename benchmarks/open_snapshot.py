@@ -125,7 +125,7 @@ def _compare_jobs(beside: Stack, without: Stack) -> Finding:
 
 
 def _measure_p50(action: Callable[[], object], times: list[float]) -> Callable[[], float]:
-    """Return a function that repeats an action, and returns the median duration in milliseconds.
+    """Return a function that repeats an action and returns its median duration in milliseconds.
 
     Args:
         times: the list to which the returned function appends the duration of each repetition.

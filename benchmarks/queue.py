@@ -135,7 +135,7 @@ def _compare_crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
 
 
 def _compare_throughput(stack: Stack, key: str) -> Finding:
-    """Compare how many calls per second the request queue and plain Celery complete."""
+    """Compare the number of calls per second of the request queue and of plain Celery."""
     request = build_request("POST", "/echo", key)
     bare = bare_app(stack.settings())
 

@@ -12,8 +12,7 @@ import matplotlib as mpl
 from benchmarks.growth_page import write_load_table
 
 mpl.use("svg")
-# Store the labels of the SVG files as text and not as shapes, so that the files are small, readable
-# and reproducible.
+# Store labels in SVG files as text, so that the files are small, readable and reproducible.
 mpl.rcParams["svg.fonttype"] = "none"
 mpl.rcParams["svg.hashsalt"] = "pressroom"
 
@@ -114,8 +113,7 @@ def _build_table(groups: _Groups) -> str:
 def _list_missed(groups: _Groups) -> list[str]:
     """Return a Markdown list of the results that miss their target.
 
-    A table row that combines several results doesn't show which result missed the target, but the
-    list does.
+    A table row may combine several results, so only the list shows which of them missed the target.
     """
     missed = {
         group: short
@@ -182,5 +180,5 @@ def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
     axes.set_xlabel("× (1 = the baseline, or the smallest size)")
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)
-    # Remove the comments and line breaks from the SVG file to make the file smaller.
+    # Remove comments and line breaks to make the SVG file smaller.
     file.write_text(re.sub(r"<!--.*?-->|\s+", " ", file.read_text()).strip() + "\n")

@@ -5,10 +5,9 @@ of an owner at a time. All endpoints are paused while members change, and resume
 an outage of the receiver. A single Pressroom worker process delivers the webhook events. The
 receiver measures the time between the first and the last webhook.
 
-The baseline sends the same requests as Pressroom, from one process and with Pressroom's HTTP
-library and signing function. The baseline keeps one connection to each webhook endpoint open, and
-doesn't use a database. Each round checks that the receiver got each event exactly once and
-unchanged.
+The baseline sends the same requests from one process, with Pressroom's HTTP library and signing
+function. The baseline keeps one connection per endpoint open, and uses no database. Each round
+checks that the receiver got each event exactly once and unchanged.
 """
 
 import asyncio
@@ -59,7 +58,7 @@ Post = tuple[str, bytes]
 
 @dataclass(frozen=True)
 class Hooked:
-    """An owner with a list, and a webhook endpoint that receives events of the list."""
+    """An owner with a list, and a webhook endpoint for events of the list."""
 
     caller: Caller
     list_id: int

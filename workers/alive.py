@@ -1,9 +1,9 @@
 """Touches a worker's alive file while its event loop runs and the broker responds.
 
-The alive file becomes outdated if the worker is suspended, if its event loop hangs, or if the
-broker is unreachable. The supervisor restarts a worker whose alive file is outdated. The alive file
-doesn't depend on the worker's load or on the database. A worker counts as alive even if all its
-threads are busy.
+The alive file becomes outdated if the worker is suspended, its event loop hangs, or the broker is
+unreachable. The supervisor restarts a worker whose alive file is outdated. The alive file doesn't
+depend on the worker's load or on the database. A worker counts as alive even if all its threads are
+busy.
 """
 
 import threading

@@ -28,7 +28,7 @@ _STYLE = """
 
 
 class _ReadableFlower(Flower):  # type: ignore[misc]
-    """A variant of Flower that aligns table columns, and responds only to allowed host names.
+    """A variant of Flower that aligns table columns and responds only to allowed host names.
 
     By DNS rebinding, a malicious page can point its host name to Flower's address. Without a check
     of host names, a malicious page could read the parts of Flower that need no password.
@@ -124,10 +124,9 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
 def load_flower_script() -> str:
     """Return Flower's JavaScript, changed so that tables don't scroll.
 
-    By default, Flower's script puts the column headers into a separate table above the scrolling
-    table. The columns of a separate header table lose their alignment when the first rows arrive.
-    If the table doesn't scroll, the headers stay in the table, and the card around the table
-    scrolls.
+    By default, Flower's script moves the headers of a scrolling table into a separate table.
+    Separate column headers lose their alignment when the first rows arrive. Without scrolling, the
+    headers stay in the table, and the card around the table scrolls.
     """
     return (_STATIC / "js" / "flower.js").read_text().replace(_SCROLLING_OPTION, "")
 
@@ -144,8 +143,8 @@ class _StaticText(BaseHandler):  # type: ignore[misc]
 
     def get(self) -> None:
         self.set_header("Content-Type", self._content_type)
-        # Browsers must not cache the changed script or style sheet, because the hash in the URL
-        # belongs to Flower's original file.
+        # Browsers must not cache the changed file, because the hash in the URL belongs to Flower's
+        # original file.
         self.set_header("Cache-Control", "no-cache")
         self.finish(self._text)
 

@@ -74,7 +74,7 @@ class JobAttempt:
             self._heart.close()
 
     def hand_back(self) -> None:
-        """Requeue the job, so that another worker continues the job."""
+        """Requeue the job, so that another worker continues it."""
         with suppress(LeaseLost, SQLAlchemyError), self._context.resources.unit_of_work() as uow:
             hand_back_job(uow, self.lease)
             log.info("job.handed_back", job_id=self.lease.job_id)

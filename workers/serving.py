@@ -7,8 +7,7 @@ from enum import StrEnum
 
 from core.queues import Queue
 
-# The queues whose jobs wait for remote servers, with the maximum number of concurrent jobs per
-# process.
+# The I/O-bound queues, with the maximum number of concurrent jobs per process.
 _WAITING = {
     Queue.REQUEST: 16,
     Queue.PHOTOS: 8,
@@ -17,8 +16,7 @@ _WAITING = {
     Queue.WEBHOOKS: 8,
     Queue.MAINTENANCE: 2,
 }
-# The queues whose jobs need a processor core, with the maximum number of concurrent jobs per
-# process.
+# The CPU-bound queues, with the maximum number of concurrent jobs per process.
 _COMPUTING = {Queue.EXPORT: 1, Queue.MEDIA: os.cpu_count() or 1, Queue.BULK: 1}
 
 

@@ -1,4 +1,4 @@
-"""Runs the sweep every second in the main process of a worker.
+"""Runs the sweep every second in a worker's main process.
 
 The sweep finds lost jobs, sends lost messages again, and starts due maintenance.
 """

@@ -1,11 +1,11 @@
 """Creates due work for each kind of maintenance, so that benchmarks can measure the maintenance.
 
-The amount of due work is the same for every size of the database.
+The amount of due work doesn't depend on the size of the database.
 """
 
 _DUE_ROWS = 200
-# Maps each kind of maintenance to an SQL statement that runs before each measured round and creates
-# due work. ``None`` means that the benchmark creates no due work.
+# Maps each kind of maintenance to the SQL statement that creates due work before each round.
+# ``None`` means that the benchmark creates no due work.
 DUE: dict[str, str | None] = {
     "backup.create": None,
     "backup.journal": None,

@@ -1,4 +1,4 @@
-"""Starts a stack with a filled database, and reuses the database of an earlier run if possible."""
+"""Starts a stack with a filled database, which later runs can reuse."""
 
 import json
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class SizedStack:
 
 @contextmanager
 def open_services(keep: str | None) -> Iterator[tuple[Services, Path]]:
-    """Start the services that all stacks share, and yield the services and their data folder.
+    """Start the services that all stacks share, and yield them with their data folder.
 
     Args:
         keep: a data folder to keep after the ``with`` block, or ``None`` for a temporary folder.
@@ -103,7 +103,7 @@ def run_stack(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
 
 
 def _fill_once(stack: Stack, volume: Volume) -> None:
-    """Fill the database, unless the comment on the database shows that an earlier run filled it."""
+    """Fill the database, unless its comment shows that an earlier run filled it."""
     [(revision,)] = stack.query("SELECT version_num FROM alembic_version")
     filling = {"factor": volume.factor, "seed": volume.seed, "revision": revision}
     [(comment,)] = stack.query(

@@ -5,9 +5,8 @@ from its row number without reading the row's table. The oldest rows are dated 7
 `anchor`.
 """
 
-# SQL functions that the statements for people, lists and subscriptions call. The SQL functions
-# exist only in the database session, because their schema is `pg_temp`. Postgres inlines the SQL
-# functions into the statements that call them.
+# The SQL functions exist only in the database session, because their schema is `pg_temp`. Postgres
+# inlines the SQL functions into the statements that call them.
 FUNCTIONS = """
 CREATE FUNCTION pg_temp.dice(n bigint, salt int, sides bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -130,8 +129,8 @@ FROM (
     FROM generate_series(1, {subscription_events}::bigint) AS e
 ) AS made ORDER BY e
 """,
-    # In the filled database, only members who weren't imported have consent entries. The IP
-    # addresses in old consent entries are already shortened.
+    # In the filled database, only members who weren't imported have consent entries. IP addresses
+    # in old consent entries are already shortened.
     "consent_entries": """
 INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browser, wording_version)
 SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(pg_temp.subscriber(n)),

@@ -6,8 +6,7 @@ ledger entry can be computed from the entry's number, because topups and charges
 pattern.
 """
 
-# SQL functions that the statements for ledger entries call. The aggregate function `chained` calls
-# Pressroom's hash function for each entry in the hash chain of an account.
+# The aggregate `chained` calls Pressroom's hash function for each entry in an account's hash chain.
 FUNCTIONS = """
 CREATE AGGREGATE pg_temp.chained (credit_entries) (
     SFUNC = credit_entry_hash, STYPE = bytea,
@@ -31,8 +30,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$
 """
 
-# Maps each filled column of a ledger entry to the SQL expression for its value. All columns of a
-# ledger entry that aren't in ``ENTRY`` are NULL.
+# Maps each filled column of a ledger entry to an SQL expression for its value. Columns that aren't
+# in ``ENTRY`` are NULL.
 ENTRY = {
     "user_id": "pg_temp.person_id(account)",
     "seq": "place",

@@ -1,4 +1,4 @@
-"""Calculates the number of rows per table in a database of a given size."""
+"""Calculates the number of rows per table for a database of a given size."""
 
 from dataclasses import dataclass
 from math import gcd
@@ -11,16 +11,16 @@ _STRIDE = 7_368_787
 class Volume:
     """The size of a filled database.
 
-    With the factor 1, the database has as many rows as a Pressroom installation with 1,000 owners.
-    The first owner's largest list contains half of all subscriptions. The first owner has a tenth
-    of all ledger entries, jobs, attachments and events.
+    With the factor 1, the database is as large as the database of an installation with 1,000
+    owners. The first owner's largest list contains half of all subscriptions. The first owner has a
+    tenth of all ledger entries, jobs, attachments and events.
     """
 
     factor: float
     seed: int = 7
 
     def numbers(self) -> dict[str, int]:
-        """Return the numbers for the placeholders in the SQL statements, keyed by placeholder."""
+        """Return the values of the placeholders in the SQL statements."""
         people = self._scale(1_500_000)
         subscriptions = self._scale(2_000_000)
         owners = self._scale(1_000)

@@ -25,13 +25,13 @@ DENIED_BY_OPERATOR = "denied-by-operator.example"
 RATE_LIMIT_SETTINGS = tuple(
     f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name
 )
-# The quota of the paid plan, which is the default plan of owners in tests. The paid quota doesn't
-# limit jobs, because some tests run many jobs at the same time. In tests, owners with the free plan
-# have the default quotas.
+# The quota of the paid plan, which owners in tests have by default. The paid quota doesn't limit
+# jobs, because some tests run many jobs at the same time. In tests, owners with the free plan have
+# the default quotas.
 PAID_QUOTA = "members=10000000"
 _PLAIN_PROGRAMS = StackPrograms()
 
-# The isolated stacks that this process has open, whose logs help to explain a failed test.
+# The open isolated stacks of this process, whose logs help to explain failed tests.
 OPEN_STACKS: list[Stack] = []
 
 
@@ -48,11 +48,11 @@ def open_stack(
     redis_url: str | None = None,
     programs: StackPrograms = _PLAIN_PROGRAMS,
 ) -> Iterator[Stack]:
-    """Open a stack with a database and a bucket called ``name``, and the Redis database ``number``.
+    """Open a stack with the database and bucket ``name`` and the Redis database ``number``.
 
     Args:
-        like: the template database from which the stack's new database is copied.
-        redis_url: the URL of an external Redis server, which replaces the embedded Valkey server.
+        like: the template of the stack's database.
+        redis_url: the URL of an external Redis server instead of the embedded Valkey server.
     """
     environment = _create_namespace(services.environment, name, number, like)
     owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")

@@ -1,4 +1,4 @@
-"""Polls a condition until the condition is true."""
+"""Polls a condition until it is true."""
 
 import time
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Runs a TCP proxy that simulates network faults on demand.
 
-The proxy can cut, delay or stall connections, and can answer in place of the server.
+The proxy can cut, delay or stall connections, and answer in place of the server.
 """
 
 import asyncio
@@ -139,7 +139,7 @@ class Proxy:
         self._thread.join()
 
     async def _end(self) -> None:
-        """Cut all connections, and wait until the tasks that serve the connections have ended."""
+        """Cut all connections, and wait until their tasks have ended."""
         self._cut_all()
         self._resume_flow()
         if running := asyncio.all_tasks() - {asyncio.current_task()}:

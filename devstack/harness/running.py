@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass
 class Running:
-    """A running program, which leads its own session and process group."""
+    """A running program, the leader of its own session and process group."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -30,7 +30,7 @@ class Running:
         return [int(pid) for pid in text.split()]
 
     def kill(self) -> None:
-        """Kill only the program's main process, as the kernel does when memory runs out."""
+        """Kill only the main process, as the kernel does when memory runs out."""
         self.process.kill()
         self.process.wait()
 
@@ -48,7 +48,6 @@ class Running:
             self.destroy()
 
     def destroy(self) -> None:
-        """Kill the whole process group immediately."""
         # The kernel may have reused the pid, so compare the start time.
         if _read_start_time(self.pid) in ("", self._start_time):
             with contextlib.suppress(ProcessLookupError):
@@ -57,9 +56,9 @@ class Running:
 
 
 def _read_start_time(pid: int) -> str:
-    """Return the start time of a process in clock ticks, or "" if the process doesn't exist.
+    """Return a process's start time in clock ticks, or "" if the process doesn't exist.
 
-    While a process group has members, no new process gets the pid of the group's leader.
+    The pid of a group leader isn't reused while its process group has members.
     """
     try:
         # Search for the last closing parenthesis, because process names may contain parentheses

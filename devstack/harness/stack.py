@@ -1,4 +1,4 @@
-"""Runs an isolated stack, which has its own database, Redis database, bucket and programs."""
+"""Runs an isolated stack with its own database, Redis database, bucket and programs."""
 
 import contextlib
 import select
@@ -65,7 +65,7 @@ class StackPrograms:
 
 @dataclass
 class Stack:
-    """An isolated stack for tests, and the stack's running programs.
+    """An isolated stack for tests, and its running programs.
 
     Attributes:
         resources: the test process's connections to the services, with administrator rights in
@@ -305,7 +305,7 @@ class Stack:
         return messages
 
     def query(self, statement: str, *parameters: object) -> list[tuple[object, ...]]:
-        """Run one SQL statement as the owner of the tables, commit it, and return its rows."""
+        """Run and commit one SQL statement as the owner of the tables, and return its rows."""
         connection = self._connect()
         try:
             with connection, connection.cursor() as cursor:
@@ -334,7 +334,7 @@ class Stack:
         return psycopg2.connect(self.owner_url)
 
     def forget_connections(self) -> None:
-        """Close this process's database connections, for example after the database host failed."""
+        """Close all database connections, for example after the database host failed."""
         self.resources.database.engine.dispose()
         while self._idle:
             self._idle.pop().close()

@@ -1,4 +1,4 @@
-"""Replaces external services with stand-ins that use the same protocols on the loopback address."""
+"""Replaces external services with local stand-ins that use the same protocols."""
 
 from functools import cache
 from typing import TYPE_CHECKING

@@ -24,7 +24,7 @@ SiteVerify = Callable[[str, str, str], Awaitable[Response]]
 
 @dataclass
 class ChallengeStub:
-    """A stand-in for one challenge provider, which accepts each token only once."""
+    """A stand-in for a challenge provider, which accepts each token only once."""
 
     provider: str
     _used: set[str] = field(default_factory=set)

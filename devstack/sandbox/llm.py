@@ -1,6 +1,6 @@
 """Simulates a language model behind OpenAI's chat completions API.
 
-The simulated model responds with sentences from the post, so that pages show realistic texts.
+The simulated model responds with sentences from the post, so that pages show realistic text.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ def _build_value(name: str, kind: dict[str, Any], text: str) -> object:
 
 
 def _split_sentences(text: str) -> list[str]:
-    """Return the complete sentences of a text, or the text's lines if no sentence is complete."""
+    """Return the complete sentences of a text, or its lines if no sentence is complete."""
     sentences = [" ".join(each.split()) for each in _SENTENCE.findall(_remove_addresses(text))]
     readable_sentences = [each for each in sentences if any(map(str.isalnum, each))]
     return (
@@ -185,7 +185,7 @@ async def respond_slowly(body: CompletionBody) -> Response:
     return await respond_correctly(body)
 
 
-# The simulated models that cause faults, which the sandbox's page lists.
+# The simulated models that cause faults.
 BEHAVIOURS: Behaviours = {
     "sandbox-prose": ("the right answer, between prose and a fence", respond_with_prose),
     "sandbox-refuses": ("an error", respond_with_refusal),

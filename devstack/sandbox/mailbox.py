@@ -78,8 +78,7 @@ class StoredMail:
         try:
             text = str(part.get_content())
         except LookupError:
-            # Decode only the ASCII characters, because Python doesn't know the mail's character
-            # set.
+            # Decode only ASCII characters, because Python doesn't know the mail's character set.
             part.set_param("charset", "ascii")
             text = str(part.get_content())
         return text.replace("\r\n", "\n")
@@ -168,9 +167,9 @@ class SmtpHandler:
 
 
 def _get_local_part(address: str) -> str:
-    """Return the lower-case local part of an e-mail address without a tag such as ``+news``.
+    """Return the lower-case local part of an e-mail address, without a tag such as ``+news``.
 
-    The local part of a recipient decides whether the sandbox accepts, delays or refuses the mail.
+    The local part of the recipient decides whether the mail is accepted, delayed or refused.
     """
     return address.rpartition("@")[0].partition("+")[0].lower()
 
@@ -184,7 +183,7 @@ async def run_smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
         SmtpHandler(mailbox),
         data_size_limit=MAX_MAIL_BYTES,
         enable_SMTPUTF8=True,
-        # Set a host name, because looking up the machine's host name can take a long time.
+        # Set the host name, because looking up the machine's host name can take long.
         hostname="sandbox.localhost",
         ident="Pressroom sandbox",
         loop=loop,
@@ -202,7 +201,7 @@ To = Annotated[str, Query(description="Only mail to this address")]
 
 
 def build_router(mailbox: Mailbox) -> APIRouter:
-    """Return the routes of a mailbox, which are mounted at ``/mail``."""
+    """Return the routes of a mailbox, to be mounted at ``/mail``."""
     router = APIRouter()
 
     @router.get("", response_class=HTMLResponse)

@@ -1,8 +1,8 @@
 """Builds the settings that send Pressroom's requests to the sandbox instead of real providers.
 
-If the user has set any setting of a provider, the sandbox doesn't replace the provider. A
-provider's secret that the user has set must never reach the sandbox. The keys of the sandbox need
-no protection, because the sandbox listens on the loopback address and has no secrets.
+If the user has set any setting of a provider, the sandbox doesn't replace the provider. A real
+provider's secret must never reach the sandbox. The sandbox's keys need no protection, because the
+sandbox listens on the loopback address and has no secrets.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def get_challenge_site_key(provider: str) -> str:
 
 
 def build_sandbox_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the sandbox settings for all providers that the user hasn't configured."""
+    """Return the sandbox settings of all providers that the user hasn't configured."""
     return {
         **build_challenge_settings(sandbox_url, user_settings),
         **build_payment_settings(sandbox_url, user_settings),
@@ -105,7 +105,7 @@ def build_payment_settings(sandbox_url: str, user_settings: Mapping[str, str]) -
 def set_stripe_keys(
     keys: StripeKeys, environment: Mapping[str, str], webhook_url: str | None
 ) -> None:
-    """Copy the Stripe keys of Pressroom's programs from the environment into ``keys``."""
+    """Copy the Stripe keys from the programs' environment into ``keys``."""
     keys.secret_key = environment.get(_STRIPE_SECRET_KEY) or keys.secret_key
     keys.webhook_secret = environment.get(_STRIPE_WEBHOOK_SECRET) or keys.webhook_secret
     keys.webhook_url = webhook_url

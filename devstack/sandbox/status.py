@@ -1,4 +1,4 @@
-"""Shows the metrics of a running stack's programs over the last minutes.
+"""Shows the metrics of a running stack's programs in the last minutes.
 
 Each request for the status page collects the metrics of all programs.
 """
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import httpx2
 
 REFRESH_SECONDS = 2.0
-# After ``_MAX_GAP_SECONDS`` without a sample, the stored samples are discarded as outdated.
+# Stored samples are discarded as outdated after ``_MAX_GAP_SECONDS`` without a new sample.
 _MAX_GAP_SECONDS = 60.0
 _SECOND_SAMPLE_DELAY_SECONDS = 0.5
-# The maximum number of stored metric samples, which cover five minutes.
+# The maximum number of stored metric samples, enough for five minutes.
 _MAX_SAMPLES = 150
 _TIMEOUT_SECONDS = 3.0
 DEPENDENCIES = ("database", "redis", "broker", "objects")
@@ -113,7 +113,7 @@ class StatusFigures:
     async def take_sample(self) -> None:
         """Sample the metrics.
 
-        The first call takes two metric samples, because a rate is computed from two samples.
+        The first call takes two metric samples, because a rate needs two samples.
         """
         age = time.monotonic() - self._samples[-1].at if self._samples else math.inf
         if age > _MAX_GAP_SECONDS:
@@ -149,8 +149,7 @@ class StatusFigures:
     def _compute_increases(self, figure: Figure, ending: str) -> list[tuple[float, float]]:
         """Return how much a metric increased between samples, and the seconds between the samples.
 
-        A decrease of a metric counts as zero, because a decrease means that a process has
-        restarted.
+        A decrease of a metric counts as zero, because it means that a process has restarted.
         """
         sums = [
             (each.at, sum(each.values(figure.metric + ending, figure.labels)))

@@ -1,6 +1,6 @@
 """Simulates Unsplash and Openverse with pictures that the sandbox draws.
 
-A word such as ``error-500`` in a search or in a photo's id requests a faulty response.
+A word such as ``error-500`` in a search or photo id requests a faulty response.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse,
 from devstack.sandbox.sandbox_settings import OPENVERSE_PREFIX, UNSPLASH_ACCESS_KEY, UNSPLASH_PREFIX
 
 _HUGE_BYTES = 6 * 1024 * 1024
-# The word ``slow-N`` in a search or in a photo's id delays the response by N seconds.
+# The word ``slow-N`` in a search or photo id delays the response by N seconds.
 _SLOW = re.compile(r"\bslow-(\d{1,2})\b")
 
 # Maps each fault word to a function that returns the faulty response. Each fault function gets the

@@ -65,7 +65,7 @@ class Program:
             self.log.replace(self.log.with_suffix(".log.1"))
 
     def last_log_lines(self) -> str:
-        """Return the last lines of the program's log, or "" if the log doesn't exist."""
+        """Return the last lines of the program's log, or "" without a log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - _MAX_SHOWN_LOG_BYTES))

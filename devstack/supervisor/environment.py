@@ -12,8 +12,8 @@ from devstack.supervisor.home_folder import StackError
 
 # The prefixes of variables that change how embedded servers and their clients work.
 _FOREIGN_PREFIXES = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
-# The settings for which an empty value disables a feature. A setting outside ``_MAY_BE_EMPTY``
-# counts as not set if its value is empty.
+# The settings for which an empty value disables a feature. A setting that isn't in
+# ``_MAY_BE_EMPTY`` counts as not set if it is empty.
 _MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
 # The settings that contain the login of the tables' owner. Only ``prepare`` gets the login of the
 # tables' owner, because only ``prepare`` changes tables.
@@ -62,8 +62,8 @@ def read_user_settings() -> dict[str, str]:
     """Return the PRESSROOM_ settings in the user's environment.
 
     Raises ``StackError`` if a file that a setting names is invalid. If a setting such as
-    ``PRESSROOM_METRICS_TOKEN_FILE`` names a file, return the content of the file as the setting
-    without ``_FILE``.
+    ``PRESSROOM_METRICS_TOKEN_FILE`` names a file, the file's content becomes the setting without
+    ``_FILE``.
     """
     try:
         secrets = read_secret_files(Settings)

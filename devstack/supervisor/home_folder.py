@@ -118,7 +118,7 @@ class Home:
 
 
 def find_home() -> Home:
-    """Return the home folder in ``PRESSROOM_HOME``, or ``.pressroom`` in the current directory."""
+    """Return the home folder ``PRESSROOM_HOME``, or ``.pressroom`` in the current directory."""
     path = os.environ.get("PRESSROOM_HOME") or ".pressroom"
     return Home(Path(path).expanduser().resolve())
 
@@ -180,7 +180,7 @@ _generate_access_key = partial(secrets.token_hex, 10)
 
 
 def _generate_key_ring() -> str:
-    """Generate a random key in the form ``<id>:<base64url of 32 random bytes>``."""
+    """Generate a random key as ``<id>:<base64url of 32 random bytes>``."""
     key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     return f"k{secrets.token_hex(3)}:{key}"
 
@@ -259,7 +259,7 @@ class Run(BaseModel):
     s3: S3Login
     demo: DemoLogin
     metrics_token: str
-    # The settings of the stack's programs, which commands such as ``pressroom lists`` also use.
+    # The settings of the stack's programs, which commands such as ``pressroom lists`` use too.
     settings: dict[str, str]
     pids: dict[str, int]
     home: Path

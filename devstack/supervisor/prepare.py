@@ -31,7 +31,7 @@ _SAMPLE_PHOTO_PIXELS = (4000, 3000)
 
 
 def create_demo_data(home: Home, resources: Resources, password: str) -> None:
-    """Create missing demo data, and keep existing demo data."""
+    """Create missing demo data."""
     with resources.unit_of_work() as uow:
         owner = accounts.find_user_by_email(uow, DEMO_EMAIL)
         if owner is None:

@@ -15,8 +15,8 @@ from devstack.supervisor.child import Program
 from devstack.supervisor.environment import restrict_settings
 from devstack.supervisor.home_folder import Home
 
-# The queues of each worker process. ``worker-waiting`` runs I/O-bound jobs, and
-# ``worker-computing`` runs CPU-bound jobs.
+# The queues of each worker. ``worker-waiting`` runs I/O-bound jobs, and ``worker-computing`` runs
+# CPU-bound jobs.
 _COMPUTING_QUEUES = (Queue.MEDIA, Queue.EXPORT, Queue.BULK)
 WORKERS = {
     "worker-waiting": tuple(queue for queue in Queue if queue not in _COMPUTING_QUEUES),
@@ -50,7 +50,7 @@ def build_mail_settings(ports: Ports) -> dict[str, str]:
 def plan_programs(
     home: Home, environment: dict[str, str], ports: Ports, *, creates_bucket: bool
 ) -> list[Program]:
-    """Return Pressroom's programs in the order in which they are started.
+    """Return Pressroom's programs in start order.
 
     If ``creates_bucket`` is true, ``prepare`` creates the bucket in the user's own object storage.
     """
@@ -65,7 +65,7 @@ def plan_programs(
 
     prepare = program(
         "prepare",
-        # Only the program ``prepare`` may change database tables.
+        # Only ``prepare`` may change database tables.
         list_settings("serve") | list_settings("migrate") | list_settings("bucket"),
         *(["--bucket"] if creates_bucket else []),
         module="devstack.supervisor.prepare",
@@ -109,7 +109,7 @@ def _build_program(
     module: str = "cli.main",
     **more: str,
 ) -> Program:
-    # The flag -P prevents Python from importing a folder ``cli`` in the current directory.
+    # The flag -P prevents imports from a folder ``cli`` in the current directory.
     argv = (sys.executable, "-P", "-m", module, *words)
     program_environment = {**restrict_settings(environment, settings), **more}
     return Program(name, argv, log=home.log(name), environment=program_environment)

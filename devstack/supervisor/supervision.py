@@ -1,4 +1,4 @@
-"""Supervises all programs of a stack, which ``pressroom up`` starts as child processes.
+"""Supervises the programs of a stack, which ``pressroom up`` starts as child processes.
 
 The supervisor acquires locks, picks ports, and starts the services and then the programs that need
 them. When all programs are ready, the supervisor writes ``run.json`` and shows the stack's
@@ -48,7 +48,7 @@ class StopRequests:
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
     def wait(self, timeout: float) -> None:
-        """Sleep until a signal arrives, but at most ``timeout`` seconds."""
+        """Sleep until a signal arrives, but at most for ``timeout`` seconds."""
         select.select([self._read_end], [], [], timeout)
         try:
             while os.read(self._read_end, 512):

@@ -58,7 +58,7 @@ class Challenge(Protocol):
         """Raise an error unless the challenge provider accepts the token.
 
         A challenge token can be used only once. Raises ``challenge.failed`` (forbidden) if the
-        challenge token is invalid, used, expired, or issued for a different action or host. Raises
+        token is invalid, used, expired, or issued for a different action or host. Raises
         ``challenge.unavailable`` if the challenge provider is unreachable, because unchecked tokens
         must not be accepted.
         """

@@ -1,4 +1,4 @@
-"""The challenge providers that are configured in the settings."""
+"""The configured challenge providers."""
 
 from core.errors.mailing import CHALLENGE_NOT_CONFIGURED
 from core.settings import Settings

@@ -93,8 +93,7 @@ class SiteVerifyProfile:
     Attributes:
         max_token_characters: the maximum length of a token. Longer tokens are not sent to the
             provider. Turnstile documents a limit of 2,048 characters per token. hCaptcha and
-            reCAPTCHA don't document a limit, and hCaptcha has sent tokens with more than 4,000
-            characters.
+            reCAPTCHA document no limit, and hCaptcha has sent tokens of more than 4,000 characters.
         reports_action: whether the provider reports the action of a token. If the provider's reply
             contains no action, the page has set no action for the widget.
         may_score: whether the provider may rate how likely the visitor is human. Replies without a

@@ -307,7 +307,7 @@ class LlmServerState:
 
 @dataclass(eq=False)
 class OpenAIProtocol:
-    """A language model that is called with OpenAI's protocol.
+    """A language model behind OpenAI's protocol.
 
     Attributes:
         report: the function that records the outcome and the token counts of each request.

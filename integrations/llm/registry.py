@@ -1,4 +1,4 @@
-"""The language model that is configured in the settings."""
+"""The configured language model."""
 
 import threading
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ _servers: dict[str, "LlmServerState"] = {}
 
 
 def language_model(given: Settings, report: Report) -> LanguageModel | None:
-    """Return the configured language model, or ``None`` if no model is configured.
+    """Return the configured language model, or ``None`` without one.
 
     All threads of a process share the model and the state of its server.
 

@@ -1,4 +1,4 @@
-"""The interface for sending an e-mail to a person through a mail server."""
+"""The interface for sending an e-mail to a person."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

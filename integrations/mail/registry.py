@@ -1,4 +1,4 @@
-"""The mail server that is configured in the settings."""
+"""The configured mail server."""
 
 from core.errors import TransientError
 from core.settings import Settings

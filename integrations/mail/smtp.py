@@ -34,8 +34,8 @@ _KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _HEADER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*\Z")
 _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 # Headers that prevent automatic replies, such as out-of-office messages. `Auto-Submitted` is
-# defined by RFC 3834, section 5. `X-Auto-Response-Suppress` is for Microsoft Exchange. In
-# `X-Auto-Response-Suppress`, the value `All` would suppress even bounces.
+# defined by RFC 3834, section 5. `X-Auto-Response-Suppress` is for Microsoft Exchange. The value
+# `All` of `X-Auto-Response-Suppress` would suppress even bounces.
 _AUTOMATIC_MAIL_HEADERS = {
     "Auto-Submitted": "auto-generated",
     "X-Auto-Response-Suppress": "OOF, AutoReply",

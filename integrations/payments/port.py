@@ -1,9 +1,8 @@
 """The interface of payment providers.
 
 Pressroom learns about payments from webhooks, from API replies, and when a payer returns from the
-payment page. Webhooks, page visits and API replies all yield `Evidence`, which contains facts about
-a payment. Facts about a payment never become false, so evidence may arrive repeatedly and in any
-order.
+payment page. Webhooks, page visits and API replies all yield `Evidence`, the facts about a payment.
+Facts about a payment never become false, so evidence may arrive repeatedly and in any order.
 """
 
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ class DisputeStatus(StrEnum):
 class Evidence:
     """Facts about a payment from the payment provider.
 
-    A field of ``Evidence`` is ``None`` or false until the payment provider has reported the fact.
+    A field of ``Evidence`` is ``None`` or false until the payment provider reports it.
 
     All amounts are in the currency's minor unit, such as cents. The total amounts of refunds and
     disputes never decrease.

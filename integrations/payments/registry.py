@@ -1,4 +1,4 @@
-"""The accounts at payment providers that are configured in the settings."""
+"""The configured accounts at payment providers."""
 
 from threading import Lock
 

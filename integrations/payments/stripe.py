@@ -62,7 +62,7 @@ _MAX_LISTED_OBJECTS = 1_000
 # lifetimes of checkouts stay a minute within Stripe's limits, because Stripe's clock may differ.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
-# The HTTP statuses with which Stripe refuses a call. A connection error or a status from 500 counts
+# The HTTP statuses with which Stripe rejects a call. A connection error or a status from 500 counts
 # as an outage of Stripe.
 _REFUSED_STATUSES = range(300, 500)
 _TEMPORARY_STATUSES = {
@@ -171,7 +171,7 @@ def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
 def parse_dispute(dispute: Fields) -> Evidence | None:
     """Return the evidence in a dispute, or ``None`` for an inquiry that withdraws no money.
 
-    A Stripe dispute identifies the payment, but contains neither the order nor the order's amount.
+    A Stripe dispute identifies the payment, but not the order or its amount.
     """
     payment_id = parse_id(dispute.get("payment_intent"))
     if dispute.get("status") not in _DISPUTE_STATUSES or payment_id is None:

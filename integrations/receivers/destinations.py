@@ -72,7 +72,7 @@ class Location:
         return host if self.port == default else f"{host}:{self.port}"
 
     def pinned(self, address: IpAddress) -> str:
-        """Return the webhook URL with an IP address in place of the host."""
+        """Return the webhook URL with an IP address instead of the host."""
         return f"{self.scheme}://{_bracketed(str(address))}:{self.port}{self.path}"
 
 

@@ -1,4 +1,4 @@
-"""The interface of stock photo providers, and types for photos, credits and request quotas."""
+"""The interface of stock photo providers, with types for photos, credits and request quotas."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The stock photo providers that are configured in the settings."""
+"""The configured stock photo providers."""
 
 from core.errors.composer import STOCKPHOTO_NOT_CONFIGURED
 from core.settings import Settings
@@ -9,7 +9,7 @@ from integrations.stock_photos.unsplash import Unsplash
 
 
 class StockPhotoProviders:
-    """The configured stock photo providers, each of which connects at its first request.
+    """The configured stock photo providers. Each provider connects at its first request.
 
     Use one ``StockPhotoProviders`` per process, so that requests share connections.
     """

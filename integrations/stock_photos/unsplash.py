@@ -19,7 +19,7 @@ _IXID = r"[A-Za-z0-9_=-]{1,512}"
 # The origins from which Unsplash serves free photos and paid photos.
 _IMAGE_ORIGINS = ("https://images.unsplash.com", "https://plus.unsplash.com")
 _HOME_URL = "https://unsplash.com/"
-# The parameters that the rules of Unsplash require in links to Unsplash.
+# The parameters that Unsplash requires in links to its pages.
 _REFERRAL_PARAMETERS = "utm_source=pressroom&utm_medium=referral"
 
 

@@ -1,6 +1,6 @@
 """Charges composer calls that use a language model, and records how much each model is used.
 
-The operator can set a price for composer calls that use a language model. A caller is charged
+The operator can set a price for composer calls that use a language model. Callers are charged
 before the worker calls the language model. If several callers wait for the same result, all have a
 pending charge, but only one of them pays. Callers pay for a response of the language model even if
 they have stopped waiting for it. Results from the cache and from the offline writer are free.

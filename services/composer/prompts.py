@@ -3,7 +3,7 @@
 A prompt consists of instructions and material. The material of a prompt contains the post between
 two lines with a random mark. Each prompt has a new random mark, so that the author of a post can't
 forge the mark to insert instructions. The instructions of a prompt never contain text from a post
-or from a language model's answer.
+or from a model's answer.
 """
 
 import secrets

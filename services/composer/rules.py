@@ -1,8 +1,7 @@
 """Checks and corrects the metadata and tweets from a writer.
 
-The texts of all writers must follow the same rules. The functions ``find_…_faults`` return a
-sentence about each broken rule. The functions ``fit_…`` correct faults mechanically, and don't
-change correct texts.
+All writers must follow the same rules. The functions ``find_…_faults`` return a sentence about each
+broken rule. The functions ``fit_…`` correct faults mechanically, and don't change correct texts.
 """
 
 import re

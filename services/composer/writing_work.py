@@ -1,4 +1,4 @@
-"""Registers the function with which workers answer requests for metadata and tweets."""
+"""Registers the function that answers requests for metadata and tweets in workers."""
 
 from typing import Any
 

@@ -143,8 +143,8 @@ def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list
     if choice.delivery_id is None and choice.takes_events and _queue_events(uow, endpoint):
         pending, now = _load_pending(uow, endpoint)
         choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
-    # An endpoint with claimed deliveries stays due, so that a live worker takes over the endpoint
-    # if this process dies.
+    # An endpoint with claimed deliveries stays due, so that another worker takes over if this
+    # process dies.
     endpoint.due_at = choice.due_at if choice.delivery_id is None else now
     endpoint.is_held = not choice.takes_events
     if choice.delivery_id is None:
@@ -221,7 +221,7 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     endpoint.event_id = last.id
     if not events:
         return False
-    # An existing delivery of the event means that the owner requested a replay, so queue the event
+    # If the event already has a delivery, the owner has requested a replay, so queue the event
     # again.
     new = insert(WebhookDelivery).values(endpoint_id=endpoint.id)
     upsert = new.on_conflict_do_update(
@@ -273,6 +273,6 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
 
 
 def choose_pause(attempts: int) -> timedelta:
-    """Return how long to wait before a delivery is retried after this number of attempts."""
+    """Return how long to wait before the next attempt after this number of attempts."""
     pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
     return pause * random.uniform(1, 1 + _MAX_JITTER)  # noqa: S311 - no secret

@@ -146,7 +146,7 @@ def _require_storage(uow: UnitOfWork, caller: Caller) -> None:
 def build_first_event_query(
     events: Collection[ColumnElement[bool]], place: int, since: datetime
 ) -> Select[FeedEvent]:
-    """Build the query for the first event in the feed that happened at or after ``since``.
+    """Build the query for the first event in the feed at or after ``since``.
 
     ``events``: the SQL conditions for the events to search. ``place``: where the search in the feed
     begins.

@@ -23,10 +23,10 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A delivery is given up after failing for this time. An endpoint is paused if no delivery to the
-# endpoint has succeeded for ``RETRY_PERIOD``.
+# A delivery is given up after failing for this time. An endpoint is paused if none of its
+# deliveries has succeeded for ``RETRY_PERIOD``.
 RETRY_PERIOD = timedelta(days=3)
-# The longest pause that a receiver can request with ``Retry-After``. The pauses in the normal retry
+# The longest pause that a receiver can request with ``Retry-After``. All pauses in the normal retry
 # schedule are shorter than ``MAX_RETRY_AFTER``.
 MAX_RETRY_AFTER = timedelta(hours=12)
 # A failed call counts as unanswered if it took at least this long.
@@ -76,8 +76,8 @@ def record_outcomes(
         # The delivery may have been deleted during the call, because its retention period ended.
         if delivery is not None:
             _record_failure(uow, endpoint, delivery, outcomes[delivery_id], url)
-    # Delete the receivers' answers to events about erased persons, because an erasure job may have
-    # processed this table before the answers were written.
+    # Delete answers to events about erased persons, because an erasure job may have processed this
+    # table before the answers were written.
     table = WebhookDelivery
     is_erased = exists().where(User.id == table.person_id, User.erased_at.is_not(None))
     uow.session.execute(update(table).where(table.id.in_(outcomes), is_erased).values(answer=None))

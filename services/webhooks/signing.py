@@ -20,8 +20,8 @@ from storage.encryption import WrappedKey
 from storage.unit_of_work import UnitOfWork
 
 FORMER_SECRET_LIFETIME = timedelta(hours=24)
-# The maximum number of unexpired secrets per endpoint. The number of secrets per endpoint is
-# limited, because each unexpired secret adds a signature to the header of each webhook request.
+# The maximum number of unexpired secrets per endpoint. The number of secrets is limited, because
+# each unexpired secret adds a signature to each webhook request.
 MAX_LIVE_SECRETS = 10
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the beginning of every secret
 _SECRET_BYTES = 32

@@ -2,8 +2,8 @@
 
 An endpoint receives the events after its position in the feed. An event type that is added to an
 existing endpoint has its own start position in the feed. When a paused or slow endpoint catches up,
-it receives all missed events of the event types that it was created with. If an owner adds an event
-type to an endpoint, the endpoint receives only events of this type that happen afterwards.
+it receives all missed events of the event types that it was created with. After an owner adds an
+event type to an endpoint, the endpoint receives only later events of this type.
 """
 
 from collections.abc import Collection
@@ -119,7 +119,7 @@ def change_endpoint(
 ) -> WebhookEndpoint:
     """Change the endpoint, and notify its owner by mail if the URL changes.
 
-    The caller of ``change_endpoint`` must check whether the new URL is allowed. A user must have
+    The caller of ``change_endpoint`` must check whether the new URL is allowed. The user must have
     logged in recently to change an endpoint. Raises ``auth.login_again``, ``webhook.ended`` and the
     errors of ``get_endpoint``.
     """
@@ -187,9 +187,8 @@ def _set_state(
 def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
     """Create a new secret for the endpoint.
 
-    For a day, events are signed with both the old and the new secret of the endpoint. Raises
-    ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and the errors of
-    ``get_endpoint``.
+    For a day, events are signed with both the old and the new secret. Raises ``auth.login_again``,
+    ``webhook.ended``, ``webhook.too_many_secrets`` and the errors of ``get_endpoint``.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if signing.count_live_secrets(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:

@@ -106,7 +106,7 @@ class Account:
         self._send_event("charge.refunded", objects.build_charge_object(payment), session.id)
 
     def fail_refund(self, session: CheckoutSession) -> None:
-        """Mark the latest successful refund as failed, as if the bank had rejected the refund."""
+        """Mark the latest successful refund as failed, as if the bank had rejected it."""
         payment = _require_payment(session)
         refund = next((each for each in payment.refunds[::-1] if each.status == "succeeded"), None)
         if refund is None:

@@ -1,4 +1,4 @@
-"""Simulates the part of Stripe's HTTP API below ``/v1`` that Pressroom uses.
+"""Simulates the part of Stripe's HTTP API that Pressroom uses.
 
 Each API call checks the secret key and the idempotency key, and fails if a developer has requested
 a failure. Source: docs.stripe.com/api/idempotent_requests.

@@ -1,4 +1,4 @@
-"""Defines the records of a Stripe account, and converts them to JSON objects of Stripe's API."""
+"""Defines the records of a Stripe account, and converts them to Stripe's JSON objects."""
 
 import re
 import secrets
@@ -146,7 +146,7 @@ Params = dict[str, Any]
 
 
 def decode_form(encoded: str) -> Params:
-    """Decode a form such as ``a[0][b]=1`` into ``{"a": [{"b": "1"}]}``.
+    """Decode a form, for example ``a[0][b]=1`` into ``{"a": [{"b": "1"}]}``.
 
     All decoded values are strings.
     """
@@ -228,7 +228,7 @@ def build_refund_object(payment: Payment, refund: Refund) -> Object:
 
 
 def build_list_object(url: str, items: list[Object], params: Params) -> Object:
-    """Return a page of at most ``limit`` items after the item with the id ``starting_after``."""
+    """Return at most ``limit`` items that follow the item ``starting_after``."""
     after = params.get("starting_after")
     begin = next((position + 1 for position, each in enumerate(items) if each["id"] == after), 0)
     end = begin + int(params.get("limit", _DEFAULT_LIMIT))

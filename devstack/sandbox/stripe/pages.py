@@ -215,7 +215,7 @@ def _perform_choice(account: Account, session: CheckoutSession, choice: str) -> 
 
 
 def _parse_amount(amount: str, currency: str) -> int | None:
-    """Convert an amount such as "1.50" to the currency's minor unit, or "" to ``None``."""
+    """Convert an amount such as "1.50" to the minor unit of the currency, or "" to ``None``."""
     if not amount.strip():
         return None
     try:

@@ -19,7 +19,7 @@ from devstack.supervisor.child import Program, run_to_end
 from devstack.supervisor.environment import find_binary
 from devstack.supervisor.home_folder import Home, Secrets, StackError, write_private
 
-# The Postgres role that creates and owns Pressroom's tables.
+# The database role that creates and owns Pressroom's tables.
 OWNER_ROLE = "pressroom"
 APPLICATION_ROLE = "pressroom_app"
 DATABASE_NAME = "pressroom"

@@ -1,4 +1,4 @@
-"""Runs an embedded S3 server, which is SeaweedFS in one process on the loopback address."""
+"""Runs an embedded S3 server (SeaweedFS) in one process on the loopback address."""
 
 import json
 from collections.abc import Mapping

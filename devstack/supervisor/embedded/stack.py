@@ -33,8 +33,8 @@ def plan_services(
     programs: list[Program] = []
     settings: dict[str, str] = {}
     keep_open = (lock.descriptor,)
-    # Start S3 first because its start takes longest, and Postgres last because initdb blocks the
-    # supervisor's loop.
+    # Start S3 first, because it starts slowest, and Postgres last, because initdb blocks the
+    # supervisor.
     if "PRESSROOM_S3_ENDPOINT" not in user_settings:
         access_key = user_settings.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key)
         secret_key = user_settings.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key)
@@ -69,11 +69,9 @@ def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
         "PRESSROOM_API_DRAIN": "0",
         "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
-        # Allow redirects to loopback addresses, because developers run their shops on a loopback
-        # address.
+        # Allow redirects to loopback addresses, on which developers run their shops.
         "PRESSROOM_REDIRECT_ORIGINS": "loopback",
-        # Allow webhooks to loopback addresses, because developers run their webhook receivers on a
-        # loopback address.
+        # Allow webhooks to loopback addresses, on which developers run their receivers.
         "PRESSROOM_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
         # Set high rate limits, because even in load tests all requests come from one address. Keep
         # the rate limits enabled, so that responses contain the rate limit headers.

@@ -2,8 +2,8 @@
 
 The offline writer builds metadata and tweets from sentences and words of the post. A sentence that
 begins with a pronoun or a connective, such as `However`, refers back to the preceding sentence. In
-a summary, a sentence that refers back to the preceding sentence always follows that sentence.
-Tweets never contain sentences that refer back to a preceding sentence.
+a summary, a sentence that refers back always follows its preceding sentence. Tweets never contain
+sentences that refer back to a preceding sentence.
 """
 
 import re
@@ -155,7 +155,7 @@ def _load_words(file_name: str) -> dict[str, frozenset[str]]:
 
 
 def has_back_reference(sentence: Sentence, language: str) -> bool:
-    """Return whether the beginning of a sentence refers back to the preceding sentence.
+    """Return whether a sentence refers back to the preceding sentence.
 
     For example, a sentence that begins with `this` refers back, but one that begins with `this
     week` doesn't.

@@ -39,7 +39,7 @@ _PARTICLE_SOUNDS = {"は": "わ", "へ": "え", "を": "お"}
 # Small kana that are pronounced differently in different Japanese names.
 _READ_BY_NAME = frozenset("ヶヵ")
 # The Japanese tokenizer rejects texts of more than 49,149 bytes, or more than 65,535 bytes in
-# Unicode NFKC. A conversion to NFKC turns a character into at most 33 bytes.
+# Unicode NFKC. In NFKC, a single character becomes at most 33 bytes.
 _MAX_PIECE_CHARACTERS = 1_000
 # Maps English plurals that the stemmer gets wrong to their singulars.
 _SINGULARS = dict(
@@ -84,7 +84,7 @@ class Morpheme(NamedTuple):
     """A Japanese word with its part of speech and reading.
 
     Attributes:
-        surface: the word as it is written in the text.
+        surface: the word as written in the text.
         lemma: the base form of the word, as in a dictionary.
         kind: the part of speech, such as noun or verb.
         sort: the subcategory of the part of speech, such as proper noun.
@@ -142,7 +142,7 @@ class Word(NamedTuple):
     """A word in a sentence of a post.
 
     Attributes:
-        surface: the word as it is written in the sentence.
+        surface: the word as written in the sentence.
         plain: the normalised word, for comparisons.
         key: the word's stem. The key of a word that is not a content word is empty.
         is_noun: whether the word can be a tag.
@@ -240,7 +240,7 @@ class Sentence:
     """A sentence of a post.
 
     Attributes:
-        opens_paragraph: whether the sentence is the first sentence of its paragraph.
+        opens_paragraph: whether the sentence is the first of its paragraph.
         is_complete: whether the sentence ends with punctuation and contains no URL.
         is_listed: whether the sentence belongs to a list item or introduces a list.
     """

@@ -36,7 +36,7 @@ def remove_front_matter(text: str) -> str:
 
 
 def _is_yaml(lines: list[str]) -> bool:
-    """Return whether the lines between two `---` lines are YAML keys with values.
+    """Return whether the lines between two `---` lines are YAML.
 
     A `---` at the start of a post can also be a horizontal rule.
     """

@@ -63,8 +63,8 @@ _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
 # `%%name%%`.
 _STRIPPED_CHARACTERS = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
 # Matches incomplete markup, which the parsers treat as ordinary text. The pattern for incomplete
-# markup matches only complete runs of the same character, because a match attempt at each character
-# would take quadratic time.
+# markup matches only complete runs of a character, because matching at each character would take
+# quadratic time.
 _INCOMPLETE_MARKUP = re.compile(
     r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
 )
@@ -212,16 +212,15 @@ def parse_post(post: Post) -> PlainPost:
     # If a post begins with HTML but has text outside all blocks, treat it as Markdown with embedded
     # HTML.
     if blocks is None or blocks.has_loose_text:
-        # If Markdown contains indented HTML, remove the indentation, because Markdown treats
-        # indented lines as code.
+        # Remove the indentation of HTML in Markdown, because Markdown treats indented lines as
+        # code.
         is_indented = _INDENTED_BLOCK.search(content)
         markdown = _INDENT.sub("", content) if is_indented else content
         markdown = _CONTAINER.sub("", markdown)
         blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean_text(post.title)
     texts = _clean_blocks(blocks.paragraphs)
-    # Ignore empty paragraphs when computing the indexes of list items, because empty paragraphs are
-    # removed from the post.
+    # Skip empty paragraphs in the indexes of list items, because they are removed from the post.
     listed = [place in blocks.listed for place, text in enumerate(texts) if text]
     paragraphs = tuple(filter(None, texts)) or tuple(
         filter(None, _clean_blocks(blocks.table_texts))
@@ -306,8 +305,8 @@ def _reparse(text: str) -> str:
         return f"\ue000{len(urls) - 1}\ue001"
 
     def restore_url(match: re.Match[str]) -> str:
-        # The number in a URL placeholder may be invalid, because a hostile post can contain private
-        # Unicode characters as HTML entities.
+        # The number in a URL placeholder may be invalid, because a hostile post can forge
+        # placeholders with HTML entities.
         number = int(match[1])
         return urls[number] if number < len(urls) else ""
 

@@ -27,7 +27,7 @@ _SHORTCODES = frozenset(
     "instagram wpvideo googlemaps".split()
 )
 _COMMANDS = frozenset({"loadposition", "loadmodule", "loadmoduleid", "loadarticle", "include"})
-# The BBCode tags that can occur inside a word or a sentence, such as `[b]`.
+# The BBCode tags that can occur inside a word or sentence, such as `[b]`.
 _INLINE = frozenset("b i u s em strong sup sub color colour size font highlight url".split())
 _WINDOWS_VARIABLES = frozenset(
     "path temp tmp appdata localappdata userprofile homepath homedrive programfiles programdata "
@@ -370,7 +370,7 @@ def _load_field_names(kind: str) -> frozenset[str]:
 
 
 def _split_field_name(field: str) -> list[str]:
-    """Split the name of a field in a merge tag into its parts.
+    """Split a merge tag's field name into its parts.
 
     For example, the field name `Subscriber:first_name` has the parts `subscriber` and `firstname`.
     """
