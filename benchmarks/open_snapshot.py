@@ -33,7 +33,7 @@ MAX_SWEEP_MS = 2.0
 MAX_SLOWDOWN = 1.3
 OWNER = 7
 SUBJECT = 1
-# The kind of the benchmark's jobs. No worker runs these jobs.
+# The kind of the jobs that the benchmark enqueues. No worker runs jobs of this benchmark.
 IDLE = register_kind(
     JobKind(
         name="benchmark.idle",

@@ -62,8 +62,8 @@ def run_flower(
     """Serve Flower until the process receives a stop signal. Flower never runs without a password.
 
     Args:
-        host_names: the host names to which Flower responds. If it is empty, all host names are
-            allowed.
+        host_names: the host names to which Flower responds. An empty collection allows all host
+            names.
         shows_periodic: whether Flower shows the periodic maintenance tasks.
     """
     password = settings.flower_password and settings.flower_password.get_secret_value()

@@ -20,7 +20,7 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# The exceptions for an unreachable database. A job that raises them is retried.
+# The exceptions for an unreachable database. A job is retried if the database is unreachable.
 _DATABASE_FAILURES = (
     OperationalError,
     InterfaceError,

@@ -266,7 +266,7 @@ class _StayingJobs:
                 Job.status == JobStatus.QUEUED,
                 Job.queue == self._first_kind.queue,
                 Job.sends > 0,
-                # The sweep updates the ``send_after`` of all sent jobs, so it is never older than
+                # The sweep updates the ``send_after`` of all sent jobs, so that none is older than
                 # ``RECENT_WINDOW``.
                 Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),

@@ -270,7 +270,7 @@ class Run(BaseModel):
 
 
 def read_run(home: Home) -> Run | None:
-    """Return the stack that ``run.json`` describes, or ``None`` without a valid file."""
+    """Return the running stack in ``run.json``, or ``None`` if the file is missing or invalid."""
     try:
         return Run.model_validate_json(home.run_file.read_bytes())
     except (FileNotFoundError, ValidationError):

@@ -91,11 +91,11 @@ class SiteVerifyProfile:
     """How a challenge provider implements the siteverify protocol.
 
     Attributes:
-        max_token_characters: the maximum length of a token. Longer tokens are not sent to the
-            provider. Turnstile documents a limit of 2,048 characters per token. hCaptcha and
-            reCAPTCHA document no limit, and hCaptcha has sent tokens of more than 4,000 characters.
-        reports_action: whether the provider reports the action of a token. If the provider's reply
-            contains no action, the page has set no action for the widget.
+        max_token_characters: the maximum length of a token that is sent to the provider. Turnstile
+            documents a limit of 2,048 characters per token. hCaptcha and reCAPTCHA document no
+            limit, and hCaptcha has sent tokens of more than 4,000 characters.
+        reports_action: whether the provider reports the action of a token. The reply contains no
+            action if the page has set none.
         may_score: whether the provider may rate how likely the visitor is human. Replies without a
             score come from reCAPTCHA version 2, which reports no action.
         sends_site_key: whether requests to the provider contain the site key. An hCaptcha secret is

@@ -37,8 +37,8 @@ _MAX_REASON_CHARACTERS = 2000
 # The request parameter that some models require instead of `max_tokens`. A server accepts only one
 # of the parameters `max_tokens` and `max_completion_tokens`.
 _NEWER_LIMIT = "max_completion_tokens"
-# The number of additional tokens if the limit is `max_completion_tokens`, which includes reasoning
-# tokens.
+# The number of tokens that is added to `max_completion_tokens`, because this limit includes
+# reasoning tokens.
 _REASONING_TOKENS = 4000
 # Matches the error messages of various servers about a prompt that is too long. A retry in another
 # format can't succeed if the prompt is too long.
@@ -106,7 +106,7 @@ class RequestRejected(Exception):
     text: str
 
 
-# A token count. Invalid values become 0.
+# The type of a token count. Invalid token counts become 0.
 _Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
 
 
@@ -307,7 +307,7 @@ class LlmServerState:
 
 @dataclass(eq=False)
 class OpenAIProtocol:
-    """A language model behind OpenAI's protocol.
+    """A language model on a server with an OpenAI-compatible API.
 
     Attributes:
         report: the function that records the outcome and the token counts of each request.

@@ -10,7 +10,7 @@ class CompletionRequest:
     """A request to a language model.
 
     Attributes:
-        material: the text of a post. The model must not follow instructions in it.
+        material: the text of a post.
         schema: the JSON schema of the response.
         seconds: the time limit for the request and its retry together.
         before_sending: a function that is called before each attempt to send the request.

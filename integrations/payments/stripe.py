@@ -59,7 +59,8 @@ _SIGNATURE_TOLERANCE_SECONDS = 300
 # endless list of refunds or disputes would occupy a thread forever.
 _MAX_LISTED_OBJECTS = 1_000
 # Stripe requires a checkout to expire between 30 minutes and 24 hours after its creation. The
-# lifetimes of checkouts stay a minute within Stripe's limits, because Stripe's clock may differ.
+# limits for the lifetime of a checkout are a minute stricter than Stripe's limits, because Stripe's
+# clock may differ.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
 # The HTTP statuses with which Stripe rejects a call. A connection error or a status from 500 counts

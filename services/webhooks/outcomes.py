@@ -147,7 +147,8 @@ def _choose_retry_time(delivery: WebhookDelivery, outcome: Outcome, now: datetim
     seconds = parse_retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
     due_at = delivery.due_at
     if seconds is not None:
-        # A receiver can't request a shorter pause than the first normal pause.
+        # A receiver can't request a shorter pause than the first pause of the normal retry
+        # schedule.
         due_at = now + max(timedelta(seconds=seconds), FIRST_PAUSES[0])
     return min(due_at, delivery.queued_at + RETRY_PERIOD)
 

@@ -261,7 +261,7 @@ def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
 
 
 def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
-    """Return the feed positions at which the added event types of an endpoint start.
+    """Return the start positions in the feed of event types that were added to an endpoint.
 
     A start position has no effect after the endpoint has passed it.
     """

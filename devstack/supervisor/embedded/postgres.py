@@ -122,9 +122,9 @@ class Postgres:
                 )
 
     def is_ready(self) -> bool:
-        """Return whether Pressroom's database accepts a login.
+        """Return whether a login to Pressroom's database works.
 
-        Create the database if it is missing.
+        Create Pressroom's database if it doesn't exist.
         """
         try:
             self._connect(DATABASE_NAME).close()

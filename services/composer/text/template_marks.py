@@ -358,7 +358,7 @@ def _compile_greeting_pattern() -> re.Pattern[str]:
 
 @cache
 def _load_field_names(kind: str) -> frozenset[str]:
-    """Return the field names of this kind that occur in merge tags.
+    """Return the known merge field names of a kind.
 
     ``kind``: ``person`` for fields with a person's name, or ``other``.
     """
