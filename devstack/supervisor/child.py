@@ -36,8 +36,8 @@ class Program:
         port: the port of the program. The program is ready only if its own process listens on the
             port.
         needs: the names of the programs that must be ready before the program is started.
-        runs_once: whether the program ends by itself. The program counts as ready when it has ended
-            with exit code 0.
+        runs_once: whether the program ends by itself. A program that ends by itself counts as ready
+            when it has ended with exit code 0.
         grace_seconds: the time in seconds between the stop signal and the kill.
         run_as: the user id and group id for a program that refuses to run as root.
     """

@@ -216,7 +216,8 @@ EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "charge.refunded": parse_charge,
     "refund.failed": parse_failed_refund,
     "refund.updated": parse_failed_refund,
-    # Older API versions send ``charge.refund.updated`` instead of ``refund.failed``.
+    # Depending on its API version, a webhook endpoint receives ``charge.refund.updated`` instead of
+    # ``refund.failed``.
     "charge.refund.updated": parse_failed_refund,
     "charge.dispute.created": parse_dispute,
     "charge.dispute.updated": parse_dispute,

@@ -46,9 +46,10 @@ QuotaReport = Callable[[PhotoProviderName, tuple[Quota, ...]], None]
 
 @dataclass
 class Exchange:
-    """Attributes:
+    """The HTTP API of a stock photo provider.
 
-    report: the function that records the request quotas in each reply.
+    Attributes:
+        report: the function that records the request quotas in each reply.
     """
 
     name: PhotoProviderName
