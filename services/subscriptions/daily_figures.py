@@ -138,8 +138,9 @@ def read_figures(
 ) -> Sequence[MemberFigures]:
     """Return the list's daily figures, grouped by day, source or tier.
 
-    The result includes days without changes, but omits sources and tiers without changes. In
-    figures by tier, a member who gets a new tier leaves the old tier and joins the new tier.
+    The result includes days without changes, but omits sources and tiers without changes. If the
+    figures are grouped by tier, a member who gets a new tier leaves the old tier and joins the new
+    tier.
     """
     joined_sum: ColumnElement[Any] = func.sum(_DAYS.joined)
     left_sum: ColumnElement[Any] = func.sum(_DAYS.gone)

@@ -280,9 +280,9 @@ def change_field(
 ) -> MemberField:
     """Change a field's key, label or other columns, except the type.
 
-    Use ``field_types.change_field_and_type`` to change the type of a field. Members who have the
-    removed choice of a field as their value keep the value. Raises ``field.not_found``,
-    ``field.key``, ``field.key_taken`` and ``field.choices``.
+    Use ``field_types.change_field_and_type`` to change the type of a field. If a choice is removed
+    from a field, members keep the choice as their value. Raises ``field.not_found``, ``field.key``,
+    ``field.key_taken`` and ``field.choices``.
     """
     field = get_field(uow, owner_id, field_id, lock=True)
     _set_columns(uow, field, values)

@@ -37,7 +37,7 @@ _FOLD_COUNTS = text("""
     SELECT count(*), array(SELECT list_id FROM taken GROUP BY list_id HAVING sum(active) > 0)
     FROM taken
     """)
-# With the array of ids, Postgres looks up rows by primary key.
+# With an array of ids, Postgres looks up rows by primary key.
 _FOLD_DAYS = text("""
     WITH taken AS (
         DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(

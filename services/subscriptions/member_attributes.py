@@ -70,7 +70,10 @@ class AttributeFormatter:
 def create_formatter(
     uow: UnitOfWork, owner_id: int, tag_ids: Sequence[Sequence[int]]
 ) -> AttributeFormatter:
-    """``tag_ids``: the ids of the tags of each member to format."""
+    """Return a formatter for the attributes of members.
+
+    ``tag_ids``: the ids of the tags of each member to format.
+    """
     tag_names = tags.find_tag_names(uow, (each for ids in tag_ids for each in ids))
     return AttributeFormatter(fields.read_own_fields(uow, owner_id), tag_names)
 

@@ -69,7 +69,7 @@ def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> li
 def _space_names(names: Iterable[str]) -> list[str]:
     """Insert spaces between the letters of each name.
 
-    From the result, ``_compile_phrases`` builds a pattern that matches each name with and without
+    The pattern that ``_compile_phrases`` builds from the result matches the names with and without
     spaces.
     """
     return [" ".join(fold_words(each)[0].replace(" ", "")) for each in names]

@@ -241,7 +241,7 @@ class MemberBatch(NamedTuple):
     """A batch of members of one list with the same status.
 
     Attributes:
-        after: the batch contains only members whose id is greater than ``after``.
+        after: a number below the ids of all members in the batch.
         last: the highest id of a member in the batch.
         seen: the number of members in the batch.
         at: the time to record for the changes to the members in the batch.

@@ -292,7 +292,8 @@ def _compare_field(comparison: Comparison, members: Members) -> Condition:
             # different types.
             return and_(func.jsonb_typeof(json_value) == "number", is_reached)
         case ValueKind.DAY:
-            # Compare dates as text, because dates in the form ``YYYY-MM-DD`` sort alphabetically.
+            # Compare dates as text, because the alphabetical order of ``YYYY-MM-DD`` is also the
+            # order of the dates.
             days = [str(each) for each in comparison.values]
             day_value = collate(text_value, "C")
             compare = _COMPARISONS.get(operator)

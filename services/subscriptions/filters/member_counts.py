@@ -40,8 +40,8 @@ def count_members(
 ) -> MemberCount:
     """Count the members who match the filter, but stop after the time ``within``.
 
-    If the filter compares indexed values, members are counted with an index. Otherwise all members
-    of the list are read in batches.
+    Members are counted with an index if the filter compares indexed values, and in batches if no
+    index helps.
     """
     if member_filter.is_all_active:
         with resources.unit_of_work() as uow:
@@ -56,8 +56,8 @@ def count_members(
             member_filter.build_condition(),
             indexed_condition,
         )
-        # Counting with an index may take only half of the time, because it is slow if many members
-        # match the filter. The other half is reserved for counting in batches, which returns at
+        # Counting with an index gets half of the available time, because the index is slow if many
+        # members match. Half of the time is reserved for counting in batches, which returns at
         # least a lower bound.
         if row := _read_in_time(resources, query, begun_at + seconds / 2):
             return MemberCount(row[0], is_exact=True)

@@ -67,8 +67,8 @@ class MemberFilter:
         """Return the statuses that matching members may have.
 
         Args:
-            allowed: the statuses that the result may contain. By default, this is only ``active``,
-                unless the filter compares the status.
+            allowed: the statuses that the result may contain. By default, the result can only
+                contain ``active``, unless the filter compares the status.
         """
         if allowed is None:
             names_status = any(each.name == STATUS_NAME for each in self.node.comparisons())
@@ -179,8 +179,8 @@ def prepare_stored_filter(
 
     Raises ``filter.invalid``, ``filter.too_large``, ``list.busy`` or ``tag.too_many``.
 
-    ``create_tags``: whether to create missing tags. If false, the stored filter contains the names
-    of missing tags, which match no members.
+    ``create_tags``: whether to create missing tags. If ``create_tags`` is false, the stored filter
+    contains the names of missing tags, which match no members.
     """
     current_fields = [each for each in _read_fields(uow, mailing_list) if each.retired_at is None]
     node = grammar.parse_filter(written, build_filter_names(current_fields))

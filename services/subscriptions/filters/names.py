@@ -163,7 +163,7 @@ Value = str | bool | int | Decimal | Span
 class InvalidValue(Exception):
     """Raised for an invalid value in a filter.
 
-    The message explains what is wrong with the value.
+    The exception's message explains what is wrong with the value.
     """
 
 

@@ -2,7 +2,7 @@
 
 No row is counted twice, even if a worker is killed during an import.
 
-The import of a file uses these modules in this order.
+The import of a file uses the modules in the following order.
 
 - ``accepting`` stores the import of an uploaded file, and enqueues the job that ``import_job``
   runs.

@@ -58,8 +58,8 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
-# If a member changes their address during an import, the import may violate this constraint by
-# adding the member a second time. A retry of the chunk finds the member by the new address.
+# If a member changes their address during an import, the import may add the member a second time,
+# which violates a unique constraint. A retry of the chunk finds the member by the new address.
 _TRANSIENT_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
 # The database constraints that an insert of new people may violate. Even a new person's random id
 # may already exist.

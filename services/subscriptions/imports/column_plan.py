@@ -24,7 +24,7 @@ from services.subscriptions.imports.samples import ImportSamples, store_samples
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of columns in an import's result. All columns of the file are imported.
+# The maximum number of columns in an import's result. All columns of the file are read.
 MAX_COLUMNS_SHOWN = 500
 MAX_COLUMN_NAME_CHARACTERS = 200
 Sample = Sequence[Sequence[str]]

@@ -1,4 +1,4 @@
-"""Decides whether a column is a consent column from the column's cells."""
+"""Decides from a column's cells whether the column is a consent column."""
 
 from collections.abc import Sequence
 from typing import Self

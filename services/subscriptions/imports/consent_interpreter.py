@@ -75,8 +75,7 @@ class ConsentInterpreter:
     ) -> None:
         self._earlier_decisions = earlier_decisions
         self.values = StatusValues(status_values)
-        # Maps column indexes to the columns whose cells decide whether the column is a consent
-        # column.
+        # The columns whose cells decide whether they are consent columns, by column index.
         self._judged_columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
         # Maps the index of each column in ``_judged_columns`` to the provisional decision about the

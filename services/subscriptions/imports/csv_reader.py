@@ -23,8 +23,8 @@ from services.subscriptions.imports.rows import RejectedRecord
 
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
-# Lines after a stray quotation mark are parsed again, but only after the first ``MAX_STRAY_QUOTES``
-# quotation marks, to keep the parsing time proportional to the file's size.
+# After this number of stray quotation marks, no more lines are parsed again, so that the parsing
+# time stays proportional to the file's size.
 MAX_STRAY_QUOTES = 500
 
 # A null character marks the end of the file. The decoder removes null characters, so no line

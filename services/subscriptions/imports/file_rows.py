@@ -39,8 +39,8 @@ class FileFacts:
         consent: maps column indexes to whether the column is a consent column.
         encoding: the right encoding if the file was decoded with a wrong encoding, otherwise
             ``None``.
-        are_applied: whether the rows were read according to the facts. If not, the file must be
-            read again.
+        are_applied: whether the rows were read according to the facts. If ``are_applied`` is false,
+            the file must be read again.
         error: an error that asks the owner to choose the date order or the encoding, or ``None``.
     """
 

@@ -160,9 +160,9 @@ def open_suppression_rows(
 ) -> RowReader:
     """Detect the format of a file of suppressions, bounces or complaints, and return a row reader.
 
-    In such a file, only columns with addresses and names have roles. The module
-    ``suppression_files`` interprets the columns without roles. The parameters and errors are the
-    same as in ``open_member_rows``.
+    In a file of suppressions, bounces or complaints, only columns with addresses and names have
+    roles. The module ``suppression_files`` interprets the columns without roles. The parameters and
+    errors are the same as in ``open_member_rows``.
     """
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
@@ -202,7 +202,7 @@ class _LayoutDetector:
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
         # The header, including the columns that records have added so far. New columns are added to
-        # the same list object, because the ``RowReader`` refers to it.
+        # the existing list object, because the ``RowReader`` refers to the list.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:

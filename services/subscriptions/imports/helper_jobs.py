@@ -362,7 +362,7 @@ def _lock_import_job(
 def _end_helper(resources: Resources, lease: Lease) -> None:
     """End a helper that has found no waiting chunk.
 
-    If all chunks were applied or have failed, end the import too.
+    If all chunks were applied or have failed, end the import.
     """
     chunk_error = _find_chunk_error(resources, lease)
     with resources.unit_of_work() as uow:

@@ -13,15 +13,16 @@ from services.subscriptions.imports.staging import (
 )
 from services.subscriptions.members.opt_out_checks import build_opt_out_query
 
-# A subquery that hides the list's id from the query planner. With the id, outdated statistics could
-# suggest an empty list, and Postgres would scan all members for each row.
+# A subquery that hides the list's id from the query planner. If the query planner knew the list's
+# id, outdated statistics could suggest an empty list, and Postgres would scan all members for each
+# row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # Selects the applied row for each member who has changed their address. A member may have several
 # rows, because a former address also identifies the member. Only one row per member is applied. If
-# any row is an opt-out, the applied row is an opt-out. The rows of a member that aren't applied are
-# duplicates, even in different chunks. Chunks with opt-outs are applied first, so that an opt-out
-# is never a duplicate of an ordinary row. Rows are sorted by person, so that the transactions of
-# two chunks can't deadlock.
+# any row of the member is an opt-out, an opt-out is applied. The rows of a member that aren't
+# applied are duplicates, even in different chunks. Chunks with opt-outs are applied first, so that
+# an opt-out is never a duplicate of an ordinary row. Rows are sorted by person, so that the
+# transactions of two chunks can't deadlock.
 _APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number

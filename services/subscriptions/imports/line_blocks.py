@@ -9,9 +9,9 @@ from typing import Final
 
 from services.subscriptions.imports.rows import RejectedRecord
 
-# The maximum length of a line, which is far longer than a line about a real member. A line of this
-# length takes a few megabytes of memory, because the line is copied and a character can take four
-# bytes. Longer lines are discarded while they are being read.
+# The maximum length of a line, which is far longer than a line about a real member. A line of the
+# maximum length takes a few megabytes of memory, because the line is copied and a character can
+# take four bytes. Lines that exceed the maximum length are discarded while they are being read.
 MAX_LINE_CHARACTERS = 256 * 1024
 
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -34,8 +34,8 @@ def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterat
     Each line ends with a line break, except possibly the last line of the file. If a line has more
     than ``limit`` characters, ``SKIPPED`` is yielded instead of the line.
     """
-    # The parts of the incomplete last line, and the number of characters in the line. The parts are
-    # discarded as soon as the line is too long.
+    # The parts of the incomplete last line, and the number of characters in the line. The parts of
+    # an overlong line are discarded immediately.
     line_parts: list[str] = []
     characters = 0
     carriage_return = ""

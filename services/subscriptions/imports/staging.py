@@ -35,8 +35,8 @@ def name_table(name: str, columns: str) -> str:
     """Return a different table name for each list of columns.
 
     A connection pooler may let processes of two releases share a database session and its temporary
-    tables. Because of the different names, a process never uses a temporary table with another
-    release's columns.
+    tables. Each list of columns has a different table name, so that a process never uses a table
+    with another release's columns.
     """
     return f"{name}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 

@@ -57,9 +57,9 @@ class UndoForecast:
             import.
         left: the number of imported people who are no longer active members.
         held_by: the bulk actions and imports that changed the skipped members after the import.
-            After all of them were undone, the skipped members can be restored.
-        is_exact: whether all members of the import were counted. If not, the actual numbers may be
-            higher.
+            After these bulk actions and imports were undone, the skipped members can be restored.
+        is_exact: whether all members of the import were counted. If ``is_exact`` is false, the
+            actual numbers may be higher.
     """
 
     undone: int

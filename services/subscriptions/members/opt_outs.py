@@ -6,7 +6,7 @@ The module ``opt_out_checks`` checks opt-outs before a person is added or gets m
 
 The row of an opt-out contains the person's id and an HMAC of the person's address. Erasing a person
 keeps the HMAC, so that the opt-out still applies if an owner adds the address. For each former
-address of the person, an opt-out has a further row with an HMAC of the address but without the
+address of the person, an opt-out has an additional row with an HMAC of the address but without the
 person's id.
 
 An opt-out takes effect as soon as its transaction is committed, even without a lock on the list. If
@@ -42,7 +42,7 @@ from services.subscriptions.members.opt_out_checks import (
 )
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of a person's former addresses for which an opt-out gets further rows.
+# The maximum number of former addresses for which an opt-out has additional rows.
 _MAX_FORMER_ADDRESSES = 50
 
 
