@@ -50,8 +50,8 @@ from storage.unit_of_work import UnitOfWork
 # Asian locales.
 _SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
 _CELL_START = r"(\A|[;\t\r\n])"
-# Matches the start of a cell before a formula. Matches a sign after spaces or quotes, because a
-# spreadsheet program may skip spaces and quotes at the start of a cell.
+# Matches the start of a cell before a formula. Spaces and quotes may precede the sign of the
+# formula, because spreadsheet programs may skip spaces and quotes.
 _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
 # Matches a semicolon, tab or line end before a formula.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')

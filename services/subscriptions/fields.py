@@ -227,8 +227,8 @@ def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
 def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
     """Validate the label and choices of a field, and strip whitespace from them.
 
-    Validate texts before a transaction begins, because searching texts for links and misleading
-    words takes time. Raises ``field.label``, ``field.choices``, ``text.leads_away``,
+    Callers should validate texts before a transaction begins, because searching texts for links and
+    misleading words takes time. Raises ``field.label``, ``field.choices``, ``text.leads_away``,
     ``text.misleading``.
     """
     columns = dict(values)

@@ -40,8 +40,9 @@ CheckedValues = NewType("CheckedValues", dict[str, Any])
 def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
     """Validate and normalise the values that an owner sets for a list.
 
-    Validate texts before a transaction begins, because searching texts for links and misleading
-    words takes time. Raises ``list.title`` and the errors of ``branding.validate_values``.
+    Callers should validate texts before a transaction begins, because searching texts for links and
+    misleading words takes time. Raises ``list.title`` and the errors of
+    ``branding.validate_values``.
     """
     values = dict(fields)
     if "title" in values:

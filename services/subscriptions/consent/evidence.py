@@ -29,7 +29,7 @@ class ConsentEvidence(NamedTuple):
 
     Attributes:
         claimed_by: the origin of a claim, either ``owner`` or the product that wrote the imported
-            file. Consent that Pressroom observed has no such origin.
+            file. For consent that Pressroom observed, ``claimed_by`` is ``None``.
         confirmed: whether the person confirmed the consent by following a mailed link or by logging
             in.
         list_id: the id of the list that the person joined, even if the owner later transferred the

@@ -33,7 +33,7 @@ _EAST_ASIAN = {
     "cp950": "traditional_chinese",
     "cp949": "korean",
 }
-# Maps East Asian languages to the characters that are frequent in names.
+# Maps East Asian languages to the characters that are frequent in names of the language.
 _NAME_CHARACTERS = {
     language: frozenset(text)
     for language, text in tomllib.loads(

@@ -50,7 +50,7 @@ def convert_document(stored: io.BufferedReader, size: int) -> Source:
         document = None
     records = document if isinstance(document, list) else None
     if isinstance(document, dict):
-        # The first field that contains a list of objects is assumed to contain the records of the
+        # The first field with a list of objects is assumed to contain the records of the JSON
         # document.
         lists = (value for value in document.values() if isinstance(value, list))
         records = next((each for each in lists if all(isinstance(i, dict) for i in each)), None)

@@ -211,8 +211,8 @@ def list_history(
 
     Raises ``cursor.invalid``.
 
-    Imports store no history events, so an event without an id is added that describes the import of
-    an imported member.
+    Imports store no history events, so the function adds an event without an id that describes the
+    import.
     """
     member = get_member(uow, mailing_list, user_id)
     is_of_member = (
