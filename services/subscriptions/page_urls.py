@@ -30,7 +30,7 @@ def confirm_url(settings: Settings, secret: str) -> str:
 
 
 def preferences_url(settings: Settings, secret: str) -> str:
-    """Return the URL in a mail that opens a person's preferences page."""
+    """Return the URL of the mailed link that opens a person's preferences page."""
     return _url(settings, OPEN_PREFERENCES_PATH, token=secret)
 
 

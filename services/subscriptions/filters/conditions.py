@@ -313,7 +313,7 @@ def _build_json(value: Value) -> ColumnElement[object]:
 
 
 def _build_indexed_field_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build an SQL condition that finds members by the value of a field with an index.
+    """Build an SQL condition that uses an index to find members by a field's value.
 
     The SQL condition uses the whole JSON column ``fields``, because a single index covers all
     fields.

@@ -178,7 +178,7 @@ def _interpret_number(text: str) -> Meaning:
 
 
 def _interpret_phrase(text: str, words: list[str]) -> Meaning:
-    """Return the meaning of a text with a known word and further words."""
+    """Return the meaning of a text that contains a known word and other words."""
     while len(words) > 1 and words[0] in _FILLERS:
         words = words[1:]
     meaning, rest = _find_longest_word(words)

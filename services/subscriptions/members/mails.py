@@ -5,7 +5,7 @@ completing the mail's job, the mail is sent twice, which is better than losing a
 
 The rate limits for unsolicited mail apply to reminders, because strangers can trigger reminders. An
 address gets at most one reminder per day from all lists together. If a rate limit is reached, a
-reminder is postponed by a day, unless the first confirmation link will have expired.
+reminder is postponed by a day, or dropped if the first confirmation link expires earlier.
 """
 
 from datetime import datetime, timedelta
