@@ -1,11 +1,10 @@
 """Collects facts about a payment order, and derives the order's status from the facts.
 
-The facts of an order say whether the order was paid, failed, expired or closed. The facts of an
-order include the sums of its refunds, failed refunds and disputes. If a payment provider has
-reported several sums of refunds or disputes, the largest sum counts. A fact about an order is never
-withdrawn, and a stored sum never shrinks. The messages of a payment provider lead to the same facts
-in whatever sequence they arrive. The facts of an order determine its status and how many credits
-its owner receives.
+The facts of an order say whether the order was paid, failed, expired or closed. They include the
+total amounts of its refunds, failed refunds and disputes. Facts are never withdrawn, and totals
+never shrink, because the largest reported total counts. As a result, the order in which a
+provider's messages arrive doesn't matter. The facts of an order determine its status and its
+credits.
 """
 
 import math
@@ -20,8 +19,8 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# The statuses from which an order can change to ``REVIEW``. An order whose owner has received
-# credits can't change to ``REVIEW``.
+# The statuses from which an order can change to ``REVIEW``. In all of them, the owner has not
+# received credits.
 REVIEWABLE = (
     OrderStatus.PENDING,
     OrderStatus.EXPIRED,
@@ -35,8 +34,8 @@ CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     """Update the facts of an order according to evidence from a payment provider.
 
-    Evidence is ignored if its amount, currency, checkout or payment differs from the order. If
-    evidence reports a payment that doesn't match the order, an operator must review the order.
+    Evidence that doesn't match the order's amount, currency, checkout or payment is not applied. If
+    such evidence reports a payment, an operator must review the order.
     """
     pairs = (
         ("order", order.id, evidence.order_id),
@@ -57,8 +56,7 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
         return
     order.session_id = order.session_id or evidence.session_id
     order.payment_id = order.payment_id or evidence.payment_id
-    # Ignore a payment without an amount or without a currency, because it can't be compared with
-    # the order.
+    # Ignore a payment without an amount or a currency, because it can't be compared with the order.
     if evidence.paid and evidence.amount_minor is not None and evidence.currency is not None:
         order.paid_at = order.paid_at or clock.now()
     if evidence.paid and order.status == OrderStatus.FAILED and order.mismatch is None:
@@ -75,10 +73,9 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
-    """Raise an order's stored sums of disputed amounts to the sums that the provider has reported.
+    """Update an order's total amounts of disputes from evidence.
 
-    A reported sum that is smaller than the stored sum is ignored, because the sum comes from an
-    outdated message.
+    A total that is smaller than the stored one is ignored, because its message is outdated.
     """
     known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
     reported = (
@@ -100,14 +97,14 @@ def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
 def next_status(order: PaymentOrder) -> OrderStatus | None:
     """Return the next status of an order according to its facts, or ``None`` to keep the status."""
     is_disputed = order.dispute == DisputeStatus.OPEN
-    # Every message that a payment provider sends about an order proves that a payment page exists,
-    # even if the page's id isn't stored yet.
+    # A message from the provider proves that the payment page exists, even if its id isn't stored
+    # yet.
     has_checkout = bool(order.session_id or order.paid_at or order.mismatch or order.is_expired)
     needs_review = order.mismatch is not None and order.resolution is None
     is_fully_lost = order.lost_minor >= order.amount_minor
     has_failed_refund = order.refunds_failed_minor > 0 and order.resolution != Resolution.REFUNDED
     paid = OrderStatus.PAID_UNCLAIMED if order.user_id is None else OrderStatus.PAID
-    # The first rule whose conditions are true determines the next status of the order.
+    # The first matching rule determines the next status.
     rules: tuple[tuple[tuple[OrderStatus, ...], bool, OrderStatus], ...] = (
         (REVIEWABLE, needs_review, OrderStatus.REVIEW),
         ((OrderStatus.CREATED,), has_checkout, OrderStatus.PENDING),
@@ -121,7 +118,7 @@ def next_status(order: PaymentOrder) -> OrderStatus | None:
             OrderStatus.REFUNDED,
         ),
         ((OrderStatus.PAID_UNCLAIMED, OrderStatus.PAID), is_disputed, OrderStatus.DISPUTED),
-        # If the payer wins a dispute about a part of the payment, the rest of the order stays paid.
+        # If the payer has won back only a part of the payment, the order counts as paid again.
         ((OrderStatus.DISPUTED,), not is_disputed, OrderStatus.PAID),
         # After a failed refund, the order counts as paid, because the payer did not get the money
         # back.
@@ -141,7 +138,7 @@ def is_credited(order: PaymentOrder) -> bool:
 
 
 def credits_due_back(order: PaymentOrder) -> Decimal:
-    """Return how many credits of an order must be withdrawn after refunds or disputes, rounded up.
+    """Return how many credits must be withdrawn because of refunds and disputes, rounded up.
 
     An amount in an open dispute counts as refunded, because the provider withholds the money during
     a dispute.
