@@ -1,6 +1,6 @@
 """Reads metrics about the whole deployment from the database, so that operators can monitor it.
 
-The metrics are read every few seconds. To be fast, the SQL statements read only narrow indexes, and
+The metrics are read every few seconds. To be fast, the SQL statements use narrow indexes, and read
 only unfinished jobs or a limited number of rows.
 """
 
@@ -15,7 +15,7 @@ from storage.database import Database, Statement
 # The maximum number of jobs counted per queue, and of orders counted per status.
 MAX_COUNTED = 1_000
 _MAX_ENDPOINTS = 10_000
-# The statuses of unfinished orders. Finished orders are not counted, because there may be many.
+# The statuses of unfinished orders, which wait for the payer, the provider or an operator.
 _WAITING_STATUSES = (
     OrderStatus.CREATED,
     OrderStatus.PENDING,
@@ -31,8 +31,8 @@ class JobFigures:
 
     Attributes:
         unfinished: the number of unfinished jobs by queue and status.
-        due: the number of due jobs by queue and kind. Counting stops at ``MAX_COUNTED`` sent jobs
-            and ``MAX_COUNTED`` unsent jobs per queue.
+        due: the number of due jobs by queue and kind. At most ``MAX_COUNTED`` sent jobs and
+            ``MAX_COUNTED`` unsent jobs are counted per queue.
         oldest: the time in seconds since the oldest due job of each queue became due.
     """
 
@@ -75,8 +75,8 @@ class MaintenanceFigures:
 class ConnectionFigures:
     """The number of open connections to the database server, and the limit on open connections.
 
-    The server, the database and the application's role each have a connection limit. The figures
-    are about the limit that is closest to being reached.
+    The database server, the database and the application's role have separate connection limits.
+    ``ConnectionFigures`` describes the connection limit that is closest to being reached.
     """
 
     open: int
@@ -124,8 +124,8 @@ def read_figures(database: Database) -> DeploymentFigures:
         oldest[queue] = max(oldest[queue], seconds)
     jobs = JobFigures(unfinished, due, oldest)
     [(active, failing, late, failing_seconds)] = database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)
-    # Count the oldest waiting webhook job as a delay, because a new event enqueues a job without
-    # changing the due time of its endpoint.
+    # The age of the oldest webhook job counts too, because a new event enqueues a job without
+    # changing the endpoint's due time.
     late = max(late, jobs.oldest[Queue.WEBHOOKS])
     return DeploymentFigures(
         connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),
@@ -137,7 +137,8 @@ def read_figures(database: Database) -> DeploymentFigures:
     )
 
 
-# Subtracts the connections that are reserved for superusers. A limit of -1 means unlimited.
+# Connections that are reserved for superusers are subtracted from the limit. A connection limit of
+# -1 means that there is no limit.
 _CONNECTIONS = Statement("""
     WITH connected AS (
         SELECT datname, usename FROM pg_stat_activity
@@ -163,9 +164,8 @@ _UNFINISHED = Statement(
     " UNION ALL"
     " SELECT queue, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY queue"
 )
-# Looks for the oldest due job among the sent and unsent jobs with the earliest ``send_after``. Jobs
-# that wait for their next turn are excluded, because ``run_at`` is the due time of their first
-# turn.
+# The oldest due job is one of the sent or unsent jobs with the earliest ``send_after``. Jobs that
+# wait for a later turn are excluded, because ``run_at`` is the due time of the first turn.
 _DUE = Statement("""
     SELECT looked.queue, kind, count(*), CAST(coalesce(extract(epoch FROM now()
         - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)

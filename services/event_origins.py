@@ -1,8 +1,9 @@
 """Stores the origin of the current request or command for security events.
 
-The origin is a context variable, because most functions would only pass a parameter on. A
-credential is checked in a separate thread with a copy of the request's context. The thread can
-still add the credential, because both contexts share the same ``Origin`` object.
+The origin is a context variable, because most functions would only pass a parameter on to other
+functions. A credential is checked in a separate thread with a copy of the request's context. The
+thread that checks a credential adds the credential to the ``Origin`` object, which it shares with
+the request.
 """
 
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ class CredentialKind(StrEnum):
     KEY = "key"
     SESSION = "session"
     GRANT = "grant"
-    # Stands for an operator who ran a command or used the operators' pages.
+    # The credential of an operator who ran a command or used the operators' pages.
     COMMAND = "command"
 
 

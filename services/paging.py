@@ -22,7 +22,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
-# The maximum size of all items in a response. A whole response may have up to 4 MB.
+# The maximum size of all items in a response. A whole response may have a size of up to 4 MB.
 MAX_ITEMS_BYTES = 3_990_000
 # The number of rows that ``fill_page`` reads at once, which is enough for a typical page.
 _MAX_BATCH_ROWS = 50
@@ -34,8 +34,8 @@ _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
 class PageRequest:
     """The start and the maximum size of the page that a client requests.
 
-    The page begins after the row that ``cursor`` identifies. If ``cursor`` is ``None``, the page
-    begins after the first ``offset`` rows.
+    The requested page begins after the row that ``cursor`` identifies. If ``cursor`` is ``None``,
+    the page begins after the first ``offset`` rows.
     """
 
     limit: int
@@ -49,8 +49,8 @@ class PageOfRows(Generic[T]):
 
     Attributes:
         next_cursor: the cursor of the next page, or ``None`` if no next page exists.
-        cursor_of: returns the cursor of the page that begins after the given row. ``fill_page``
-            calls ``cursor_of`` to end a page early.
+        cursor_of: a function that returns the cursor of the page after a given row. ``fill_page``
+            needs ``cursor_of`` to end a page early.
     """
 
     rows: list[T]
@@ -63,7 +63,7 @@ class PageOfRows(Generic[T]):
         return self.cursor_of(self.rows[count - 1])
 
 
-# For callers that need all rows at once.
+# A page request for callers that need all rows at once.
 UNPAGED = PageRequest(1000)
 
 
@@ -78,9 +78,9 @@ def order_newest_first(
 ) -> Q:
     """Extend a query to select all rows of an owner, in descending order of their ids.
 
-    The query forces Postgres to use the index on owner and id. Otherwise, Postgres might choose the
-    primary key, because it assumes that an owner's rows are spread evenly over the table, and read
-    millions of newer rows of other owners.
+    The query forces Postgres to use the index on owner and id. With the index of the primary key,
+    Postgres might read millions of newer rows of other owners. Postgres might choose this index,
+    because it assumes that an owner's rows are spread evenly over the table.
 
     With the condition ``owner = ANY(ARRAY[value])``, Postgres must sort by ``owner``, for which the
     primary key is useless. With ``owner = value``, Postgres would drop ``owner`` from the sort
@@ -119,7 +119,7 @@ def select_page_by_id(query: Q, column: InstrumentedAttribute[int], page_request
     """Limit a query that matches few rows to one page, in descending order of the ids.
 
     The query selects one row more than the page contains, which shows whether a next page exists.
-    For each page, Postgres sorts all matching rows.
+    Only for queries with few matching rows, because Postgres sorts all matching rows for each page.
     """
     if page_request.cursor is None:
         query = query.offset(page_request.offset)
@@ -163,8 +163,8 @@ def fill_page(
 ) -> PageOfRows[U]:
     """Read a page of rows, and convert the rows to response items.
 
-    The page ends early if the response would become too large. Rows are read in small batches, so
-    that only few large rows are in memory at the same time.
+    The page contains fewer items if the response would become too large. Rows are read in small
+    batches, so that only few large rows are in memory at the same time.
 
     Args:
         read_rows: a function that reads the rows of the requested page from the database.
@@ -199,8 +199,7 @@ def read_page(uow: UnitOfWork, query: Select[T], page_request: PageRequest) -> P
 def cut_page(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:
     """Return a page with the first ``limit`` of the rows.
 
-    If there are more rows, ``cursor_of`` converts the last row of the page to the cursor of the
-    next page.
+    ``cursor_of`` converts the last row of the page to the cursor of the next page.
     """
     page_rows = list(rows[:limit])
     next_cursor = cursor_of(page_rows[-1]) if len(rows) > limit else None

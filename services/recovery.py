@@ -3,9 +3,10 @@
 Recovering an account restores the owner's access, and revokes an intruder's access.
 
 If a person changes the address of an account, a mailing list may already have created a record for
-the new address. Such a record can't be merged into the account. If the person agrees and owns both
-addresses, the record is erased: its opt-outs move to the account, and its memberships end. A record
-with an API key or other account data is never erased.
+the new address. A list's record can't be merged into an account. If the person agrees and owns both
+addresses, the record is erased. The opt-outs of an erased record move to the account, but its
+memberships end. A record with an API key or other account data counts as an account and is never
+erased.
 """
 
 from dataclasses import dataclass
@@ -32,11 +33,11 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class NewAddress:
-    """The new e-mail address that a person wants for an account.
+    """The e-mail address that a person has chosen as the new address of an account.
 
     Attributes:
-        has_record: whether a mailing list's record for this address must be erased before the
-            account can take the address.
+        has_record: whether a mailing list has a record for the new address, which must be erased
+            first.
     """
 
     email: str
@@ -105,12 +106,13 @@ def erase_occupying_record(
 ) -> None:
     """Erase a list's record for an address that an account wants to take.
 
-    Lock the account's owner before the call. Raises ``account.address_taken`` if the record has
-    account data, such as an API key. Raises ``account.address_has_record`` if the record exists and
-    ``erases`` is false. Raises ``list.busy`` if the record stays locked.
+    Lock the account's owner before calling ``erase_occupying_record``. Raises
+    ``account.address_taken`` if the record has account data, such as an API key. Raises
+    ``account.address_has_record`` if the record exists and ``erases`` is false. Raises
+    ``list.busy`` if another transaction keeps the record locked.
     """
-    # Wait only briefly, because an import that has locked the record may itself wait for the lock
-    # on the person.
+    # Wait only briefly for the record, because an import that has locked it may itself wait for the
+    # person's row.
     with locks.limit_lock_waits(uow):
         query = select(User).where(User.email == email, User.id != person.id).with_for_update()
         record = uow.session.scalar(query.execution_options(populate_existing=True))
@@ -127,7 +129,7 @@ def erase_occupying_record(
 def reset_password(
     uow: UnitOfWork, secret: str, *, password_hash: str, factor: SubmittedFactor, keep: KeptAccess
 ) -> User:
-    """Set a new password with a reset link, and revoke all access except the access in ``keep``.
+    """Set a new password with a reset link, and revoke all access except what ``keep`` contains.
 
     All sessions and OAuth grants are revoked in any case. Raises every error of
     ``registration.read_reset_link`` and ``second_steps.require_second_factor``.
@@ -176,8 +178,8 @@ def change_password(
 ) -> None:
     """Change the caller's password.
 
-    The access in ``ending`` and all sessions except the current one are revoked. ``expected`` is
-    the password hash against which the caller's old password was verified. Raises
+    The credentials in ``ending`` and all sessions except the current one are revoked. ``expected``
+    is the password hash against which the caller's old password was verified. Raises
     ``api_key.not_found`` or ``second_factor.not_found`` for an unknown id in ``ending``. Raises
     every error of ``registration.change_password``.
     """

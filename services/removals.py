@@ -1,7 +1,8 @@
 """Removes unused objects from the object storage, in the background.
 
 The transaction that stops using an object also writes a row to ``object_removals``, so that the
-object is removed even if the process is killed. Maintenance removes the object, and then the row.
+object is removed even if the process is killed. Maintenance first removes the object and then
+deletes the row.
 """
 
 from collections.abc import Collection
@@ -26,21 +27,22 @@ REMOVE_OBJECTS = register_maintenance(
     every=timedelta(seconds=5),
     run=lambda resources, _: process_due_removals(resources),
 )
-# No object is removed while this maintenance task creates a backup. A backup dumps the database
-# first, and then copies the objects to which the dump refers.
+# The name of the maintenance task that creates backups. No object is removed during a backup. A
+# backup dumps the database first, and then copies the objects to which the dump refers.
 BLOCKING_TASK = "backup.create"
-# How long a batch of removals belongs to a worker. A failed removal is retried after this time.
+# How long a batch of removals is reserved for a worker. A failed removal is retried after this
+# time.
 _TAKEN_FOR = timedelta(seconds=30)
 _MAX_BATCH_ROWS = 100
-# The maximum number of batches per run, so that a run doesn't delay other maintenance.
+# Each run processes at most this many batches, so that it doesn't delay other maintenance.
 _MAX_BATCHES = 20
 
 
 def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0)) -> None:
     """Schedule the removal of objects and folders from the object storage.
 
-    The key of a folder ends with a slash. The objects are removed after the commit, and not before
-    the time ``after`` has passed.
+    The key of a folder ends with a slash. The objects are removed when the transaction has been
+    committed and the time ``after`` has passed.
     """
     uow.session.add_all(ObjectRemoval(key=key, try_at=func.now() + after) for key in keys)
 

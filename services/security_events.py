@@ -46,7 +46,7 @@ class EventType(StrEnum):
     FACTOR_REMOVED = "factor.removed"
     EXPORT_CREATED = "export.created"
     # A client has read more pages of members within an hour than a person would. The detail
-    # ``pages`` is their number.
+    # ``pages`` is the number of pages that were read.
     MEMBERS_READ = "members.read"
     WEBHOOK_CREATED = "webhook.created"
     # The URL of a webhook endpoint was changed.
@@ -64,7 +64,7 @@ class EventType(StrEnum):
 
 
 # The security events that also create a feed event. Each value contains the type of the feed event,
-# and the names of the details with the id and the number of keys or grants.
+# and the names of the details for the id and the number of keys or grants.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
@@ -104,13 +104,13 @@ def record_event(
     Args:
         credential: the credential that caused the event, by default the credential of the current
             request.
-        detail: ids and numbers, at most 2,000 bytes. Names, e-mail addresses and text that people
-            wrote are not allowed.
+        detail: ids and numbers, at most 2,000 bytes. The details of a security event must not
+            contain names, e-mail addresses or text that people wrote.
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential
     # Omit another user's credential. A browser may be logged in as one user while a mailed link
-    # changes the account of another.
+    # changes another user's account.
     if credential is not None and credential.user_id not in (None, user_id):
         credential = None
     agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]
@@ -128,7 +128,7 @@ def record_event(
 def record_operator_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record an operator's change of a user's account in this account.
+    """Record a security event about an operator's change of a user's account in this account.
 
     The operator's IP address isn't recorded.
     """
@@ -141,7 +141,7 @@ def record_hourly_event(
 ) -> None:
     """Record a security event, unless an event of the same type was recorded within an hour.
 
-    Otherwise, a program could fill the table by repeating a request.
+    The limit prevents a program from filling the table by repeating a request.
     """
     uow.session.execute(select(func.pg_advisory_xact_lock(func.hashtext(kind), user_id % 2**31)))
     recent_events = select(RecordedEvent.id).where(
@@ -156,8 +156,8 @@ def record_hourly_event(
 def _add(uow: UnitOfWork, event: RecordedEvent, credential: Credential | None) -> None:
     """Store a security event.
 
-    After the commit, the event is logged and counted in the metrics. The log entry contains no IP
-    address and no name.
+    After the commit, the security event is logged and counted in the metrics. The log entry about a
+    security event contains no IP address and no name.
     """
     if credential is not None:
         event.credential_kind = credential.kind

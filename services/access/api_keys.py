@@ -1,8 +1,7 @@
 """Creates, authenticates and revokes API keys.
 
 The database stores only the HMACs of API keys, so nobody can log in with a copy of the database.
-Revoking an API key also revokes all keys that were created with it, because a thief may have
-created them.
+Revoking a stolen API key also revokes all keys that the thief has created with it.
 """
 
 from collections.abc import Collection, Iterable
@@ -51,7 +50,7 @@ def create_key(
     Args:
         scopes: the scopes of the new key, or ``None`` for an unrestricted key.
         maker_id: the id of the API key that authenticated the request, if any. The new key expires
-            no later than this key.
+            no later than the key ``maker_id``.
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
@@ -120,8 +119,8 @@ def authenticate_key(
 
     Args:
         recent: whether the result may come from the cache, although the API key may have been
-            revoked since. If so, the caller of this function must check the key in its own SQL
-            statement.
+            revoked since. If ``recent`` is true, a later SQL statement of the request must check
+            that the key is still valid.
     """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
@@ -171,8 +170,7 @@ def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> i
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
         raise errors.API_KEY_NOT_FOUND()
-    # Lock the person first, so that no simultaneous request can create a new key with the revoked
-    # one.
+    # Lock the person, so that no simultaneous request can create a new key with the revoked key.
     sessions.lock_person(uow, key.user_id)
     is_descendant = (ApiKey.id.in_(select_key_family(key_id)), ApiKey.id != key_id)
     revoked_descendants = record_moment_once(uow, ApiKey.revoked_at, *is_descendant)

@@ -1,13 +1,12 @@
 """Enforces the quotas of a list owner's plan.
 
-Quotas apply only to requests from list owners. They never prevent readers from unsubscribing or
-changing their subscriptions, and they don't apply to the operator's commands. If a list owner
-exceeds a quota, for example after a change of plan, no data is deleted, but the owner can't add
-more.
+Quotas apply only to requests from list owners. Quotas never prevent readers from unsubscribing or
+changing their subscriptions, and don't apply to the operator's commands. A list owner who exceeds a
+quota, for example after a change of plan, keeps all data but can't add more.
 
 A request locks the owner's quota before checking how much of it remains, so that simultaneous
-requests can't exceed the quota together. To prevent deadlocks, the lock must come before any write
-to rows that count against the quota.
+requests can't exceed the quota together. To prevent deadlocks, lock a quota before writing rows
+that count against the quota.
 """
 
 import json
@@ -41,14 +40,14 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_PER_MB = 2**20
-# How many bytes of the storage quota a stored row consumes, not counting its filter.
+# How many bytes of the storage quota each stored row consumes, without its filter.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
 # actions. Job kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.
 LIMITED_JOB_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
 # The queues that contain the jobs of ``LIMITED_JOB_KINDS``.
 _LIMITED_QUEUES = (Queue.BULK, Queue.EXPORT)
-# How long a running job still counts against the quota after its lease has expired.
+# How long a running job still counts as unfinished after its lease has expired.
 _LOST_AFTER = timedelta(seconds=30)
 # How many transactions can reserve a share of the same user's quota at the same time.
 MAX_SHARES = 8
@@ -102,8 +101,9 @@ def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int 
 def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
     """Lock a user's quota, and return how much of it remains, or ``None`` for an unlimited quota.
 
-    The storage quota is measured in bytes. The result is negative if the user already exceeds the
-    limit, for example after a change of plan. The quota stays locked until the transaction ends.
+    The storage quota is measured in bytes. The remaining quota is negative if the user already
+    exceeds the limit, for example after a change of plan. The quota stays locked until the
+    transaction ends.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
@@ -117,9 +117,9 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
 
     At most ``MAX_SHARES`` transactions can hold a reservation for the same user. A reservation
     fails if less than ``MAX_SHARES`` times ``share_size`` remains, or if all shares are taken.
-    After a failed reservation, lock the whole quota with ``lock_quota``. Every call must pass the
-    same ``share_size``. Raises ``TransientError`` if a simultaneous transaction consumes the
-    remaining quota.
+    After a failed reservation, lock the whole quota with ``lock_quota``. Every call of
+    ``lock_quota_share`` must pass the same ``share_size``. Raises ``TransientError`` if a
+    simultaneous transaction consumes the remaining quota.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
@@ -131,7 +131,7 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
         return False
     uow.session.execute(_LOCK_QUOTA_SHARED, values)
     if _count(uow, user_id, quota) > max_count:
-        # Raise an error instead of locking the whole quota, which could deadlock with other
+        # Don't wait for a lock on the whole quota here, because this could deadlock with other
         # reservations.
         raise TransientError("another act took what the plan had room for")
     return True
@@ -229,8 +229,8 @@ _COUNTS: dict[PlanQuota, Callable[[int], Select[int]]] = {
         ComposerUse.user_id == user_id, ComposerUse.day == _TODAY
     ),
 }
-# Counts a user's call to the composer, unless the user has reached the daily limit. A call shortly
-# before midnight may count for the next day.
+# Counts a user's call to the composer, unless the user has reached the daily limit. A composer call
+# shortly before midnight may count for the next day.
 _COUNT_CALL = Statement("""
     WITH plan AS (
         SELECT CASE plan WHEN 'free' THEN CAST(:free AS bigint) ELSE CAST(:paid AS bigint) END

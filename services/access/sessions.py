@@ -1,7 +1,8 @@
 """Creates, finds and revokes browser sessions.
 
-The session cookie contains 256 random bits. The database stores only its HMAC, so nobody can log in
-with a copy of the database. Revoking a session takes effect with the next request.
+The session cookie contains 256 random bits. The database stores only the HMACs of session cookies,
+so nobody can log in with a copy of the database. Revoking a session takes effect with the next
+request.
 """
 
 import re
@@ -23,8 +24,8 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# How long after a login a person can create credentials. With a stolen old session, an attacker
-# therefore can't create an API key.
+# How long after a login a person can create credentials. The limit prevents an attacker with a
+# stolen old session from creating an API key.
 RECENT_LOGIN = timedelta(minutes=15)
 SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)
@@ -83,8 +84,8 @@ def lock_person(uow: UnitOfWork, user_id: int) -> None:
 def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
     """Lock the caller's row in ``users``, and check that the caller may change credentials.
 
-    The lock comes first, because a simultaneous account recovery may revoke the credential that
-    sent the request. Raises ``auth.login_again`` if the caller's last login is too old. Raises
+    The caller's row is locked first, because a simultaneous account recovery may revoke the
+    credential. Raises ``auth.login_again`` if the caller's last login is too old. Raises
     ``auth.invalid_credentials`` if the caller's credential is revoked.
     """
     lock_person(uow, caller.user_id)
@@ -210,7 +211,7 @@ def revoke_sessions(uow: UnitOfWork, user_id: int, *, kept_session_id: int | Non
 
 
 def create_csrf_token(keyring: Keyring, value: str) -> str:
-    """Return the CSRF token for a session, whose cookie is ``value``."""
+    """Return the CSRF token for the session with the cookie ``value``."""
     return keyring.signer(_PURPOSE).sign(_csrf_message(value))
 
 
@@ -219,7 +220,7 @@ def is_valid_csrf_token(keyring: Keyring, value: str, sent: str) -> bool:
 
 
 def _csrf_message(value: str) -> bytes:
-    # Session cookies contain no colon, so this text can't equal a session cookie.
+    # Session cookies contain no colon, so the signed text can't equal a session cookie.
     return b"csrf:" + value.encode()
 
 
@@ -247,7 +248,8 @@ def build_last_use_update(
 ) -> Statement:
     """Build the SQL statement that stores when a session or an API key was last used.
 
-    The statement skips a locked row, because a simultaneous request is already updating it.
+    If a row is locked, a simultaneous request is already updating the row, so the statement skips
+    it.
     """
     unlocked_ids = (
         select(table.id).where(condition).with_for_update(skip_locked=True).scalar_subquery()

@@ -1,7 +1,7 @@
 """Sends mails about accounts, such as password resets.
 
-Each mail is sent by its own job. Only the worker looks up the account, so neither the response to a
-request nor its duration reveals whether an address has an account.
+Each mail is sent by a separate job. Only the worker looks up the account, so neither the response
+to a request nor its duration reveals whether an address has an account.
 """
 
 from datetime import timedelta
@@ -21,7 +21,8 @@ from services.jobs.transitions import complete_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# An hourly limit per address and kind of mail, because strangers can request mails to any address.
+# Limits the mails of each kind to an address per hour, because strangers can request mails to any
+# address.
 MAIL_LIMIT_WINDOW = timedelta(hours=1)
 MAX_MAILS_PER_ADDRESS = 3
 ACCOUNT_MAIL_RETENTION = timedelta(days=1)
@@ -42,7 +43,7 @@ class MailKind(StrEnum):
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
-    # Sent by ``services.subscriptions.preferences``, with a link to the reader's preferences.
+    # A mail with a link to a reader's preferences, sent by ``services.subscriptions.preferences``.
     PREFERENCES = "preferences"
 
 
@@ -66,8 +67,8 @@ def request_mail(
     Args:
         email: the normalised e-mail address of the recipient.
         user_id: the id of the logged-in user who requested the mail, if any.
-        detail: a text that is inserted into the mail. It must not come from a stranger, who could
-            otherwise use it to send spam.
+        detail: a text that is inserted into the mail. Text from strangers is not allowed, because
+            they could use it for spam.
         source: the digest of the network from which the mail was requested.
     """
     if not is_mail_limit_reached(uow, kind, email):
@@ -161,8 +162,8 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
     template, link = _choose_template(request, person, has_account=has_account)
     if template is None:
         return None
-    # Mails to account owners don't count against the limits per mailbox. Otherwise, a stranger
-    # could exhaust these limits and block the owner's mails.
+    # Mails to account owners don't count against the limits per mailbox, because a stranger could
+    # exhaust these limits to block the owner's mails.
     email = None if has_account else request.email
     if request.kind in _STRANGER_KINDS and not admit_stranger_mail(uow, request, email):
         return None
@@ -193,7 +194,7 @@ def _choose_template(
 ) -> tuple[str | None, _Link | None]:
     """Return the name of the template for a mail, and the link in the mail.
 
-    If no mail should be sent, the name is ``None``.
+    If no mail should be sent, the name of the template is ``None``.
     """
     kind = MailKind(request.kind)
     template: str | None = kind.value
@@ -207,15 +208,14 @@ def _choose_template(
             template = "new_password"
             link = (Purpose.RESET_PASSWORD, page_paths.RESET_PATH, person.id)
         case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
-            # A reader without a password gets a registration link, because there is no password to
-            # reset.
+            # A reader who has no password yet gets a registration link instead of a reset link.
             template = "register"
             link = (Purpose.REGISTER, page_paths.REGISTRATION_PATH, None)
         case MailKind.NEW_ADDRESS if person is not None and person.id == request.user_id:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
-            # This mail doesn't reveal whether the new address has an account. Only the page behind
-            # the link does.
+            # Only the page behind the link reveals whether the new address already has an account,
+            # not the mail.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

@@ -15,8 +15,8 @@ from services.security_events import EventType, record_operator_event
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# Tables that may contain rows about readers without an account. A row in any other table means that
-# the person has or had an account.
+# Tables that may contain rows about readers without an account. A row in a table that is missing
+# here means that the person has or had an account.
 _READER_TABLES = frozenset(
     {
         "account_mails",
@@ -51,7 +51,7 @@ def create_user(
 def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
     """Write a changed e-mail address to the database.
 
-    Raises the error in ``taken`` if somebody else has the new address.
+    Raises the error ``taken`` if somebody else has the new address.
     """
     with raise_if_taken("uq_users_email", taken):
         uow.session.flush()
@@ -92,7 +92,7 @@ def record_address_change(
 ) -> None:
     """Store the e-mail address that a person had before changing it.
 
-    If ``is_visible`` is true, list owners see the new address of their subscriber.
+    If ``is_visible`` is true, list owners can see their subscriber's new address.
     """
     values = {"shown": person.email if is_visible else None, "left_at": func.now()}
     row = insert(FormerAddress).values(user_id=person.id, email=old_address, **values)
@@ -155,8 +155,7 @@ def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
 def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[User, int]]:
     """Return a page of users who own mailing lists, with the number of lists per owner.
 
-    The number includes archived lists. The owner of the newest list comes first. Raises
-    ``cursor.invalid``.
+    Archived lists are counted. The owner of the newest list comes first. Raises ``cursor.invalid``.
 
     The query starts from the table of lists, because few users own a list.
     """

@@ -1,7 +1,8 @@
 """Validates and normalises e-mail addresses, fast enough for files with millions of addresses.
 
-The library email-validator is slow, so a regular expression recognises most valid addresses, and
-only the remaining ones go to the library. A test with random addresses checks that both agree.
+A regular expression recognises most valid addresses. Only the remaining ones are passed to the
+library email-validator, which is slow. A test with random addresses checks that the regular
+expression and the library agree.
 """
 
 import re
@@ -13,15 +14,16 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from core.errors.people import EMAIL_INVALID
 from core.languages.shown_lines import has_invisible, strip_invisible
 
-# The maximum size of an e-mail address in UTF-8. Longer texts aren't passed to the slow library.
+# The maximum size of an e-mail address in UTF-8. Longer texts aren't passed to the slow library
+# email-validator.
 MAX_ADDRESS_BYTES = 254
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"
-# Labels with "--" don't match, because they may be Punycode or reserved. The library decides about
-# them.
+# Domain labels with "--" don't match, because the library must decide whether they are Punycode or
+# reserved.
 _LABEL = r"[a-zA-Z0-9]++(?:-[a-zA-Z0-9]++)*+"
 _SPECIAL_USE = "|".join(re.escape(name) for name in SPECIAL_USE_DOMAIN_NAMES)
-# Only addresses of up to 64 characters match, so that no part of the address can be too long.
+# Only addresses of up to 64 characters match, so that no domain label can be too long.
 _PLAIN = re.compile(
     rf"(?=.{{1,64}}\Z){_ATOM}(?:\.{_ATOM})*+"
     rf"@(?!(?:[^@]*\.)?(?i:{_SPECIAL_USE})\Z)"
@@ -50,8 +52,8 @@ def mask_address(email: str) -> str:
 def normalise_address(address: str) -> str:
     """Convert an e-mail address to lower case and Unicode NFC, and decode Punycode in its domain.
 
-    Whitespace and invisible characters at both ends are removed. Dots and plus tags before the @
-    are kept. The domain isn't looked up in the DNS. Raises ``email.invalid``.
+    Whitespace and invisible characters around the address are removed. Dots and plus tags before
+    the @ are kept. The domain of the address isn't looked up in the DNS. Raises ``email.invalid``.
     """
     (normalised,) = normalise_addresses([address])
     if isinstance(normalised, InvalidAddress):
@@ -63,8 +65,8 @@ def derive_mailbox(address: str) -> str:
     """Return the mailbox that probably receives the mails to an e-mail address.
 
     Most mail servers ignore a plus tag. Gmail also ignores dots before the @, and treats its two
-    domains as one. Use the result only to count mails, because two people's addresses may have the
-    same result.
+    domains as one. Use the mailbox only to count mails, because two people may seem to have the
+    same mailbox.
     """
     local, _, domain = address.rpartition("@")
     local = local.partition("+")[0] or local
@@ -92,7 +94,7 @@ def _normalise(text: str) -> str | InvalidAddress:
         return address.lower()
     if len(address) > MAX_ADDRESS_BYTES:
         return InvalidAddress(f"It is longer than {MAX_ADDRESS_BYTES} characters.")
-    # Reject invisible characters inside the address, because the library would silently remove some
+    # Reject invisible characters inside an address, because the library would silently remove some
     # of them.
     if has_invisible(address):
         return InvalidAddress("It has a blank or an invisible character inside.")

@@ -1,7 +1,7 @@
 """Counts login attempts, and blocks logins for some time after failed attempts.
 
 A login attempt is counted before the password is verified, so that parallel attempts can't bypass
-the limit. A successful login resets the counters. During a pause, even the right password is
+the limit. A successful login resets its counters. During a pause, even the right password is
 rejected, so that an attacker can't continue guessing. Attempts during a pause aren't counted and
 don't extend the pause.
 
@@ -14,9 +14,9 @@ Several counters prevent a stranger from locking the owner out of an account:
 - Opening a mailed password reset link resets the counters of the e-mail address.
 
 An attacker who tries a few passwords for each of many accounts stays below the limits per e-mail
-address. Therefore, a counter per network counts the accounts with failed logins within an hour. A
-successful login subtracts its account again. Browsers in which the person has logged in before
-aren't counted.
+address. A counter per network counts how many accounts had failed logins within an hour. A
+successful login subtracts its account from the network's counter. Attempts from a browser in which
+the person has logged in before don't count.
 """
 
 import secrets
@@ -44,7 +44,7 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "login"
-# A counter starts again at 0 after this time without an attempt.
+# A login counter starts again at 0 after this time without an attempt.
 ATTEMPT_RETENTION = timedelta(days=1)
 SOURCE_WINDOW = timedelta(hours=1)
 _SOURCE_IPV4_PREFIX = 24
@@ -56,8 +56,8 @@ _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 class LoginThrottle:
     """The rule that determines how long logins are paused after failed attempts.
 
-    After ``free`` attempts, logins are paused for one second. Each further attempt doubles the
-    pause, up to ``max_pause``.
+    After ``free`` attempts, logins are paused for one second. Each attempt after a pause doubles
+    the next pause, up to ``max_pause``.
     """
 
     free: int
@@ -66,7 +66,7 @@ class LoginThrottle:
 
 CLIENT_THROTTLE = LoginThrottle(5, timedelta(minutes=15))
 ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
-# Pauses for a network are short, because many people may share it, for example in an office.
+# Pauses for a network are short, because many people may share a network, for example in an office.
 SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
 
 
@@ -141,8 +141,8 @@ def begin_attempt(
 def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
     """Record a security event about a wrong password or code.
 
-    Only the 1st, 2nd, 4th, 8th, … failure in a row is recorded, so that an attacker can't fill the
-    table.
+    Only the 1st, 2nd, 4th, 8th, … failed login in a row is recorded, so that an attacker can't fill
+    the table.
     """
     if attempt.password_hash is None or attempt.user_id is None:
         log.info("login.without_account")
@@ -154,9 +154,10 @@ def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None
     """Count an attempt to enter a code in the second step of a login.
 
     Raises ``login.paused`` during a pause after failed login attempts. All unknown browsers share
-    one counter, because an attacker with many clients could otherwise guess the six-digit code. A
-    stranger can't use this counter to lock the owner out, because entering a code requires the
-    right password. Each known browser has its own counter.
+    one counter of code attempts, because an attacker with many clients could otherwise guess the
+    six-digit code. A stranger can't exhaust the counter of code attempts to lock the owner out,
+    because entering a code requires the right password. Each known browser has its own counter of
+    code attempts.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     kind = "code" if nonce is None else "code-browser"
@@ -172,8 +173,8 @@ def accept_password(
 ) -> User:
     """Return the person who entered the right password, and reset the attempt's login counters.
 
-    A person without a second factor is notified of a login with a new browser. For a person with a
-    second factor, ``notify_of_new_browser`` sends the mail after the second step. Raises
+    A person without a second factor is notified by mail of a login with a new browser. For a person
+    with a second factor, ``notify_of_new_browser`` sends the mail after the second step. Raises
     ``password.wrong`` if the password has changed since it was verified.
     """
     is_unchanged = (User.id == attempt.user_id, User.password_hash == attempt.password_hash)
@@ -237,7 +238,8 @@ def _choose_counts(
 ) -> tuple[tuple[bytes, LoginThrottle], ...]:
     if nonce is not None:
         return ((_subject(keyring, "browser", nonce, email), CLIENT_THROTTLE),)
-    # All addresses of an IPv6 network count as one client, because a client can use all of them.
+    # All addresses of an IPv6 network count as one client, because one client can use all addresses
+    # of its network.
     network = network_of(client)
     client_name = "" if network is None else str(network.network_address)
     return (
@@ -252,12 +254,12 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 
 
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
-    """Count an account in the counter of the client's network.
+    """Add an account with a failed login to the counter of the client's network.
 
     Raises ``login.paused`` during a pause after failed login attempts. The counter
-    ``client_subject`` stores a reference to the network's counter, so that a successful login can
-    subtract one from it. A login doesn't reset the network's counter, because an attacker could
-    then reset it by logging in to their own account.
+    ``client_subject`` refers to the network's counter, from which a successful login subtracts one.
+    A login doesn't reset the network's counter, because attackers could otherwise reset it with
+    their own accounts.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:

@@ -30,8 +30,9 @@ def render_mail(
 ) -> Mail:
     """Render a mail from ``templates/<template>.txt`` and ``templates/<template>.html``.
 
-    The first line of the text template is the subject line. ``language`` is the reader's language.
-    Mails to list owners and operators are always in English.
+    The first line of the text template is the subject line of the mail. ``language`` is the
+    language of the reader who receives the mail. Mails to list owners and operators are always in
+    English.
     """
     templates = _load_templates(reader_languages.available_language(language))
 

@@ -1,7 +1,7 @@
 """Hashes and verifies passwords with argon2id.
 
-The parameters follow the second recommendation of RFC 9106 and need 64 MiB of memory per hash.
-Hashing is CPU-bound, so callers must limit how many passwords are hashed at the same time.
+The argon2id parameters follow the second recommendation of RFC 9106 and need 64 MiB of memory per
+hash. Hashing is CPU-bound, so callers must limit how many passwords are hashed at the same time.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ class PasswordCheck:
 
     Attributes:
         matches: whether the password matches the stored hash.
-        renewed: a new hash to store if the old one has outdated parameters, otherwise ``None``.
+        renewed: a new hash of the password if the stored hash has outdated parameters, otherwise
+            ``None``.
     """
 
     matches: bool
@@ -57,8 +58,8 @@ def hash_password(password: str, *personal: str | None) -> str:
 def verify_password(stored_hash: str | None, password: str) -> PasswordCheck:
     """Verify a password against its stored hash.
 
-    If no hash is stored, the check fails but takes equally long, so that the response time doesn't
-    reveal whether an account exists.
+    Without a stored hash, verification fails but takes equally long, so that the response time
+    doesn't reveal whether an account exists.
     """
     if len(password) > MAX_PASSWORD_CHARACTERS:
         password = ""
@@ -85,7 +86,7 @@ def _fold_text(text: str) -> str:
 @lru_cache(maxsize=1)
 def _load_common_passwords() -> frozenset[str]:
     """Return the most frequent leaked passwords, from the library zxcvbn (MIT licence)."""
-    # Import the list only when needed, because it takes a megabyte of memory.
+    # Import the list of common passwords only when needed, because it takes a megabyte of memory.
     from zxcvbn.frequency_lists import FREQUENCY_LISTS
 
     return frozenset(FREQUENCY_LISTS["passwords"][:COMMON_PASSWORD_COUNT])

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_CHARACTERS = 60
 _ELLIPSIS = "…"
-# Browsers accept these characters as dots in domain names.
+# Characters that browsers accept as dots in domain names.
 _FULL_STOPS = str.maketrans("\u3002\uff61\u2024\u2027", "....")
-# Replaces quotation marks in a quoted text by apostrophes, because they would end the quotation.
+# Replaces quotation marks by apostrophes, because a quotation mark would end the quotation.
 _QUOTES = str.maketrans(dict.fromkeys('"“”„‟«»\u2039\u203a\u301d\u301e\uff02', "'"))
 # Matches typical parts of URLs, e-mail addresses and IP addresses, and spellings such as "(at)" and
-# "[dot]". ``_contains_address`` searches for domain names separately, by their top-level domain.
+# "[dot]". Domain names are recognised separately, by their top-level domain.
 _CONTACT_DETAILS = re.compile(
     r"//|@|\\|\bwww\b|\bmailto\b|\bhttps?\b:|xn--|(?<!\d)\d+(?:\.\d+){3}"
     r"|[(\[]\s*(?:\.|dot|at|punkt|punto|point|ponto)\s*[)\]]",
@@ -49,7 +49,7 @@ _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 def contains_contact_details(text: str) -> bool:
     """Return whether a text contains a URL, a domain, an e-mail address or a telephone number.
 
-    Spellings that only look like an address, such as "name (at) example", also count.
+    Disguised addresses such as "name (at) example" count as e-mail addresses.
     """
     # Remove invisible format characters, which could hide an address from the search.
     visible_text = "".join(

@@ -1,8 +1,8 @@
 """Registers accounts, resets passwords and changes addresses with mailed links.
 
-A link for a registration or a change of address is mailed to the new address, so that only its
-owner can use the link. A person chooses the password after opening the registration link, because a
-stranger may have requested the link.
+A link for a registration or a change of address is mailed to the new address, so that only the
+address's owner can use the link. A person chooses the password after opening the registration link,
+because a stranger may have requested the link.
 """
 
 from datetime import datetime
@@ -73,7 +73,7 @@ def read_reset_link(uow: UnitOfWork, secret: str) -> str:
 def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
     """Set a new password with a reset link, revoke all sessions, and notify the person by mail.
 
-    All earlier links that change the person's password or address become invalid. Only
+    All mailed links that could change the person's password or address become invalid. Only
     ``services.recovery`` may call ``reset_password``, because it also revokes API keys and OAuth
     grants. Raises every error of ``read_reset_link``.
     """
@@ -94,8 +94,8 @@ def change_password(
     """Change the caller's password, and revoke all of the caller's sessions except the current one.
 
     ``expected`` is the password hash against which the caller's old password was verified. Raises
-    ``password.changed`` if the stored hash has changed since then. Raises ``auth.login_again`` if
-    the caller's last login is too old.
+    ``password.changed`` if the stored password hash differs from ``expected``. Raises
+    ``auth.login_again`` if the caller's last login is too old.
     """
     person = _lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
@@ -151,9 +151,9 @@ def change_address(
 ) -> None:
     """Change an account's e-mail address, and mail an undo link to the old address.
 
-    All other sessions of the person are revoked. If ``is_visible`` is true, list owners see the new
-    address of their subscriber. Raises ``account.address_taken`` if a different person has the new
-    address.
+    All of the person's sessions are revoked, except the one that changes the address. If
+    ``is_visible`` is true, list owners can see their subscriber's new address. Raises
+    ``account.address_taken`` if a different person has the new address.
     """
     sessions.revoke_sessions(uow, person.id, kept_session_id=caller.session_id)
     old_address = person.email
@@ -195,10 +195,9 @@ def revert_address(
 ) -> None:
     """Restore an account's former e-mail address, set a new password, and revoke all sessions.
 
-    Undo links for later address changes than ``since`` become invalid. Earlier undo links stay
-    valid, so that the owner can use them even after an intruder has changed the address twice and
-    undone the second change. Raises ``account.address_taken`` if a different account has taken the
-    former address.
+    Undo links for address changes after ``since`` become invalid. Undo links for earlier changes
+    stay valid, in case an intruder has changed the address twice and undone only the second change.
+    Raises ``account.address_taken`` if a different account has taken the former address.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())

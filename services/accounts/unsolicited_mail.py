@@ -23,8 +23,8 @@ _PURPOSE = "mail-count"
 _IPV4_PREFIX = 24
 _WINDOW_BYTES = 8
 _MAX_REMINDERS = "1/day"
-# Counts a mail in a time window, which begins with the first mail. Returns no row if the rate limit
-# has been reached.
+# Counts a mail, unless the rate limit has been reached. The time window of a rate limit begins with
+# its first mail.
 _COUNT_MAIL = text("""
     INSERT INTO mail_counts AS counted (digest, mails, ends_at)
     SELECT :digest, 1, now() + make_interval(secs => :window) WHERE :bound > 0
@@ -68,7 +68,7 @@ def choose_bounds(
 ) -> Sequence[MailBound]:
     """Return the rate limits that apply to a mail.
 
-    A mail to an account owner counts only per network and mailing list.
+    A mail to an account owner counts only against the limits per network and per mailing list.
 
     Args:
         source: the digest of the requesting network, from ``source_digest``.
@@ -102,8 +102,8 @@ def choose_reminder_bounds(
 def admit_mail(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
     """Count a mail, or return false if it exceeds a rate limit.
 
-    Call ``admit_mail`` near the end of the transaction, because the counters stay locked until the
-    transaction ends.
+    Call ``admit_mail`` near the end of the transaction, because it locks the counters of rate
+    limits.
     """
     try:
         with uow.session.begin_nested():
@@ -116,7 +116,7 @@ def admit_mail(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
 
 
 def _count_mail(uow: UnitOfWork, bound: MailBound) -> None:
-    # Import the library only when needed, because most processes never count mails.
+    # Import the library for rate limits only when needed, because most processes never count mails.
     from storage.redis.rate_counters import parse_limits
 
     for limit in parse_limits(bound.limits):

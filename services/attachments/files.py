@@ -22,7 +22,7 @@ _FILENAME_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class MediaFile:
-    """A downloadable file of an attachment. This is either the converted image or a rendition.
+    """A downloadable file of an attachment, either the converted image or a rendition.
 
     Attributes:
         name: the name of the rendition, or ``None`` for the converted image.

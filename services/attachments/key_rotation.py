@@ -1,8 +1,8 @@
 """Re-encrypts all data keys after an operator has added a new encryption key.
 
-The rotation re-encrypts only data keys, not the objects that are encrypted with them. An operator
-can stop the rotation at any time and run it again later, because each batch has its own
-transaction. Pressroom stays available during a rotation.
+A key rotation re-encrypts only the data keys, not the objects that they encrypt. An operator can
+stop the rotation at any time and run it again later, because each batch has its own transaction.
+Pressroom stays available during a key rotation.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from storage.resources import Resources
 
 _MAX_BATCH_ROWS = 500
 # The columns that contain the encryption context of each data key. A data key can be decrypted only
-# with the context with which it was encrypted.
+# with the same encryption context.
 _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
     Attachment.hash_id,
     MemberImport.object_prefix,

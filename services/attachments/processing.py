@@ -22,8 +22,7 @@ from storage.encryption import DecryptionFailed, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 
-# If a worker dies or loses its lease, the converted files that it has written are removed after
-# this time.
+# The converted files of a worker that died or lost its lease are removed after this time.
 _UNREFERENCED_OBJECT_LIFETIME = timedelta(hours=1)
 
 
@@ -52,9 +51,9 @@ def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess)
     lease.check_cancelled()
     media_files = files.list_converted_files(attachment, converted)
     with resources.unit_of_work() as uow:
-        # Schedule the removal of the converted files before writing them, in case this attempt
-        # fails. Renew the lease first, because an attempt that has lost its lease must not schedule
-        # a removal.
+        # Schedule the removal of the converted files before writing them, in case this attempt of
+        # the job fails. Renew the lease before, because an attempt that has lost its lease must not
+        # schedule a removal.
         renew_lease(uow, lease)
         removals.forget_objects(
             uow, *files.list_file_keys(attachment), after=_UNREFERENCED_OBJECT_LIFETIME

@@ -57,7 +57,7 @@ def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainE
 def delete_failed_attachment(uow: UnitOfWork, accepted: AcceptedJob) -> None:
     """Delete the attachment of an upload that could not be converted.
 
-    The job of the upload keeps the error.
+    The job of the upload keeps the error of the conversion.
     """
     has_failed = Attachment.status == AttachmentStatus.FAILED
     statement = delete(Attachment).where(Attachment.id == accepted.subject_id, has_failed)
@@ -99,7 +99,8 @@ def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     row = get_attachment(uow, caller, hash_id)
     processing = select(Job).where(records.is_working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
     for job in uow.session.scalars(processing.with_for_update()):
-        # Cancel the conversion job, so that a worker that is converting the image loses its lease.
+        # Cancel the conversion job, so that the worker that is converting the image loses its
+        # lease.
         records.cancel_with_subject(uow, job, errors.ATTACHMENT_DELETED())
     uow.session.delete(row)
     announce_event(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
@@ -115,7 +116,7 @@ def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
     hash_id = files.parse_hash_id(filename)
     query = select(Attachment).join(User, User.id == Attachment.user_id)
     query = query.where(Attachment.hash_id == hash_id, Attachment.status == AttachmentStatus.READY)
-    # Hide the files of an erased person immediately, because removing them takes a while.
+    # Hide the files of an erased person immediately, because removing all files takes a while.
     attachment = uow.session.scalar(query.where(User.erased_at.is_(None))) if hash_id else None
     file = files.find_file(attachment, filename) if attachment else None
     if attachment is None or file is None:

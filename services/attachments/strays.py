@@ -1,8 +1,8 @@
 """Finds and repairs strays in the object storage.
 
 A stray is an object without a database row, or a row whose object is missing. A crash can leave an
-object without a row. After a restore, the objects of some rows may be missing. To save memory, the
-search for strays merges the sorted keys of objects and rows.
+object without a row. After a restore from a backup, the objects of some rows may be missing. To
+save memory, the search for strays merges the sorted keys of objects and rows.
 """
 
 import heapq
@@ -26,18 +26,20 @@ SWEEP_UPLOADS = register_maintenance(
     every=timedelta(hours=1),
     run=lambda resources, began_at: sweep_uploads(resources, now=began_at),
 )
-# A younger object or row isn't a stray, because its counterpart may not have been written yet.
+# Objects and rows that are younger than this aren't strays, because their counterparts may not have
+# been written yet.
 STRAY_GRACE_PERIOD = timedelta(hours=1)
 _MAX_BATCH_ROWS = 1000
-# Batches are small, so that each object is checked again shortly before its removal.
+# Objects are removed in small batches, so that each object is checked again shortly before its
+# removal.
 _MAX_BATCH_REMOVALS = 100
-# The statuses in which an attachment's original may be stored. After a failure, the original is
-# kept for a while, so that the owner can retry the conversion.
+# The statuses in which an attachment's original may be stored. After a failed conversion, the
+# original is kept for a while, so that the owner can retry the conversion.
 _STATUSES_WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
 
 
 class StrayKind(StrEnum):
-    """The kind of a stray: an object without a row, or a row without an object."""
+    """The two kinds of strays, which are objects without a row and rows without an object."""
 
     OBJECT_WITHOUT_ROW = "object without row"
     ROW_WITHOUT_OBJECT = "row without object"
@@ -94,17 +96,16 @@ def repair_stray(resources: Resources, stray: Stray) -> None:
         row.status = AttachmentStatus.FAILED
         row.error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
         if row.renditions is not None:
-            # Clear the list of renditions, so that the remaining objects become strays and are
-            # removed.
+            # Clear the list of renditions, so that their objects become strays and are removed.
             row.renditions = []
 
 
 def sweep_uploads(resources: Resources, *, now: datetime) -> int:
     """Remove uploaded originals that remained in the storage after a crash.
 
-    Returns the number of removed originals. The cost of a sweep depends only on the number of
-    stored originals. Converted images are ignored, because each of them has either a row or a
-    scheduled removal.
+    Returns the number of removed originals. The cost of a sweep depends on the number of stored
+    originals, not on the number of attachments. The sweep ignores converted images, because each
+    converted image has either a row or a scheduled removal.
     """
     removed = 0
     strays = _find_stray_originals(resources, now - STRAY_GRACE_PERIOD)
@@ -115,9 +116,9 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
 
 
 def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
-    """Yield originals that were stored before ``before`` and are no longer needed.
+    """Yield uploaded originals that were stored before ``before`` and are no longer needed.
 
-    An original is needed until its conversion has succeeded.
+    An uploaded original is needed until its conversion has succeeded.
     """
     stored = resources.objects.list_objects(ORIGINALS_PREFIX)
     old_keys = (item.key for item in stored if item.modified_at < before)
@@ -164,8 +165,7 @@ def _is_referenced(row: Attachment, key: str) -> bool:
 def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
     """Return the storage keys of an attachment's image or of its renditions, in ascending order.
 
-    The prefix decides whether the result contains the key of the image or the keys of the
-    renditions.
+    ``prefix`` decides whether the key of the image or the keys of the renditions are returned.
     """
     if prefix.startswith(MEDIA_PREFIX):
         return [files.build_media_key(row)]
@@ -177,7 +177,7 @@ def _iterate_referenced_keys(
 ) -> Iterator[tuple[str, bool, StrayKind]]:
     """Yield the storage keys with this prefix in all attachment rows, in ascending order.
 
-    The second value of each tuple says whether the object must exist, which is the case if the
+    The second value of each tuple says whether the object must exist. Objects must exist if their
     attachment became ready before ``before``.
     """
     last_hash_id = ""

@@ -76,8 +76,8 @@ def _restart_processing(uow: UnitOfWork, job: Job) -> bool:
 
 
 def _process(resources: Resources, lease: Lease) -> None:
-    # Import the conversion only when a job runs, because the API imports this module and must not
-    # load image decoders.
+    # Import the image conversion only when a job runs, because the API must not load image
+    # decoders.
     from services.attachments import processing
 
     processing.convert_upload(resources, lease, resources.shared(processing.create_converter))
@@ -113,8 +113,8 @@ def accept_upload(
     wrapped: WrappedKey | None = None
     if upload.encrypted:
         data_key, wrapped = resources.key_wrapper.create_key(hash_id)
-    # Store the object before the row, so that no row refers to a missing object. If the process
-    # crashes in between, ``sweep_uploads`` removes the object.
+    # Store the uploaded object before its row, so that no row refers to a missing object. If the
+    # process crashes before it writes the row, ``sweep_uploads`` removes the object.
     object_key = build_original_key(hash_id)
     sealed = seal(upload.data, data_key, object_key)
     resources.objects.put(object_key, sealed, "application/octet-stream")
@@ -133,8 +133,8 @@ def accept_upload(
     except DomainError:
         _schedule_removal(resources, object_key)
         raise
-    # Keep the object after an unexpected error, because its row may have been committed. Otherwise,
-    # ``sweep_uploads`` removes the object later.
+    # Keep the uploaded object after an unexpected error, because its row may have been committed.
+    # If there is no row, ``sweep_uploads`` removes the object later.
     if accepted.replayed:
         _schedule_removal(resources, object_key)
     return accepted
@@ -173,7 +173,7 @@ def _schedule_removal(resources: Resources, object_key: str) -> None:
 def validate_upload(upload: Upload) -> ImageType:
     """Check an uploaded image, and return its type.
 
-    Raises an error if the size, the file name extension or the type isn't allowed.
+    Raises an error if the size, the file name extension or the type of the image isn't allowed.
     """
     if not upload.data:
         raise errors.ATTACHMENT_EMPTY()

@@ -32,11 +32,11 @@ PIECE_BYTES = 4 * 1024 * 1024
 # The folder of the bucket into which a verification restores the objects of a backup.
 TRIAL = "backup-trial/"
 _MAX_LIST_KEYS = 10_000
-# Limits the memory use, because each thread may hold an object of 8 MiB in memory.
+# The number of threads is limited, because each thread may hold an object of 8 MiB in memory.
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
-# An object that was younger than this when it was copied is copied again. If the clocks of bucket
-# and backup storage differ, an outdated copy could otherwise look newer than the object.
+# If an object was younger than this when it was copied, the object is copied again. If the clocks
+# of bucket and backup storage differ, an outdated copy could otherwise look newer than the object.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
 # How often maintenance checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)
@@ -79,7 +79,7 @@ def copy_objects(
     def copy_object(entry: tuple[str, bool]) -> bool:
         """Copy an object to the backup storage, or return false if the object no longer exists.
 
-        An unused object may be removed from the bucket after it was listed.
+        An unused object may be removed between listing and copying.
         """
         key, is_copied = entry
         if not is_copied:
@@ -169,7 +169,7 @@ def _list_name(backup_id: str, number: int) -> str:
 def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
     """Yield the objects of a storage, and check that they are sorted by key.
 
-    Raises ``RuntimeError`` if the keys aren't in ascending order.
+    Raises ``RuntimeError`` if the keys of the objects aren't in ascending order.
     """
     last_key = ""
     for stored in stored_objects:
@@ -191,7 +191,7 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
         return PruneResult()
     expired = [manifest for manifest in all_manifests[:-1] if manifest.began_at < before]
     remaining = [manifest for manifest in all_manifests if manifest not in expired]
-    # Remove manifests first, because a backup without a manifest is ignored.
+    # Remove the manifests first, so that partly removed backups are ignored.
     place.remove(*[MANIFESTS + manifest.id for manifest in expired])
     result = PruneResult(backups=len(expired), files=len(expired))
     remaining_ids = {manifest.id for manifest in remaining}
@@ -258,9 +258,9 @@ CREATE_BACKUP = register_maintenance(
 def create_backup(resources: Resources, place: SealedPlace, began_at: datetime) -> Manifest:
     """Create a backup. Call ``create_backup`` only during a run of ``CREATE_BACKUP``.
 
-    ``began_at`` is the start time of the run. Raises ``LeaseLost`` if a second run has started,
-    because it may have removed objects that the new backup needs. After an error, the incomplete
-    backup has no manifest and is therefore ignored.
+    ``began_at`` is the start time of the maintenance run. Raises ``LeaseLost`` if a second
+    maintenance run has started, which may have removed objects that the new backup needs. An
+    incomplete backup has no manifest and is therefore ignored.
     """
     settings = resources.settings
     backup_id = manifests.create_backup_id(began_at)
@@ -304,7 +304,7 @@ def piece_name(backup_id: str, number: int) -> str:
 def _split_into_pieces(output: Iterable[bytes]) -> Iterator[bytes]:
     """Split the output of a database dump into pieces of ``PIECE_BYTES`` bytes.
 
-    The last piece may be shorter.
+    The last piece of a dump may be shorter.
     """
     buffer = bytearray()
     # An empty chunk marks the end of the dump.

@@ -1,10 +1,10 @@
 """Writes and replays the journal of departures, which are unsubscriptions and erasures.
 
 A restored backup doesn't contain the departures that happened after the backup. Every minute, a
-maintenance job moves the new departures from the database into a file of the journal. If the
-process is killed between writing the file and deleting the departures, the journal contains these
-departures twice. A restore replays all journal files that are newer than the backup. The journal
-doesn't record new subscriptions, even if a person had unsubscribed before.
+maintenance job moves the new departures from the database into a file of the journal. If a process
+is killed after writing a journal file, the journal may contain the same departures twice. A restore
+replays all journal files that are newer than the backup. The journal doesn't record new
+subscriptions, even if a person had unsubscribed before.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,8 @@ WRITE_JOURNAL = register_maintenance(
 )
 _FOLDER = "journal/"
 _MAX_FILE_ROWS = 5_000
-# The maximum number of journal files per run, so that the run doesn't delay other maintenance.
+# Each maintenance run writes at most this many journal files, so that it doesn't delay other
+# maintenance.
 _MAX_FILES = 20
 _MAX_BATCH_ROWS = 200
 # How far the clocks of two database servers may differ. After a failover, the times of a backup and
@@ -57,14 +58,15 @@ def write_journal(resources: Resources) -> int | None:
     """
     if resources.settings.backup_url is None:
         return None
-    # Don't wait if the backup storage is unreachable, because the next run begins in a minute.
+    # Don't wait if the backup storage is unreachable, because the next maintenance run begins in a
+    # minute.
     place = open_sealed_place(resources.settings, max_wait_seconds=0.0)
     written_rows = 0
     for _ in range(_MAX_FILES):
         with resources.unit_of_work() as uow:
             oldest = select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS)
             rows = uow.session.scalars(oldest).all()
-            # Read the clock after the departures, so that the time in the file name is later than
+            # Read the clock after the departures, so that the file name contains a later time than
             # all departures in the file.
             read_at = uow.session.scalars(select(func.clock_timestamp())).one()
         if not rows:
@@ -93,8 +95,8 @@ def write_journal(resources: Resources) -> int | None:
 def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
     """Return the names of the journal files that restoring a backup must replay, oldest first.
 
-    ``began_at`` is the time when the backup began. If ``needed`` is false, return all other journal
-    files.
+    ``began_at`` is the time when the backup began. If ``needed`` is false, return the journal files
+    that the restore doesn't need.
     """
     first_name = _FOLDER + format_timestamp(began_at - _CLOCK_TOLERANCE)
     return (file.key for file in place.list_objects(_FOLDER) if (file.key >= first_name) is needed)
@@ -115,7 +117,8 @@ def replay_journal(resources: Resources, place: SealedPlace, began_at: datetime)
                 for row in rows[begin : begin + _MAX_BATCH_ROWS]:
                     if row["kind"] == DepartureKind.ERASED:
                         result.erasures += erasure.mark_erased_again(uow, row["user_id"])
-                    # Skip lists that were created after the backup, because they no longer exist.
+                    # Skip lists that were created after the backup, because the restored database
+                    # doesn't contain them.
                     elif uow.session.get(MailingList, row["list_id"]) is not None:
                         result.opt_outs += opt_outs.restore_opt_out(
                             uow,

@@ -30,15 +30,16 @@ class Manifest:
 
     Attributes:
         began_at: the time when the backup began, by the database's clock. A restore replays the
-            journal from this time on.
+            journal from ``began_at`` on.
         release: the release of Pressroom that created the backup.
         revision: the revision of the database schema in the dump.
         database_pieces: the number of files that contain the database dump.
         object_lists: the number of files that list the keys of the objects in the backup.
         copied: the number of objects that had to be copied, because they weren't in an earlier
             backup.
-        secret_keys: the fingerprint of each secret key, by id. The backup doesn't contain the keys.
-        encryption_keys: the fingerprint of each encryption key, by id.
+        secret_keys: the fingerprint of each secret key, by the key's id. A backup doesn't contain
+            the secret keys.
+        encryption_keys: the fingerprint of each encryption key, by the key's id.
     """
 
     id: str
@@ -56,7 +57,7 @@ class Manifest:
 
 
 def create_backup_id(began_at: datetime) -> str:
-    """Return an id for a new backup. Backup ids sort by time."""
+    """Return an id for a new backup. Sorting backup ids sorts the backups by time."""
     return f"{format_timestamp(began_at)}-{ids.random_hash_id(4)}"
 
 

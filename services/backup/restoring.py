@@ -68,8 +68,7 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
     objects = creating.restore_objects(resources.objects, place, manifest)
     revision = fill_database(settings, place, manifest)
     with resources.unit_of_work() as uow:
-        # The replay writes events to the feed. First ensure that new events come after every cursor
-        # that an API client holds.
+        # Ensure that new feed events come after every cursor that an API client holds.
         reading.raise_feed_places(uow)
     return RestoreResult(
         objects, revision, journal.replay_journal(resources, place, manifest.began_at)
@@ -79,8 +78,7 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
 def _is_in_use(settings: Settings) -> bool:
     """Return whether a configured database already contains tables.
 
-    Both database URLs are checked, because they may name different databases by mistake, and the
-    journal must not be replayed into a database that is in use.
+    Both configured database URLs are checked, because they may name different databases by mistake.
     """
     if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
         return True
@@ -96,7 +94,7 @@ def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
 
     Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` or ``backup.key_differs``.
     """
-    # The names of schema revisions sort by age.
+    # Newer schema revisions have names that sort after older ones.
     if manifest.revision > get_newest_revision():
         raise errors.BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
     if explain_unsupported(manifest.revision):
@@ -166,7 +164,7 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
         for fault in ledgers.verify_ledger(trial, full=True).faults:
             place_of_fault = f"user {fault.user_id}, entry {fault.seq}, order {fault.order_id}"
             report.faults.append(f"ledger: {fault.fault} ({place_of_fault})")
-        # Pass a later time, because the search for strays ignores new objects.
+        # Search with a later time, because the search for strays ignores new objects.
         for stray in strays.find_strays(
             trial, now=clock.now() + STRAY_GRACE_PERIOD + timedelta(hours=1)
         ):
@@ -185,7 +183,7 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
 def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
     """Create a temporary database on the database server, and a temporary folder in the bucket.
 
-    If a verification is killed, the next one removes the leftover database and folder.
+    If a verification is killed, the next verification removes the temporary database and folder.
     """
     owner = make_url((settings.migration_database_url or settings.database_url).get_secret_value())
     plain = owner.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -195,7 +193,7 @@ def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
         if cursor.fetchone() != (True,):
             raise errors.BACKUP_VERIFIED_NOW()
-        # Release the advisory lock explicitly. A busy database server may otherwise release it so
+        # Release the advisory lock explicitly. A busy database server might release the lock so
         # late that the next verification is rejected.
         at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
         url = owner.set(database=f"{owner.database}_backup_trial")

@@ -164,10 +164,11 @@ OPEN_CHECKOUT = register_kind(
         ),
         queue=Queue.MONEY,
         scope=Scope.CREDIT_READ,
-        # The job can't be retried, because its order fails together with the job.
+        # A job that creates a payment page can't be retried, because its order fails together with
+        # the job.
         retryable=False,
         on_abandoned=_fail_order,
-        # Give up after 30 seconds, because the payer is waiting for the payment page.
+        # Stop retrying after 30 seconds, because the payer is waiting for the payment page.
         patience=timedelta(seconds=30),
         given_up=errors.PAYMENTS_UNAVAILABLE,
     )

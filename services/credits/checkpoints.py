@@ -1,7 +1,7 @@
 """Stores signed checkpoints, so that a verification of the ledger can skip verified entries.
 
-Checkpoints are signed with a secret key, so nobody can forge them with mere access to the database.
-A checkpoint with an invalid signature is ignored. For an account without a valid checkpoint, all
+Checkpoints are signed with a secret key, so access to the database isn't enough to forge them. A
+checkpoint with an invalid signature is ignored. For an account without a valid checkpoint, all
 ledger entries are verified.
 """
 
@@ -20,7 +20,7 @@ from storage.resources import Resources
 class Checkpoint:
     """The state of a credit account after the ledger entry with the number ``seq``.
 
-    All entries up to this number have been verified without a fault.
+    All entries up to the number ``seq`` have been verified without a fault.
     """
 
     user_id: int
@@ -31,7 +31,7 @@ class Checkpoint:
 
     @property
     def message(self) -> bytes:
-        """Return the bytes to sign."""
+        """Return the bytes that the signature of the checkpoint covers."""
         sums = f"{self.balance:.4f} {self.debt:.4f}"
         return f"account {self.user_id} {self.seq} {self.hash.hex()} {sums}".encode()
 
@@ -60,8 +60,8 @@ class CheckpointBook:
     def last_verified_change(self, connection: Connection) -> int | None:
         """Return the id of the newest verified change of an order's status.
 
-        All status changes up to this id have been verified. Return ``None`` if the orders have no
-        valid checkpoint.
+        All status changes up to the returned id have been verified. Return ``None`` if the orders
+        have no valid checkpoint.
         """
         table = PaymentOrderCheckpoint.__table__.c
         rows = connection.execute(select(table.change_id, table.signature)).all()
@@ -74,7 +74,7 @@ class CheckpointBook:
         rows = [
             asdict(checkpoint)
             | {"signature": self._signer.sign(checkpoint.message), "is_suspect": False}
-            # Sort the rows, so that two simultaneous verifications can't deadlock.
+            # Sort the checkpoints, so that two simultaneous verifications can't deadlock.
             for checkpoint in sorted(checkpoints, key=lambda checkpoint: checkpoint.user_id)
         ]
         insertion = insert(CreditCheckpoint).values(rows)
@@ -86,7 +86,8 @@ class CheckpointBook:
     def write_last_verified_change(self, change_id: int | None) -> None:
         """Store the id of the newest verified change of an order's status.
 
-        ``None`` deletes the stored id, so that the next verification reads all orders.
+        If ``change_id`` is ``None``, delete the stored id, so that the next verification reads all
+        orders.
         """
         with self._resources.unit_of_work() as uow:
             uow.session.execute(delete(PaymentOrderCheckpoint))
@@ -99,8 +100,8 @@ class CheckpointBook:
     def mark_suspect(self, user_ids: Iterable[int]) -> None:
         """Mark the checkpoints of faulty accounts as suspect.
 
-        The next verification reads all ledger entries of these accounts. If it finds no fault, it
-        writes a new checkpoint.
+        The next verification reads all ledger entries of an account with a suspect checkpoint, and
+        replaces the checkpoint if it finds no fault.
         """
         belongs_to_users = CreditCheckpoint.user_id.in_(list(user_ids))
         with self._resources.unit_of_work() as uow:

@@ -1,7 +1,7 @@
 """Creates and checks the tokens for claiming orders without an owner.
 
-A claim token has 256 bits, and the database stores only its HMAC. The token is derived from the
-order's id and a secret key rather than random, so that a repeated request returns the same token.
+A claim token has 256 bits, and the database stores only its HMAC. A claim token is derived from the
+order's id and a secret key, so that a repeated request returns the same token.
 """
 
 import base64
@@ -28,7 +28,10 @@ def derive_token(keyring: Keyring, order_id: int) -> str:
 
 
 def token_hmac(keyring: Keyring, token: str) -> bytes:
-    """Return the HMAC of a claim token. The database stores only the HMAC, not the token."""
+    """Return the HMAC of a claim token.
+
+    The database stores only the HMAC of a claim token, not the token.
+    """
     return keyring.signer(_HMAC_PURPOSE).digest(token.encode())
 
 
@@ -58,7 +61,7 @@ def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
 
 
 def claim_order(uow: UnitOfWork, user_id: int, token: str) -> PaymentOrder:
-    """Assign an order to a user. The user receives the credits as soon as the order is paid.
+    """Assign an order to a user, who receives the credits once the order is paid.
 
     An order can be claimed only once. Raises ``order.not_found``, ``order.claimed`` or
     ``order.over`` if the order can't be claimed.

@@ -67,9 +67,10 @@ def consume_credits(
     """Subtract an amount from the caller's balance with a single SQL statement.
 
     Several requests with the same idempotency key charge the account only once. To save a query,
-    the same SQL statement checks the caller's API key. Raises ``auth.invalid_credentials``,
-    ``credits.insufficient``, ``idempotency.key_reused`` or ``idempotency.in_progress``. Raises
-    ``credits.amount``, ``credits.source_id`` or ``credits.meta`` for invalid values.
+    the SQL statement for the charge also checks the caller's API key. Raises
+    ``auth.invalid_credentials``, ``credits.insufficient``, ``idempotency.key_reused`` or
+    ``idempotency.in_progress``. Raises ``credits.amount``, ``credits.source_id`` or
+    ``credits.meta`` for invalid values.
     """
     check_amount(amount)
     _check_source_id(source_id)
@@ -88,7 +89,8 @@ def consume_credits(
     except LockNotAvailable:
         if key is None:
             raise
-        # A simultaneous request, perhaps with the same idempotency key, has locked the account.
+        # A simultaneous request, perhaps with the same idempotency key, has locked the credit
+        # account.
         raise errors.CHARGE_IN_PROGRESS() from None
     if not rows:
         raise AUTH_INVALID_API_KEY()
@@ -171,8 +173,8 @@ def _serialize_meta(meta: dict[str, Any] | None) -> str | None:
 def _min_json_bytes(value: object, *, stop_above: int) -> int:
     """Return a lower bound for the size of a value as JSON.
 
-    Counting stops as soon as the count exceeds ``stop_above``. The value isn't serialised, because
-    a number such as 1e300 has 301 digits, and a client could use such numbers to fill the memory.
+    Counting stops when the size exceeds ``stop_above``. The value isn't serialised, because a
+    number such as 1e300 has 301 digits, and a client could use such numbers to fill the memory.
     """
     count = 0
     pending = [value]
@@ -181,7 +183,8 @@ def _min_json_bytes(value: object, *, stop_above: int) -> int:
         if isinstance(item, str):
             count += len(item)
         elif isinstance(item, dict | list):
-            # Each element takes at least one character plus a comma or a bracket.
+            # Each element of a JSON array or object takes at least one character plus a comma or a
+            # bracket.
             count += 2 * len(item)
             if isinstance(item, dict):
                 count += sum(map(len, item))
@@ -192,8 +195,8 @@ def _min_json_bytes(value: object, *, stop_above: int) -> int:
 def _serialize_number(value: object) -> orjson.Fragment:
     """Serialise a number that a client sent, rounded to the precision of a double.
 
-    Doubles are precise enough, because most JSON parsers use them. As in the database, the number
-    has no exponent, so 1e300 is written with 301 digits.
+    The precision of a double is enough, because most JSON parsers read numbers as doubles. As in
+    the database, numbers have no exponent, so 1e300 is written with 301 digits.
     """
     number = float(value) if isinstance(value, int | Decimal) else math.inf
     if not math.isfinite(number):
@@ -231,6 +234,7 @@ def insufficient_credits(database: Database, user_id: int, needed: Decimal) -> D
     """
     rows = database.rows(_BALANCE, user_id=user_id)
     balance = rows[0][0] if rows else 0
-    # A float is exact, because amounts of credits have at most fifteen digits.
+    # A float represents every amount of credits exactly, because amounts have at most fifteen
+    # digits.
     facts = {"balance_credit": float(balance), "needed": float(needed)}
     return errors.CREDITS_INSUFFICIENT(facts=facts)

@@ -1,9 +1,10 @@
 """Lists the ledger entries of a credit account in pages.
 
 The ledger entries of each account are numbered without gaps, in the order in which they were
-written. A binary search by number finds the first and the last entry of a day. A request with a
-filter reads a limited number of entries, so its page may contain few matching entries or none. The
-cursor of such a page is the number of the entry where the next page begins.
+written. A binary search over the entry numbers finds the first and the last entry of a day. A
+request with a filter reads a limited number of entries, so its page may contain few matching
+entries or none. The cursor of a filtered page is the number of the ledger entry where the next page
+begins.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,8 @@ class LedgerFilter:
     """Selects ledger entries by action and by day.
 
     Attributes:
-        actions: the selected actions, such as ``topup``. An empty collection selects all actions.
+        actions: the selected actions, such as ``topup``. If ``actions`` is empty, all actions are
+            selected.
         first: the first selected day in UTC, or ``None`` to begin with the oldest ledger entry.
         last: the last selected day in UTC, or ``None`` to end with the newest ledger entry.
     """
@@ -133,9 +135,10 @@ SELECT low FROM halves WHERE low = high
 
 
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """Return the number of the last ledger entry before ``day`` plus ``days`` days.
+    """Return the number of the last ledger entry before the date ``day`` plus ``days`` days.
 
-    Return 0 if no entry is that old. If ``day`` is ``None``, return the number of the newest entry.
+    Return 0 if all ledger entries are newer. If ``day`` is ``None``, return the number of the
+    newest ledger entry.
     """
     if day is None:
         rows = database.rows(_LAST_ENTRY, user_id=user_id)

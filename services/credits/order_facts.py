@@ -1,10 +1,9 @@
 """Collects facts about a payment order, and derives the order's status from the facts.
 
-The facts of an order say whether the order was paid, failed, expired or closed. They include the
-total amounts of its refunds, failed refunds and disputes. Facts are never withdrawn, and totals
-never shrink, because the largest reported total counts. As a result, the order in which a
-provider's messages arrive doesn't matter. The facts of an order determine its status and its
-credits.
+The facts of an order say whether the order was paid, failed, expired or closed. The facts of an
+order also include the total amounts of its refunds, failed refunds and disputes. Facts are never
+withdrawn, and the largest total that a provider has reported counts. Therefore, a provider's
+messages can arrive in any sequence. The facts of an order determine its status and its credits.
 """
 
 import math
@@ -19,8 +18,8 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# The statuses from which an order can change to ``REVIEW``. In all of them, the owner has not
-# received credits.
+# The statuses from which an order can change to ``REVIEW``. An order whose owner has received
+# credits can't change to ``REVIEW``.
 REVIEWABLE = (
     OrderStatus.PENDING,
     OrderStatus.EXPIRED,
@@ -34,8 +33,8 @@ CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     """Update the facts of an order according to evidence from a payment provider.
 
-    Evidence that doesn't match the order's amount, currency, checkout or payment is not applied. If
-    such evidence reports a payment, an operator must review the order.
+    Evidence is ignored if its amount, currency, checkout or payment differs from the order. If
+    evidence about a payment doesn't match the order, an operator must review the order.
     """
     pairs = (
         ("order", order.id, evidence.order_id),
@@ -73,9 +72,9 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
-    """Update an order's total amounts of disputes from evidence.
+    """Update an order's dispute totals from a provider's evidence.
 
-    A total that is smaller than the stored one is ignored, because its message is outdated.
+    If a reported total is smaller than the stored total, the report is outdated and is ignored.
     """
     known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
     reported = (
@@ -97,14 +96,14 @@ def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
 def next_status(order: PaymentOrder) -> OrderStatus | None:
     """Return the next status of an order according to its facts, or ``None`` to keep the status."""
     is_disputed = order.dispute == DisputeStatus.OPEN
-    # A message from the provider proves that the payment page exists, even if its id isn't stored
-    # yet.
+    # A message from the payment provider proves that the payment page exists, even if the page's id
+    # isn't stored yet.
     has_checkout = bool(order.session_id or order.paid_at or order.mismatch or order.is_expired)
     needs_review = order.mismatch is not None and order.resolution is None
     is_fully_lost = order.lost_minor >= order.amount_minor
     has_failed_refund = order.refunds_failed_minor > 0 and order.resolution != Resolution.REFUNDED
     paid = OrderStatus.PAID_UNCLAIMED if order.user_id is None else OrderStatus.PAID
-    # The first matching rule determines the next status.
+    # The first matching rule determines the next status of the order.
     rules: tuple[tuple[tuple[OrderStatus, ...], bool, OrderStatus], ...] = (
         (REVIEWABLE, needs_review, OrderStatus.REVIEW),
         ((OrderStatus.CREATED,), has_checkout, OrderStatus.PENDING),
@@ -118,7 +117,8 @@ def next_status(order: PaymentOrder) -> OrderStatus | None:
             OrderStatus.REFUNDED,
         ),
         ((OrderStatus.PAID_UNCLAIMED, OrderStatus.PAID), is_disputed, OrderStatus.DISPUTED),
-        # If the payer has won back only a part of the payment, the order counts as paid again.
+        # After a dispute in which the payer hasn't won back the whole amount, the order counts as
+        # paid.
         ((OrderStatus.DISPUTED,), not is_disputed, OrderStatus.PAID),
         # After a failed refund, the order counts as paid, because the payer did not get the money
         # back.
@@ -138,7 +138,7 @@ def is_credited(order: PaymentOrder) -> bool:
 
 
 def credits_due_back(order: PaymentOrder) -> Decimal:
-    """Return how many credits must be withdrawn because of refunds and disputes, rounded up.
+    """Return how many of an order's credits to withdraw after refunds or disputes, rounded up.
 
     An amount in an open dispute counts as refunded, because the provider withholds the money during
     a dispute.

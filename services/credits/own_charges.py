@@ -1,14 +1,14 @@
 """Charges credit accounts for services that Pressroom provides, such as the composer.
 
-Such a service calls an external provider while the user's HTTP request waits. The account is
-charged before the call, and the charge stays open until the call has succeeded or failed. Each open
-charge has a row in ``open_charges``. The process that deletes this row settles or reverses the
-charge, so that only one process can do so.
+While the user's HTTP request waits, the service calls an external provider. An account is charged
+before the call to the provider, and the charge stays open until the call has succeeded or failed.
+Each open charge has a row in ``open_charges``. Only the process that deletes this row may settle or
+reverse the charge.
 
-A worker takes an open charge and calls the provider. It settles the charge if the call succeeds,
-and reverses the charge if the call fails. If no worker has taken the charge by the end of the HTTP
-request, the API process reverses it. Maintenance reverses open charges after their deadline,
-because their process was probably killed.
+A worker takes an open charge and calls the provider. The worker settles the charge if the call to
+the provider succeeds, and otherwise reverses the charge. If no worker has taken a charge by the end
+of the HTTP request, the API process reverses the charge. Maintenance reverses charges that are
+still open after their deadline, because the responsible process was probably killed.
 """
 
 from datetime import timedelta
@@ -38,7 +38,8 @@ REVERSE_OPEN = register_maintenance(
 )
 # How much time the API process has to reverse a charge after the end of the HTTP request.
 _REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
-# How much time a worker has to settle a charge. Must exceed the longest call to a provider.
+# How much time a worker has to settle a charge. The deadline must exceed the longest call to a
+# provider.
 _WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 
@@ -55,11 +56,11 @@ def charge_call(
 ) -> int | None:
     """Charge a caller for a service, and return the id of the charge's ledger entry.
 
-    Several calls with the same ``key`` within 24 hours are charged once. Return ``None`` if an
-    earlier call with the same key has been charged and settled.
+    Several calls with the same idempotency key within 24 hours are charged once. Return ``None`` if
+    an earlier call with the same idempotency key has been charged and settled.
 
     Raises ``credits.insufficient`` if the balance is too low. Raises ``idempotency.in_progress``
-    while an earlier call with the same key has an open charge.
+    while an earlier call with the same idempotency key has an open charge.
     """
     values = {
         "user_id": key.caller_id,
@@ -90,7 +91,8 @@ def charge_call(
 def take_charge(database: Database, work: str, worker: str) -> int | None:
     """Let a worker take an open charge for ``work``, and return the id of its ledger entry.
 
-    Charges that another worker has taken come last, because that worker may still be running.
+    Charges that a different worker has already taken come last, because this worker may still be
+    running.
     """
     rows = database.rows(_TAKE, work=work, worker=worker, taken_for=_WORKER_DEADLINE)
     return rows[0][0] if rows else None
@@ -104,7 +106,7 @@ def settle_charge(database: Database, entry_id: int, worker: str) -> None:
 def reverse_charge(database: Database, entry_id: int, worker: str | None = None) -> None:
     """Reverse an open charge that ``worker`` has taken.
 
-    If ``worker`` is ``None``, the charge is reversed only if no worker has taken it.
+    If ``worker`` is ``None``, reverse the charge only if no worker has taken it.
     """
     [(amount,)] = database.rows(_REVERSE, entry_id=entry_id, worker=worker)
     if amount is not None:
@@ -112,7 +114,7 @@ def reverse_charge(database: Database, entry_id: int, worker: str | None = None)
 
 
 def reverse_overdue_charges(resources: Resources) -> int:
-    """Reverse all open charges after their deadline, and return their number."""
+    """Reverse all charges that are still open after their deadline, and return their number."""
     rows = resources.database.rows(_OVERDUE, limit=_MAX_BATCH_ROWS)
     for entry_id, worker in rows:
         reverse_charge(resources.database, entry_id, worker)

@@ -46,8 +46,7 @@ def receive_event(
     )
     record = record.on_conflict_do_nothing(index_elements=["channel", "event_id"])
     with resources.unit_of_work() as uow:
-        # Lock the order first, so that webhooks about the same order are processed one after
-        # another.
+        # Lock the order, so that webhooks about the same order are processed one after another.
         lock_order(uow, order_id)
         # The INSERT returns no row if the same webhook event has already been recorded.
         if uow.session.scalar(record.returning(PaymentEvent.id)) is not None:
@@ -59,8 +58,8 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
         order_id = find_order_id(uow, payments.channel, evidence)
     if order_id is not None or evidence.order_id is not None or evidence.payment_id is None:
         return order_id
-    # A webhook about a refund may arrive before the webhook about the payment. In this case, only
-    # the provider knows to which order the payment belongs.
+    # A webhook about a refund may arrive before the webhook about the payment. Ask the provider to
+    # which order a payment belongs if Pressroom doesn't know the payment yet.
     provider_order_id = payments.find_order_id(evidence.payment_id)
     with resources.unit_of_work() as uow:
         return find_order_id(uow, payments.channel, Evidence(order_id=provider_order_id))
@@ -71,8 +70,8 @@ def _complete_refunds(
 ) -> Evidence:
     """Return a webhook's evidence, with the current refunds if a refund may have failed.
 
-    A smaller total of refunds than the stored one means that a refund has failed, or that the
-    webhook arrived late. Therefore, all refunds are fetched from the provider if the totals differ.
+    If a webhook reports a different total of refunds than the stored total, a refund may have
+    failed, or the webhook may be late. In both cases, all refunds are fetched from the provider.
     """
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)

@@ -29,7 +29,7 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# Checks an order when the payer returns from the payment page.
+# A request that checks an order when the payer returns from the payment page.
 REFRESH_ORDER = register_request_kind(
     RequestKind("topup.refresh", Queue.MONEY),
     lambda resources, lease: {
@@ -47,15 +47,15 @@ POLL_ORDERS = register_maintenance(
 # The statuses of orders that may still be paid.
 _PAYABLE_STATUSES = (OrderStatus.PENDING, OrderStatus.EXPIRED)
 MAX_BATCH_ORDERS = 64
-# The maximum number of simultaneous calls to a provider. With 250 ms per call, eight threads make
-# 32 calls per second.
+# The maximum number of simultaneous calls to a provider. If each call takes 250 ms, eight threads
+# make 32 calls per second.
 MAX_CONCURRENT_CALLS = 8
 # The maximum duration of a poll, which must end before the next poll starts.
 _MAX_POLL_SECONDS = 20.0
-# How long an order is reserved for a poller. If the poller is killed, the order is checked again
+# How long an order is reserved for a poller. If a poller is killed, its orders are checked again
 # after this time.
 _TAKEN_FOR = timedelta(minutes=2)
-# How long to wait before checking an order again that could not be settled because of an error.
+# The pause after an order could not be settled because of an error.
 _RETRY_DELAY = timedelta(hours=1)
 
 
@@ -73,7 +73,8 @@ def refresh_order(resources: Resources, providers: PaymentChannels, order_id: in
 def poll_orders(resources: Resources, providers: PaymentChannels) -> int:
     """Check all orders whose next check is due, and return the number of settled orders.
 
-    Each payment channel has its own threads, so that a slow provider doesn't delay other channels.
+    Each payment channel has its own threads, so that a slow provider doesn't delay the orders of
+    other providers.
     """
     with ThreadPoolExecutor(len(PaymentChannel), "poll") as pool:
         return sum(pool.map(partial(_poll_channel, resources, providers), PaymentChannel))
@@ -89,7 +90,8 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
             calls = [
                 pool.submit(_fetch_evidence, providers, is_unreachable, order) for order in batch
             ]
-            # Use the database only in the main thread, because the process has few connections.
+            # Use the database only in the main thread, because the process has few database
+            # connections.
             for order, call in zip(batch, calls, strict=True):
                 try:
                     if (evidence := call.result()) is not None:
@@ -140,7 +142,7 @@ def _fetch_evidence(
         log.warning("orders.provider_away", channel=order.channel, reason=str(error))
         return None
     except DomainError as error:
-        # Don't retry now, because the provider would return the same error.
+        # Don't retry the call now, because the payment provider would return the same error.
         log.warning("order.not_checked", order_id=order.id, code=error.code)
         evidence = Evidence(order_id=order.id, session_id=order.session_id)
     if has_expired and not evidence.paid:

@@ -1,6 +1,6 @@
 """Calculates the price of an order in money and credits.
 
-Money is rounded up and credits are rounded down, so that nobody gets more credits than they have
+Prices are rounded up and credits are rounded down, so that nobody gets more credits than they have
 paid for.
 """
 
@@ -24,7 +24,7 @@ _CREDIT_AMOUNT = "body.credit_amount"
 class Price:
     """The price of an order, and the exchange rates used for the calculation.
 
-    The fields have the same names as columns of ``payment_orders``.
+    The fields of ``Price`` have the same names as columns of ``payment_orders``.
     """
 
     currency: str
@@ -37,7 +37,7 @@ class Price:
 
 @dataclass(frozen=True)
 class CreditRate:
-    """Converts between money and credits at the rate of a currency."""
+    """Converts between money and credits at the exchange rate of a currency."""
 
     currency: Currency
     credits_per_usd: Decimal
@@ -69,7 +69,8 @@ class CreditRate:
     def max_minor(self) -> int:
         """Return the maximum price of an order in the currency's minor unit, such as cents.
 
-        The limits are the payment provider's maximum amount and the maximum balance of an account.
+        The maximum price respects the payment provider's limit and the maximum balance of an
+        account.
         """
         limit = self.minor(MAX_AMOUNT)
         if self.credits(limit) > MAX_AMOUNT:

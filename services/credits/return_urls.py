@@ -7,8 +7,8 @@ from core.errors.money import TOPUP_REDIRECT_NOT_ALLOWED
 from core.settings import Settings, origins
 from core.settings.origins import MAX_URL_CHARACTERS
 
-# The query parameters that ``add_result`` adds. A return URL must not already contain them, because
-# it could falsely claim that the order was paid.
+# The query parameters that ``add_result`` adds to a return URL. A return URL that already contains
+# one of these parameters is rejected, because it could falsely claim that the order was paid.
 ORDER = "order_id"
 STATUS = "status"
 # The console page to which the payer returns after paying for an order from the console.
@@ -23,7 +23,7 @@ def console_url(settings: Settings) -> str:
 def check_return_url(url: str, allowed: Collection[str]) -> None:
     """Raise ``topup.redirect_not_allowed`` if the return URL isn't on an allowed origin."""
     address = origins.read_url(url)
-    # Treat semicolons as ampersands, as some web servers do.
+    # Like some web servers, treat semicolons in the query as ampersands.
     query = "" if address is None else address.query.replace(";", "&")
     names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
     if address is None or not names.isdisjoint({ORDER, STATUS}) or not address.is_allowed(allowed):

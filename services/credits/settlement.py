@@ -1,8 +1,8 @@
-"""Settles orders: updates the order and the ledger after evidence about a payment.
+"""Settles orders by updating the order and the ledger when there is evidence about a payment.
 
-Settling an order adds a provider's evidence to its facts, which determine its status and its ledger
-entries. The same evidence has no effect a second time. Webhooks, the poller, claims and operators
-all change orders only through this module.
+Settling adds a provider's evidence to the facts of an order, which determine the order's status and
+ledger entries. Settling an order twice with the same evidence has no effect. Webhooks, the poller,
+claims and operators change orders only through this module.
 """
 
 from datetime import datetime, timedelta
@@ -31,14 +31,14 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _MIN_CHECK_INTERVAL = timedelta(seconds=30)
-# The ages at which the poller checks a pending order. The first check comes early, because the
-# payer may be waiting.
+# The ages at which the poller checks a pending order. The first check of an order comes early,
+# because the payer may be waiting.
 _EARLY_CHECKS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=20))
 # How long the poller waits for a webhook about an expired payment page before it closes the page.
 _CLOSING_DELAY = timedelta(minutes=1)
-# When the poller checks whether an expired order was paid late, counted from its expiry. The
-# slowest payment methods take several days. After the last check, only a webhook can report a
-# payment.
+# How long after an order's expiry the poller checks whether the order was paid late. The slowest
+# payment methods take several days. After the last check of an expired order, only a webhook can
+# report a payment.
 _LATE_CHECKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=3), timedelta(days=14))
 
 # Maps the new status of an order to the feed event for its owner.
@@ -53,7 +53,7 @@ _EVENT_TYPES = {
 def settle_order(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
     """Add a provider's evidence to an order, and update the order's status and the ledger.
 
-    The caller must commit the transaction.
+    The caller of ``settle_order`` must commit the transaction.
     """
     order = lock_order(uow, order_id)
     add_evidence(order, evidence)
@@ -110,7 +110,8 @@ def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> Pay
 def find_order_id(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | None:
     """Return the id of the order to which evidence belongs, or ``None`` if no order matches.
 
-    The search uses the order id in the evidence first, then the checkout id, then the payment id.
+    The order is looked up by the order id in the evidence, then by the checkout id, then by the
+    payment id.
     """
     table = PaymentOrder
     for column, value in (
@@ -147,7 +148,8 @@ def _update_status(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
         log.info("order.changed", order_id=order.id, before=before, after=status, via=via)
         order.status = status
         order.changed_via = via
-        # Write every intermediate status, because the database checks and records each change.
+        # Write every intermediate status of the order, because the database checks and records each
+        # change.
         uow.session.flush()
         uow.after_commit(ORDERS.labels(status).inc)
         if order.user_id is not None and status in _EVENT_TYPES:
@@ -176,7 +178,7 @@ def _update_ledger(uow: UnitOfWork, order: PaymentOrder) -> None:
         values = {**_entry_values(order), "amount": due - order.taken, "source": source}
         uow.session.execute(_TAKE, values)
         uow.after_commit(partial(count_credits, CreditAction.TOPUP_REFUND, due - order.taken))
-        # Convert the withdrawn credits to money, which the metric counts.
+        # Convert the withdrawn credits to money, because the metric counts money.
         refund = (due - order.taken) * order.amount / order.credit_amount
         uow.after_commit(partial(count_money, MoneyDirection.OUT, order.currency, refund))
     elif due < order.taken:

@@ -1,7 +1,7 @@
 """Verifies that credit accounts, ledger entries and orders are consistent.
 
-The owner and the number identify a ledger entry. The hash of an entry covers both, so it need not
-cover the column ``id``.
+A ledger entry is identified by its owner and its number. The hash of a ledger entry covers the
+owner and the number, so it need not cover the column ``id``.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,11 @@ VERIFY_LEDGER = register_maintenance(
     run=lambda resources, _: verify_daily(resources),
 )
 
-# The common beginning of ``ENTRY_FAULTS`` and ``ACCOUNTS``, which selects all users with ledger
-# entries, a credit account or a checkpoint. The recursive expression ``holders`` finds users with
-# ledger entries and reads an index once per user. Checkpoints of the users in ``:distrusted`` are
-# ignored. If ``:is_whole`` is true, all entries are verified and compared with the checkpoints.
+# The common part of ``ENTRY_FAULTS`` and ``ACCOUNTS``. Selects all users with ledger entries, a
+# credit account or a checkpoint. The recursive expression ``holders`` finds all users with ledger
+# entries by reading an index once per user. The checkpoints of the users in ``:distrusted`` are
+# ignored. If ``:is_whole`` is true, all ledger entries are verified and compared with the
+# checkpoints.
 _ACCOUNTS = """
 WITH RECURSIVE holders AS (
     SELECT min(user_id) AS user_id FROM credit_entries
@@ -82,7 +83,8 @@ WHERE f.is_wrong
 """
 )
 
-# Selects the faults, the last entry and the number of entries after the checkpoint of each account.
+# Selects the faults of each credit account, its last ledger entry, and the number of entries after
+# its checkpoint.
 ACCOUNTS = (
     _ACCOUNTS  # noqa: S608 - all of it stands here
     + """
@@ -117,9 +119,8 @@ FROM accounts AS a CROSS JOIN LATERAL (
 # Selects the orders whose status has changed since the last checkpoint.
 NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
 
-# Selects the newest status change that a checkpoint may cover. It must be an hour older than the
-# newest change of all, because a transaction, which may take up to an hour, could still commit a
-# change with a smaller id.
+# Selects the newest status change that a checkpoint may cover. A checkpoint doesn't cover changes
+# of the last hour, because an open transaction could still commit a change with a smaller id.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (
@@ -127,8 +128,9 @@ WHERE c.created_at < (
 ORDER BY c.id DESC LIMIT 1
 """
 
-# Selects the faults in all orders or in the orders ``:order_ids``. The SQL deliberately repeats the
-# rules of ``services.credits.settlement``, so that an error in one implementation is detected.
+# Selects the faults in the orders with the ids ``:order_ids``, or in all orders. The SQL statement
+# repeats the rules of ``services.credits.settlement``, so that an error in one implementation is
+# detected.
 ORDER_FAULTS = """
 WITH told AS (
     SELECT order_id,
@@ -230,7 +232,7 @@ class LedgerReport:
 def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
     """Verify the ledger, and write new checkpoints for the accounts without faults.
 
-    If ``full`` is false, entries before a checkpoint are skipped. The verified rules:
+    If ``full`` is false, ledger entries before a checkpoint are skipped. The verified rules:
 
     - The balance of an account equals the sum of its ledger entries, and the ``balance_after`` of
       its last ledger entry.
@@ -292,7 +294,8 @@ class _Verification:
                 self._book.write(checkpoints)
                 checkpoints = []
         self._book.write(checkpoints)
-        # Distrust the checkpoints of faulty accounts, because the fault may precede the checkpoint.
+        # Mark the checkpoints of faulty accounts as suspect, because a fault may precede the
+        # checkpoint.
         self._book.mark_suspect(user_id for user_id in self._faulty_users if user_id is not None)
         self._verify_orders()
         return self._report

@@ -1,10 +1,10 @@
 """Defines the types of events in an owner's feed, and writes events to the feed.
 
-The catalogue defines the subject, the scope and the data schema of each event type. Event types and
-the fields of their data may be added but never removed.
+The event catalogue defines the subject, the scope and the data schema of each event type. Event
+types and data fields can be added but are never removed.
 
-Stored events contain no personal data except ids. The fields ``email`` and ``name`` are looked up
-whenever an event is read, and are null after the person's erasure.
+Stored events contain no personal data except ids. The fields ``email`` and ``name`` of an event are
+looked up whenever the event is read, and are null after the person's erasure.
 """
 
 from collections.abc import Collection, Mapping
@@ -225,8 +225,8 @@ class TypeEntry:
 
     Attributes:
         meaning: a sentence for the API documentation that explains when the event happens.
-        scope: the scope required to see events of this type. ``None`` means that only sessions and
-            unrestricted API keys may see them.
+        scope: the scope required to see events of this type. If ``scope`` is ``None``, only
+            sessions and unrestricted API keys may see these events.
         data: the schema of the event's ``data``, with an example.
     """
 
@@ -236,9 +236,8 @@ class TypeEntry:
     data: type[ShownData]
 
 
-# The default subject, scope and data schema by prefix of the event type, such as "subscription".
-# Events about undoing an import have the import as their subject, and events about other bulk
-# actions have none.
+# The default subject, scope and data schema for each prefix of event types, such as "subscription".
+# The subject of an event about a bulk action is the import that the bulk action undoes, if any.
 _DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownData]]] = {
     "subscription": (SubjectKind.SUBSCRIPTION, Scope.SUBSCRIPTION_READ, MemberFacts),
     "import": (SubjectKind.IMPORT, Scope.SUBSCRIPTION_READ, ImportFacts),
@@ -292,7 +291,7 @@ _MEANINGS = {
     FeedEventType.GRANT_CREATED: "A program was let in, or was given more scopes.",
     FeedEventType.GRANT_ENDED: "A program, or all of them, may do nothing any more.",
 }
-# Event types with a different data schema than the default of their prefix.
+# The data schemas of event types that don't use the default of their prefix.
 _DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {
     FeedEventType.SUBSCRIPTION_TRANSFERRED: TransferFacts,
     FeedEventType.ATTACHMENT_FAILED: FailedAttachmentFacts,
@@ -309,7 +308,8 @@ def list_visible_types(
 ) -> frozenset[FeedEventType]:
     """Return the event types that a session or API key with these scopes may see.
 
-    ``only``: the event types that the client requests. An empty collection requests all types.
+    ``only``: the event types that the client requests. If ``only`` is empty, the client requests
+    all event types.
 
     Raises ``auth.insufficient_scope`` or ``auth.restricted_credential`` for a requested event type
     that the credential may not see.

@@ -1,8 +1,8 @@
 """Reads an owner's feed, which is the ordered sequence of the owner's events.
 
 An event's place in the feed is the id of the Postgres transaction that wrote it, plus an offset. An
-event stays hidden while a transaction with a lower id is open. Therefore, new events never appear
-before visible ones, and a client that continues after the last event it has read misses none.
+event stays hidden while a transaction with a lower id is open. New events never appear before
+visible events, so a client that continues after the last event that it has read misses no event.
 """
 
 import re
@@ -36,7 +36,8 @@ from models import FeedEvent, FeedOffset, MailingList, PaymentOrder, Subscriptio
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
 from storage.unit_of_work import UnitOfWork
 
-# How long events stay in the feed. The database refuses to delete younger events.
+# How long events stay in the feed. The database refuses to delete events that are younger than
+# ``FEED_RETENTION``.
 FEED_RETENTION = timedelta(days=30)
 # How long a transaction that writes events can stay open.
 _MAX_TRANSACTION_DURATION = timedelta(hours=1)
@@ -54,7 +55,7 @@ _FIND_EARLIER_PLACE = select(_FIRST_EVENT.c.place).where(
     _FIRST_EVENT.c.occurred_at + _MAX_TRANSACTION_DURATION < bindparam("since")
 )
 
-# The data fields that are looked up when an event is read, by the id of the event's subject.
+# Maps the id of an event's subject to the data fields that are looked up when the event is read.
 SubjectFields = Mapping[int, dict[str, Any]]
 
 
@@ -62,7 +63,7 @@ SubjectFields = Mapping[int, dict[str, Any]]
 class FeedPosition:
     """A position in an owner's feed.
 
-    Events are ordered by place, and events with the same place by id.
+    The events of a feed are ordered by place. Events with the same place are ordered by id.
     """
 
     place: int
@@ -91,7 +92,7 @@ FEED_START = FeedPosition(0, 0)
 
 
 def build_horizon() -> ScalarSelect[int]:
-    """Return a subquery for the lowest place at which an event can still appear.
+    """Return a subquery for the lowest place in the feed at which an event can still be added.
 
     The subquery sees the same snapshot as the enclosing query.
     """
@@ -100,16 +101,16 @@ def build_horizon() -> ScalarSelect[int]:
 
 
 def newest_position(session: Session) -> FeedPosition:
-    """Return the position after all visible events and before all future events."""
+    """Return the position in the feed after all visible events and before all future events."""
     return FeedPosition(session.scalars(select(build_horizon())).one() - 1, MAX_ID)
 
 
 def find_place_before(session: Session, since: datetime) -> int:
     """Return a place in the feed before all events that happened at or after ``since``.
 
-    The binary search uses event ids, which rise with time except for simultaneous transactions. A
-    transaction can stay open for an hour, so the result is the place of an event that happened more
-    than an hour before ``since``.
+    Event ids and places rise with time, except in simultaneous transactions. Because a transaction
+    can stay open for an hour, the result is the place of an event that happened more than an hour
+    before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place
@@ -126,10 +127,10 @@ def find_place_before(session: Session, since: datetime) -> int:
 
 
 def raise_feed_places(uow: UnitOfWork) -> None:
-    """Raise the places of future events after a restore from a backup.
+    """Raise the feed places of future events after a restore from a backup.
 
-    API clients may hold cursors from the time after the backup. New events must come after these
-    cursors, because the clients would miss them otherwise.
+    API clients may hold cursors from the time between backup and restore. New events must get later
+    places, so that these clients don't miss them.
     """
     uow.session.execute(select(func.raise_feed_places()))
 
@@ -198,10 +199,10 @@ def next_events(
 ) -> Select[FeedEvent]:
     """Build the query for the next events of these types in the owner's feed, in feed order.
 
-    Events that must stay hidden for now are omitted. To limit the cost, the query reads at most
-    ``limit`` index rows for each event type.
+    The query omits events at places where an earlier event can still be added. To limit the cost,
+    the query reads at most ``limit`` index rows for each event type.
 
-    ``type_starts``: a later start position for some of the event types.
+    ``type_starts``: maps some of the event types to a later start position.
     """
     type_names = sorted(types)
     starts = [max(position, type_starts.get(name, position)) for name in type_names]
@@ -238,7 +239,8 @@ def _order_columns(event: type[FeedEvent], *, newest_first: bool) -> list[SQLCol
 def render_events(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
     """Return the events in the format of API responses.
 
-    The names, e-mail addresses and amounts are loaded with one query per kind of subject.
+    The names, e-mail addresses and amounts in the events are loaded with one query per kind of
+    subject.
     """
     ids: dict[SubjectKind, set[int]] = defaultdict(set)
     for event in events:
@@ -275,8 +277,8 @@ def _render_event(
 
 
 def _load_subscriptions(session: Session, ids: Collection[int]) -> SubjectFields:
-    # Omit the names and addresses of erased people, because the erasure job may not have deleted
-    # them yet.
+    # Omit the names and e-mail addresses of erased people, which the erasure job may not have
+    # deleted yet.
     query = (
         select(Subscription.id, Subscription.email, Subscription.name)
         .join(User, User.id == Subscription.user_id)

@@ -8,15 +8,15 @@ from services.jobs.transitions import hand_back_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Turns are short, so that a small import waits only a few seconds for a large one. With turns of
-# less than a second, workers would spend too much time on switching between jobs.
+# Turns are short, so that a small import waits only a few seconds for a large one. Turns of less
+# than a second would make workers spend too much time on switching between jobs.
 TURN_SECONDS = 4.0
 
 
 class Turn:
-    """A period of a few seconds in which a worker runs one job.
+    """A turn, a period of a few seconds in which a worker runs a single job.
 
-    An unfinished job returns to the end of the bulk queue.
+    After its turn, an unfinished job returns to the end of the bulk queue.
     """
 
     def __init__(self) -> None:
@@ -31,8 +31,8 @@ def work_in_turns(
 ) -> None:
     """Call ``run_step`` repeatedly until the job's turn ends, each time in a new transaction.
 
-    ``run_step`` returns true after the job's last step. Otherwise, the job is requeued when its
-    turn ends.
+    ``run_step`` returns true after the job's last step. An unfinished job is requeued when its turn
+    ends.
     """
     turn = Turn()
     while not turn.is_over():

@@ -1,9 +1,9 @@
 """Implements idempotency keys, so that a repeated API request has one effect and one response.
 
-An idempotency key is stored in the same transaction as the job that its request creates. Keys are
-unique, so if two requests with the same key race, only the first one to commit creates a job, and
-both return this job. The response to a repeated request describes the job's current state. After a
-failed request or a failed job, the key can be used again.
+An idempotency key is stored in the same transaction as the job that its request creates. If two
+requests with the same idempotency key race, only the first one to commit creates a job, and both
+requests return this job. The response to a repeated request describes the job's current state. If a
+request or its job fails, the idempotency key can be used again.
 
 The header ``Idempotency-Key`` follows the IETF draft draft-ietf-httpapi-idempotency-key-header.
 """
@@ -58,8 +58,8 @@ class _EqualRequestCommitted(Exception):
 def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJob | None:
     """Return the job of an earlier request with the same idempotency key, or ``None``.
 
-    A request with an uploaded file checks this first, to avoid storing the file twice. Raises
-    ``idempotency.key_reused``.
+    Uploads call ``find_accepted`` first, to avoid storing the file of a repeated request twice.
+    Raises ``idempotency.key_reused``.
     """
     if key is None:
         return None
@@ -75,8 +75,8 @@ def accept_once(
 ) -> AcceptedJob:
     """Create a job, or return the job of an earlier request with the same idempotency key.
 
-    ``store``: a function that writes the job and its subject, such as an import. It is called again
-    if a simultaneous request commits first but its job fails.
+    ``store``: a function that writes the job and its subject, such as an import. ``store`` is
+    called again if a simultaneous request commits first but the job of that request fails.
 
     Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and all errors that ``store``
     raises.
@@ -88,8 +88,8 @@ def accept_once(
         try:
             return _store_job(resources, key, store)
         except _EqualRequestCommitted:
-            # The next iteration returns the job of the other request, unless that job has already
-            # failed.
+            # The next iteration returns the job of the request that committed first, unless that
+            # job has already failed.
             continue
 
 
@@ -100,7 +100,8 @@ def _store_job(
         try:
             job = store(uow)
         except DomainError:
-            # In the meantime, a request with the same key may have committed and used up the quota.
+            # Perhaps a simultaneous request with the same idempotency key has committed and used up
+            # the quota.
             if key is not None and _find_record(uow, key) is not None:
                 raise _EqualRequestCommitted from None
             raise
@@ -132,8 +133,9 @@ def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | No
 def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
     """Store the idempotency key with the job, in the transaction that writes the job.
 
-    The INSERT waits for a simultaneous request with the same key. Raises ``_EqualRequestCommitted``
-    if the simultaneous request commits, and ``idempotency.in_progress`` if it takes too long.
+    The INSERT waits for a simultaneous request with the same idempotency key. Raises
+    ``_EqualRequestCommitted`` if the other request commits. Raises ``idempotency.in_progress`` if
+    the other request takes too long.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (

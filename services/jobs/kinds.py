@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from storage.redis.request_work import RequestLease
 
 Subject = TypeVar("Subject")
-# A function that does the work of a job. If all turns must run in the same process, it returns a
-# generator, which yields after every turn except the last one.
+# A function that does the work of a job. If all turns of a job must run in the same process, the
+# function returns a generator, which yields after every turn except the last one.
 JobWork = Callable[[Resources, Lease], Generator[None, None, None] | None]
 # A function that computes the result of a request.
 RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
@@ -29,8 +29,8 @@ RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 class JobKind:
     """A kind of job, such as an import or an export.
 
-    Workers call ``run`` to do the work of a job. It imports the modules that only workers need,
-    because the API must not load them.
+    Workers call ``run`` to do the work of a job. Modules that only workers need are imported inside
+    ``run``, because the API must not load them.
     """
 
     # The name of a job kind has the form `resource.verb`, and is also the name of the Celery task.
@@ -38,27 +38,27 @@ class JobKind:
     queue: Queue
     # The scope that a credential needs to see or cancel jobs of this kind.
     scope: Scope
-    # Owners may restart failed jobs of retryable kinds.
+    # Owners can restart failed jobs of a retryable kind.
     retryable: bool
     run: JobWork
-    # Called in the transaction that marks a job as failed or cancelled. Ends the job's subject, for
-    # example by marking an import as failed.
+    # A callback that ends the subject of a failed or cancelled job, for example by marking an
+    # import as failed.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
-    # Retrying a job of such a kind requires a recent login.
+    # If ``needs_recent_login`` is true, retrying a job requires a recent login.
     needs_recent_login: bool = False
-    # An attempt that takes longer counts as stuck. For a bulk job, the deadline applies to each
-    # turn.
+    # An attempt to run a job that takes longer counts as stuck. For a bulk job, the deadline
+    # applies to each turn.
     deadline_seconds: float = 60.0
-    # How long one process runs all turns of a job, for example to keep a file open. With 0, each
-    # turn can run in a different process.
+    # How long one process runs all turns of a job, for example to keep a file open. If the value is
+    # 0, each turn of a job can run in a different process.
     max_stay_seconds: float = 0.0
-    # Called in the transaction that restarts an ended job. Restores the job's subject, or returns
-    # false if the job's input no longer exists.
+    # A callback that restores the subject of a restarted job, or returns false if the job's input
+    # no longer exists.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
-    # How long jobs are retried after temporary failures, by default the deployment's setting.
+    # How long jobs are retried after temporary failures. The default is the deployment's setting.
     patience: timedelta | None = None
-    # The error of a job after its last retry, by default `job.given_up` with the reason of the last
-    # failure.
+    # The error that a job gets when its last retry fails, by default `job.given_up` with the reason
+    # of the failure.
     given_up: ErrorType | None = field(default=None, hash=False)
 
 

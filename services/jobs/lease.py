@@ -3,10 +3,10 @@
 A worker that claims a job increments the job's ``attempt`` and gets a lease of five seconds, which
 it renews each second. If a worker dies, its leases expire, and the sweep requeues its jobs.
 
-A worker can lose its lease because of a long pause or a broken connection. Each write of a worker
-checks that ``attempt`` is unchanged. After the loss, the write matches no row and raises
-``LeaseLost``, so the worker can't overwrite the work of a later attempt. The column ``attempt`` is
-a fencing token (Kleppmann, "How to do distributed locking", 2016).
+A worker can lose its lease because of a long pause or a broken connection. Each write to a job
+checks that ``attempt`` is unchanged. Without a valid lease, the write matches no row and raises
+``LeaseLost``, so a worker can't overwrite the work of a later attempt. The column ``attempt`` is a
+fencing token (Kleppmann, "How to do distributed locking", 2016).
 """
 
 import threading
@@ -50,9 +50,10 @@ class Lease:
     request_id: str | None
     traceparent: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
-    # True if the job was requeued after a failure, which the job runner reports to Celery.
+    # True if the job was requeued after a failure. The job runner reports the retry to Celery.
     is_retried: bool = False
-    # The code of the error with which the job failed. The job runner reports this code to Celery.
+    # The code of the error with which the job failed. The job runner reports the error code to
+    # Celery.
     failed_by: str | None = None
 
     @classmethod
@@ -69,7 +70,8 @@ class Lease:
             traceparent=job.traceparent,
         )
         if job.cancel_requested:
-            # The previous attempt ended without noticing that the owner had cancelled the job.
+            # The previous attempt of the job ended without noticing that the owner had cancelled
+            # the job.
             lease.cancelled.set()
         return lease
 
@@ -102,8 +104,8 @@ def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
             try:
                 renew()
             except LeaseLost:
-                # End the heartbeat. The thread that runs the job notices the loss at its next
-                # write.
+                # End the heartbeat. The thread that runs the job notices the loss of the lease at
+                # its next write.
                 return
             except SQLAlchemyError as error:
                 log.warning("lease.not_renewed", reason=type(error).__name__)
@@ -128,14 +130,14 @@ def has_status(status: JobStatus) -> ColumnElement[bool]:
     """Return the SQL condition that a job has this status, for statements that find jobs by id.
 
     ``concat`` hides the status from Postgres's query planner, so that the planner uses the index of
-    job ids. Otherwise, the planner might choose the index of queued or running jobs, which becomes
-    slow while a long transaction is open, because it retains the entries of ended jobs.
+    job ids. The index of queued or running jobs would be slow, because it retains the entries of
+    ended jobs while a long transaction is open.
     """
     return Job.status == func.concat(status)
 
 
 def lease_end() -> ColumnElement[datetime]:
-    """Return the SQL expression for the expiry time of a lease that begins now."""
+    """Return the SQL expression for the expiry time of a job lease that begins now."""
     # Use clock_timestamp(), because now() returns the start of the transaction, which may be
     # seconds ago.
     return func.clock_timestamp() + LEASE_DURATION

@@ -31,8 +31,8 @@ OUTAGE_GRACE_PERIOD = LEASE_DURATION + timedelta(seconds=1)
 _LONG_WAIT_SECONDS = 1.0
 _MAX_JOBS_PER_SCAN = 200
 
-# Finds running jobs with an expired lease. Finds none shortly after the start of the database
-# server, because workers couldn't renew their leases while the server was down.
+# Finds running jobs with an expired lease. Shortly after the database server has started, the query
+# finds no jobs, because workers couldn't renew their leases during the downtime.
 _FIND_EXPIRED = """
     SELECT id FROM jobs
     WHERE status = 'running' AND lease_expires_at < now() AND lease_expires_at {when}
@@ -46,8 +46,8 @@ _FIND_LONG_EXPIRED = Statement(_FIND_EXPIRED.format(when="<= now() - CAST(:recen
 class DatabaseWatch:
     """Remembers when the sweeper last failed to reach the database.
 
-    During a database outage, leases expire although no worker has crashed. Therefore, expired
-    leases are ignored for a while after an outage, until all live workers have renewed theirs.
+    During a database outage, leases expire although no worker has crashed. For a while after a
+    database outage, expired leases are ignored, so that live workers can renew their leases.
     """
 
     def __init__(self) -> None:
@@ -59,9 +59,9 @@ class DatabaseWatch:
 
     @contextmanager
     def observe(self) -> Iterator[None]:
-        """Watch the database statements in the ``with`` block.
+        """Measure how long the database statements in the ``with`` block take.
 
-        The database counts as unreachable if they fail or take more than a second.
+        If the statements fail or take more than a second, the database counts as unreachable.
         """
         began_at = time.monotonic()
         try:
@@ -94,8 +94,8 @@ def requeue_lost_jobs(
 def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
     """Requeue, fail or cancel one job whose lease expired, in a separate transaction.
 
-    Returns false if nothing was changed. An error is only logged, so that the sweep continues with
-    the remaining jobs.
+    Returns false if the job was left unchanged. Errors are only logged, so that the sweep continues
+    with the remaining jobs.
     """
     is_job = Job.id == job_id
     is_steady = func.pg_postmaster_start_time() < func.now() - OUTAGE_GRACE_PERIOD

@@ -1,13 +1,14 @@
 """Runs maintenance, which is periodic work for the whole deployment.
 
 Each maintenance kind has a database row with the time of its next run. Each second, every worker
-enqueues the tasks that are due. The worker that receives a task claims the row, and a heartbeat
-renews the lease, so that only one process at a time runs a maintenance kind. Each write of a run
-checks that no later run has claimed the row. A duplicate message has no effect. All times come from
-the database's clock.
+enqueues the maintenance tasks that are due. The worker that receives a task claims the row of the
+maintenance kind, and a heartbeat renews the lease. The lease ensures that only one process at a
+time runs a maintenance kind. Each write of a maintenance run checks that no later run has claimed
+the row. A duplicate message about a task has no effect. All times in maintenance come from the
+database's clock.
 
-The interval of a maintenance kind begins at the end of a run. Runs that were missed during an
-outage are skipped.
+The interval of a maintenance kind begins at the end of a run. Maintenance runs that were missed
+during an outage are skipped.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,12 +32,12 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A function that does the work of a maintenance run. It receives the start time of the run by the
-# database's clock, and returns the number of processed items.
+# A function that does the work of a maintenance run. The argument is the start time of the run by
+# the database's clock. The result is the number of processed items.
 MaintenanceWork = Callable[[datetime], int | None]
 
-# The delay before an overdue task is sent again. The delay grows, so that messages don't pile up in
-# a queue without workers.
+# The limits for the delay before an overdue maintenance task is sent again. The delay grows, so
+# that messages don't pile up in a queue without workers.
 _MIN_RESEND_DELAY = timedelta(seconds=10)
 _MAX_RESEND_DELAY = timedelta(minutes=1)
 
@@ -50,9 +51,11 @@ class MaintenanceKind:
     every: timedelta
     run: Callable[[Resources, datetime], int | None]
     queue: Queue
-    # A run that takes longer loses its lease, so that a hanging run doesn't block later runs.
+    # A maintenance run that takes longer loses its lease, so that a hanging run doesn't block later
+    # runs.
     max_run: timedelta
-    # After a failed run, the next run starts after ``every`` or this pause, whichever is shorter.
+    # After a failed maintenance run, the next run starts after ``every`` or this pause, whichever
+    # is shorter.
     max_failure_pause: timedelta
 
 
@@ -95,7 +98,7 @@ def get_kind(name: str) -> MaintenanceKind:
     return _kinds[name]
 
 
-# This statement must be cheap, because every worker runs it each second.
+# The statement for finding due maintenance must be cheap, because every worker runs it each second.
 _LIST_KINDS = Statement(
     "SELECT name, every_seconds, greatest(due_at, send_after, lease_expires_at) <= now()"
     " FROM maintenance"
@@ -166,7 +169,7 @@ def request_run(uow: UnitOfWork, name: str) -> None:
 
 
 def read_bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
-    """Return the id of the row where the next run continues to scan a large table."""
+    """Return the id of the row where the next maintenance run continues to scan a large table."""
     return uow.session.scalar(select(Maintenance.bookmark).where(Maintenance.name == kind.name))
 
 
@@ -218,7 +221,7 @@ def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) 
 
 
 def _write_rows(uow: UnitOfWork, kinds: Iterable[MaintenanceKind]) -> None:
-    """Insert missing rows, and update rows whose interval has changed."""
+    """Insert missing rows of maintenance kinds, and update changed intervals."""
     # Sort the rows, so that two processes that write the same rows at the same time can't deadlock.
     rows = sorted((kind.name, _interval_seconds(kind)) for kind in kinds)
     statement = insert(Maintenance).values(
@@ -256,8 +259,8 @@ def _claim(
             attempt=Maintenance.attempt + 1,
             last_started_at=func.now(),
             lease_expires_at=lease_end(),
-            # If this process dies, another process sends the task again after the lease has
-            # expired.
+            # If this process dies, another process sends the maintenance task again after the lease
+            # has expired.
             send_after=func.now(),
         )
         .returning(Maintenance.attempt, func.now().label("now"))

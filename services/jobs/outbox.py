@@ -1,8 +1,9 @@
 """Sends jobs to their queues after the commit, and shares the workers fairly between owners.
 
 Workers process the messages of a queue in order. A queue contains only a few messages per owner, so
-that one owner's many jobs don't delay other owners. All other queued jobs wait in the database with
-``sends`` 0. When a worker claims one of the owner's jobs, the next waiting job is sent.
+that one owner's many jobs don't delay other owners. Further jobs of the same owner wait in the
+database with ``sends`` 0. When a worker claims an owner's job, the owner's next waiting job is
+sent.
 """
 
 from datetime import timedelta
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
 
 # How long the sweep waits for a worker to claim a job before it sends the job again.
 FIRST_RESEND_DELAY = timedelta(seconds=2)
-# How many jobs of the same owner a queue may contain. Two suffice, because the owner's next job is
-# sent as soon as a worker claims one of them.
+# How many jobs of the same owner a queue may contain. Two jobs per owner suffice, because the next
+# job is sent as soon as a worker claims one of the two.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
-# A job that was sent more often no longer counts towards its owner's limit, because perhaps no
-# worker knows the job's kind. An unclaimed job is sent this often within half a minute.
+# If a job was sent more often without being claimed, the job no longer counts towards its owner's
+# limit, because perhaps no worker knows its kind. An unclaimed job is sent this many times within
+# half a minute.
 MAX_SENDS_IN_TURN = 4
-# The quick scan, which runs each second, finds only jobs that became due within this time. Due jobs
-# are sent within seconds, so the full scans have to find only a few older ones.
+# The quick scan, which runs each second, finds only jobs that became due within this time. The
+# sweep sends due jobs within seconds, so only few jobs have been due for longer and are left to the
+# full scans.
 RECENT_WINDOW = timedelta(seconds=30)
 
 
@@ -75,7 +78,8 @@ def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
     other_job = aliased(Job)
     is_queued = other_job.status == JobStatus.QUEUED
     was_sent = other_job.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
-    # The sweep updates ``send_after`` of each sent job, so it is never older than this.
+    # The sweep updates ``send_after`` of each sent job, so the time is never more than
+    # ``RECENT_WINDOW`` ago.
     is_recent = other_job.send_after > func.now() - RECENT_WINDOW
     sent = select(other_job.id).where(
         is_queued, other_job.queue == queue, other_job.on_behalf_of == owner_id, was_sent, is_recent
@@ -96,8 +100,8 @@ def send_after_commit(uow: UnitOfWork, job: Job) -> None:
 def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
     """Send an owner's next waiting job after a worker has claimed one of the owner's jobs.
 
-    Jobs are sent in the order of creation, so the search starts at the creation time of the claimed
-    job. The sweep sends jobs that this search misses.
+    An owner's jobs are sent in the order of creation, so the search starts at the creation time of
+    the claimed job. The sweep sends waiting jobs that ``send_next_job`` misses.
     """
     oldest = (
         select(Job.id)
@@ -126,7 +130,7 @@ def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
 def send_job(broker: "Broker", job: Job) -> bool:
     """Send a message with the job's id to the job's queue.
 
-    Duplicate messages are harmless, because only one worker can claim the job.
+    Duplicate messages about a job are harmless, because only one worker can claim the job.
     """
     # The Celery task id appears in the monitoring tool Flower and in the worker's log.
     task_id = f"job-{job.id}-{job.attempt}-{job.sends}"

@@ -32,7 +32,7 @@ _MAX_SCANNED_JOBS = 1_000_000
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a job. The rate is in units per second."""
+    """The progress of a job, with the rate in units of work per second."""
 
     done: int
     total: int | None
@@ -54,7 +54,7 @@ def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False)
     if kind is not None:
         require_scope(caller, kind.scope)
     elif not caller.unrestricted:
-        # This release doesn't know the job's kind, and therefore not the required scope.
+        # This release doesn't know the job's kind, so the required scope is unknown.
         raise JOB_NOT_FOUND()
     return job
 
@@ -69,7 +69,7 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
     is_visible: ColumnElement[bool] = Job.kind.not_in(hidden_names)
     if not caller.unrestricted:
         is_visible &= Job.kind.in_([kind.name for kind in known_kinds])
-    # If the caller may see all kinds, an index-only scan finds the job ids of the page.
+    # If the caller may see jobs of all kinds, an index-only scan finds the job ids of the page.
     ids_on_page = paging.select_owner_page(
         select(Job.id).where(is_visible), Job.user_id, caller.user_id, page
     )
@@ -90,8 +90,8 @@ def is_working_on(
 ) -> ColumnElement[bool]:
     """Return the SQL condition that a job of these kinds with this subject is queued or running.
 
-    The condition uses the indexes of queued and running jobs, so that ended jobs don't slow it
-    down.
+    The condition uses the indexes of queued and running jobs, so that ended jobs don't slow the
+    query down.
     """
     is_queued = and_(
         Job.status == JobStatus.QUEUED,
@@ -131,7 +131,7 @@ def list_all_jobs(
     """List the jobs of all users for the operator, newest first. Raises ``cursor.invalid``.
 
     The table can contain millions of ended jobs, so at most ``max_scanned`` of them are scanned per
-    page. Such a page may contain fewer jobs than requested without being the last page.
+    page. A page of ended jobs may contain fewer jobs than requested without being the last page.
     """
     query = select(Job)
     scan_end = 0
@@ -173,8 +173,8 @@ def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
     """Cancel a job whose row is locked, or ask the worker that runs the job to cancel it.
 
-    Returns 0 if the job has ended. A job whose kind this release doesn't know can only be cancelled
-    by its worker, which cleans up.
+    Returns 0 if the job has ended. If this release doesn't know the job's kind, only the job's
+    worker can cancel the job and clean up.
     """
     if job.status in FINISHED:
         return 0
@@ -192,7 +192,7 @@ def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
 def cancel_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
     """Cancel a job because its subject, for example an import, is being deleted.
 
-    The worker of the job loses its lease.
+    The worker that runs the cancelled job loses its lease.
     """
     is_job = Job.id == job.id
     change_job(uow, is_job, to=JobStatus.CANCELLED, error=reason, ends_subject=False)
@@ -210,12 +210,12 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
         require_recent_login(uow, caller)
     is_bounded = job.kind in quotas.LIMITED_JOB_KINDS
     taken_quotas = [PlanQuota.UNFINISHED_JOBS] * is_bounded + [PlanQuota.STORAGE_MB]
-    # To prevent deadlocks, always lock a quota before rows that count towards it.
+    # To prevent deadlocks, always lock a quota before rows that count towards the quota.
     for quota in taken_quotas:
         quotas.lock_quota(uow, caller.user_id, quota)
     retry_locked_job(uow, job)
     for quota in taken_quotas:
-        # Pass 0, because the restarted job already counts towards the quota.
+        # ``more`` is 0, because the restarted job already counts towards the quota.
         quotas.require_quota(uow, caller.user_id, quota, more=0)
     return 1
 

@@ -1,7 +1,7 @@
 """Decides when failed and crashed jobs are retried.
 
 If a dependency such as the database fails, a job is retried for the time in ``patience``,
-regardless of the number of attempts. All times come from the database's clock.
+regardless of the number of attempts. The retry schedule uses the database's clock.
 """
 
 import random
@@ -20,8 +20,8 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_CRASHES = 3
 _MIN_PAUSE_SECONDS = 1.0
-# The longest pause between two attempts in the first ten minutes after a job's first failure. Later
-# pauses are a twentieth of the time since the first failure.
+# The longest pause between two attempts in the first ten minutes after a job's first failure. After
+# ten minutes, the pause is a twentieth of the time since the first failure.
 _MAX_FIRST_PAUSE_SECONDS = 30.0
 _MAX_PAUSE_SECONDS = 300.0
 _FAILING_SECONDS_PER_PAUSE_SECOND = 20

@@ -1,10 +1,10 @@
 """Decides how often the sweep scans all queued and running jobs.
 
-Each second, the sweep checks jobs that became due recently, which is always fast. Full scans run
-less often, because they can become slow. While a database snapshot is open for hours, for example
-for a dump, the indexes of queued and running jobs retain the entries of ended jobs, and a full scan
-reads all of them. Therefore, the pause after a full scan is proportional to the duration of the
-scan.
+Each second, the sweep checks only the jobs that became due recently, which is always fast. Full
+scans of all queued and running jobs run less often, because they can become slow. While a database
+snapshot is open for hours, for example for a dump, the indexes of queued and running jobs retain
+the entries of ended jobs. A full scan also reads these old entries. The pause after a full scan is
+proportional to the duration of the scan.
 """
 
 import math
@@ -12,8 +12,8 @@ import time
 
 from core.queues import Queue
 
-# How many seconds to pause for each second of a full scan. Up to the maximum pause, full scans
-# therefore take a thousandth of a worker's time.
+# How many seconds to pause for each second of a full scan. Full scans take at most a thousandth of
+# a worker's time, unless the pause reaches its maximum.
 _PAUSE_SECONDS_PER_SCAN_SECOND = 1000
 _MAX_PAUSE_SECONDS = 60.0
 
@@ -31,7 +31,7 @@ class ScanPace:
     def record_scan(self, seconds: float, *, has_results: bool) -> None:
         """Compute the time of the next full scan from the duration of the last full scan.
 
-        After a scan with results, the next scan is due immediately.
+        If the last full scan found results, the next one is due immediately.
         """
         pause = min(seconds * _PAUSE_SECONDS_PER_SCAN_SECOND, _MAX_PAUSE_SECONDS)
         self._due_at = -math.inf if has_results else time.monotonic() + pause
@@ -40,7 +40,8 @@ class ScanPace:
 class SweepPaces:
     """Decides when a worker runs its next full scan of each queue.
 
-    Each queue has its own schedule, so that slow scans of one queue don't delay the others.
+    Each queue has its own schedule of full scans, so that slow scans of one queue don't delay the
+    other queues.
     """
 
     def __init__(self) -> None:

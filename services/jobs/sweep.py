@@ -16,10 +16,10 @@ from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
 from storage.database import Statement
 from storage.resources import Resources
 
-# Returns a row for each queue. The third column says whether a job became due recently. In a full
-# scan, the fourth column says whether the queue contains any queued job. The last column is the
-# number of seconds since the statement started. Lateral joins make Postgres scan the queues in the
-# order of the array ``queues``.
+# Returns a row for each queue. The third column of the result says whether a job in the queue
+# became due recently. In a full scan, the fourth column says whether any job in the queue is
+# queued. The last column is the time in seconds since the statement started. Lateral joins make
+# Postgres scan the queues in the order of the array ``queues``.
 _CHECK_QUEUES = Statement("""
     SELECT queue, is_full_scan, coalesce(sent.is_due, unsent.is_due) IS NOT NULL,
         queued.is_queued IS NOT NULL,
@@ -53,7 +53,7 @@ def sweep_jobs(
     paces = paces or SweepPaces()
     swept = requeue_lost_jobs(resources, watch or DatabaseWatch(), paces.lost)
     due_queues = paces.due_queues()
-    # While no job is due, the sweep runs no other statement about queued jobs.
+    # While no job is due, ``_CHECK_QUEUES`` is the sweep's only statement about queued jobs.
     rows = resources.database.rows(
         _CHECK_QUEUES,
         queues=list(Queue),

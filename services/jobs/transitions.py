@@ -1,11 +1,12 @@
 """Changes the status of jobs.
 
-Each status change of a job is a single UPDATE. Its WHERE condition, the fence, checks either the
-attempt number of a worker's lease or the id of a locked row. If two status changes race, the fence
-of the second one doesn't match any longer.
+Each status change of a job is a single UPDATE. The WHERE condition of the UPDATE, which is called
+the fence, checks either the attempt number of a worker's lease or the id of a locked row. If two
+status changes of a job race, the fence of the second one no longer matches.
 
-A job can delegate its remaining work to smaller jobs, which are called its helpers. The delegating
-job stays running without a worker, and each write of a helper checks its ``attempt``.
+A job can delegate its remaining work to smaller jobs, which are called its helpers. A delegating
+job stays running without a worker. Each write of a helper checks the ``attempt`` of the delegating
+job.
 """
 
 from datetime import UTC, datetime
@@ -25,9 +26,9 @@ from services.security_events import is_plan_error, record_plan_error
 from storage.redis.notifications import build_job_topic
 from storage.unit_of_work import UnitOfWork
 
-# The lease of a delegating job never expires.
+# The expiry time of a delegating job's lease, which never expires.
 HELPERS_LEASE_END = datetime(9999, 1, 1, tzinfo=UTC)
-# The column values of a job without failures.
+# The column values of a job that isn't being retried.
 _NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None}
 
 
@@ -63,7 +64,7 @@ def set_total(uow: UnitOfWork, lease: Lease, *, total: int | None) -> None:
 def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = None) -> None:
     """Record how much of the job is done, in the same transaction as the job's work.
 
-    Progress resets the counts of crashes and retries, because the job evidently works. Raises
+    Progress resets the job's counts of crashes and retries, because the job evidently works. Raises
     ``LeaseLost``.
     """
     changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}
@@ -71,8 +72,8 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
         changes["progress_total"] = total
     # Keep the lease of a delegating job, which never expires.
     changes["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
-    # Renew the lease here, because the heartbeat can't renew it while this transaction locks the
-    # row.
+    # Renew the lease here, because the heartbeat can't renew the lease while this transaction locks
+    # the row.
     change_held_job(uow, lease, **changes)
     lease.crashes = 0
     lease.retries = 0
@@ -108,7 +109,7 @@ def cancel_job(uow: UnitOfWork, lease: Lease) -> None:
 def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
     """Requeue the worker's job behind the other jobs of the job's owner.
 
-    Used after each turn, so that long jobs take turns, and at the shutdown of a worker. Raises
+    A worker requeues a long job after each turn, and requeues its jobs when it shuts down. Raises
     ``LeaseLost``.
     """
     if requeue_job(uow, is_held_by(lease), **changes) is None:
@@ -118,8 +119,8 @@ def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
 def delegate_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
     """Delegate the job's remaining work to helper jobs. Raises ``LeaseLost``.
 
-    Enqueue the first helper job in the same transaction. The delegating job stays running until its
-    last helper job ends it.
+    The caller must enqueue the first helper job in the same transaction. The last helper job must
+    end the delegating job.
     """
     changes: dict[str, Any] = {"attempt": Job.attempt + 1, "crashes": 0, **_NO_FAILURES}
     change_held_job(uow, lease, lease_expires_at=HELPERS_LEASE_END, **changes)
@@ -174,15 +175,15 @@ def change_job(
 ) -> Job | None:
     """Change and return the job that matches ``fence``, or return ``None``.
 
-    Waiting clients are notified after the commit. If the job fails or is cancelled, its subject
-    ends, and its idempotency key can be used again.
+    Clients that are waiting for the job are notified after the commit. If a job fails or is
+    cancelled, its subject ends, and the idempotency key can be used again.
 
     Args:
         to: the new status, or ``None`` to keep the status, the lease, the error and the end time.
         error: the error to store in a failed or cancelled job.
-        ends_subject: whether to end the subject of a failed or cancelled job. False if the caller
-            does so.
-        changes: new values by column name.
+        ends_subject: whether ``change_job`` ends the subject of a failed or cancelled job, rather
+            than its caller.
+        changes: new values for columns of the job, by column name.
     """
     if to is not None:
         changes["status"] = to

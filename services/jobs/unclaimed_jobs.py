@@ -16,18 +16,20 @@ from services.jobs.outbox import (
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Jobs aren't sent again to a longer queue, because its workers are busy anyway.
+# If a queue contains at least this many messages, its workers are busy, and jobs aren't sent again.
 RESEND_BELOW_MESSAGES = 100
-# How often the delay before sending a job again can double. The longest delay is 16 seconds.
+# The delay before sending a job again doubles this many times, up to 16 seconds.
 _MAX_DELAY_DOUBLINGS = 3
 
-# Only one process at a time searches a queue, because several processes would find the same jobs.
+# Only one process at a time searches a queue for unclaimed jobs, because several processes would
+# find the same jobs.
 _LOCK_QUEUE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:queue))")
 
-# Finds jobs to send among the recently due jobs. ``unclaimed`` contains sent jobs that no worker
-# has claimed, perhaps because a message was lost. ``passed_over`` contains the longest-waiting job
-# of each owner with fewer than ``max_sent`` jobs in the queue. Only 1000 waiting jobs are read, so
-# one owner's many jobs can hide the jobs of other owners until the next full scan.
+# Finds jobs that became due recently and must be sent. ``unclaimed`` contains sent jobs that no
+# worker has claimed, perhaps because a message was lost. ``passed_over`` contains the
+# longest-waiting job of each owner with fewer than ``max_sent`` jobs in the queue. Only 1000
+# waiting jobs are read, so one owner's many jobs can hide the jobs of other owners until the next
+# full scan.
 _FIND_RECENTLY_DUE = text("""
     WITH unclaimed AS (
         SELECT id FROM jobs
@@ -60,8 +62,8 @@ _FIND_RECENTLY_DUE = text("""
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
     """)
 
-# Postpones ``send_after`` of sent jobs while a queue is full. The time must stay within
-# ``RECENT_WINDOW``, where ``plan_turn`` looks for sent jobs.
+# Postpones ``send_after`` of sent jobs while a queue is full. ``send_after`` must stay within
+# ``RECENT_WINDOW``, because ``plan_turn`` looks for sent jobs only there.
 _POSTPONE_RESENDS = text("""
     UPDATE jobs SET send_after = now() WHERE id IN (
         SELECT id FROM jobs
@@ -72,9 +74,9 @@ _POSTPONE_RESENDS = text("""
     )
     """)
 
-# Finds jobs to send that became due long ago and were overlooked. ``unclaimed`` and ``passed_over``
-# are the same as in ``_FIND_RECENTLY_DUE``. The recursive query jumps from owner to owner in the
-# index, so a million jobs of one owner cost no more than one job.
+# Finds jobs that became due long ago, were overlooked, and must be sent. ``unclaimed`` and
+# ``passed_over`` mean the same as in ``_FIND_RECENTLY_DUE``. The recursive query jumps from owner
+# to owner in the index, so a million jobs of one owner cost no more than one job.
 _FIND_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue
@@ -137,7 +139,8 @@ def _mark_as_sent(uow: UnitOfWork, query: TextClause, values: dict[str, Any]) ->
     job_ids = list(uow.session.scalars(query, values))
     if not job_ids:
         return []
-    # The delay grows with each send, because more messages don't help while all workers are busy.
+    # The delay before sending a job again grows, because more messages don't help while all workers
+    # are busy.
     delay = FIRST_RESEND_DELAY * func.power(2, func.least(Job.sends, _MAX_DELAY_DOUBLINGS))
     statement = (
         update(Job)

@@ -64,8 +64,8 @@ class OAuthResponse:
 class AuthlibRequest(rfc6749.OAuth2Request):
     """Wraps an ``OAuthRequest`` for Authlib.
 
-    The request's URL is rebuilt from the deployment's public URL, because a proxy may have changed
-    the host name. An empty parameter counts as missing, and a repeated one raises
+    The request's URL begins with the deployment's public URL, because a proxy may have changed the
+    host name. An empty request parameter counts as missing. A repeated request parameter raises
     ``InvalidRequestError`` (RFC 6749, 3.1 and 3.2).
     """
 
@@ -125,14 +125,17 @@ class AuthlibCode(rfc6749.AuthorizationCodeMixin):
 
 
 class AuthlibRefreshToken(rfc6749.TokenMixin):
-    """A refresh token of the OAuth client that sent the request. Its grant is locked."""
+    """A refresh token of the OAuth client that sent the request.
+
+    The grant of the refresh token is locked.
+    """
 
     def __init__(self, record: OAuthToken) -> None:
         self.record = record
         self.origin = TokenOrigin(record.grant_id, record.family, record.scopes)
 
     def check_client(self, _client: AuthlibClient) -> bool:
-        # Always true, because ``lock_refresh_token`` finds only the client's own tokens.
+        # ``lock_refresh_token`` finds only the client's own tokens.
         return True
 
     def get_scope(self) -> str:
@@ -157,7 +160,7 @@ class AuthlibToken(rfc6749.TokenMixin):
 def _authenticate_token(
     endpoint: "Revocation | Introspection", request: AuthlibRequest, client: AuthlibClient
 ) -> AuthlibToken | None:
-    """Return the token in a request, or ``None`` if it wasn't issued to this client.
+    """Return the token in a request, or ``None`` if the token wasn't issued to the client.
 
     ``token_type_hint`` is ignored, because the prefix of a token shows its type.
     """

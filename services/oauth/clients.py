@@ -23,8 +23,8 @@ MAX_REDIRECT_URI_CHARACTERS = 2000
 MAX_CLIENT_NAME_CHARACTERS = 100
 _ID_CHARACTERS = 20
 _PURPOSE = "oauth-client"
-# A program on a person's device can receive redirects at these addresses on any port (RFC 8252,
-# 7.3). This doesn't apply to "localhost", which may resolve to a different machine.
+# The loopback addresses at which a program on a person's device can receive redirects on any port
+# (RFC 8252, 7.3). "localhost" is missing, because it may resolve to a different machine.
 _LOOPBACK_ADDRESSES = {"127.0.0.1", "::1"}
 # The characters that RFC 3986 allows in a URI. Backslashes must not match, because browsers treat
 # them as slashes.
@@ -58,7 +58,7 @@ def require_registrable_uri(uri: str) -> None:
 def is_registered_uri(uri: str, registered: list[str]) -> bool:
     """Return whether an OAuth client has registered a redirect URI.
 
-    With a loopback address, the port may differ from the registered one.
+    The port of a loopback address may differ from the registered port.
     """
     return uri in registered or any(
         _differs_only_by_port(uri, registered_uri) for registered_uri in registered
@@ -73,7 +73,7 @@ def _differs_only_by_port(uri: str, registered: str) -> bool:
     if parts.scheme != "http" or parts.hostname not in _LOOPBACK_ADDRESSES:
         return False
     host = f"[{parts.hostname}]" if parts.hostname == "::1" else parts.hostname
-    # Compare the requested URI with the registered URI after inserting the requested port.
+    # Insert the requested port into the registered URI, so that the URIs can differ only by port.
     expected = urlunsplit(parts._replace(netloc=f"{host}:{sent_parts.port}"))
     return sent_parts.port is not None and uri == expected
 
@@ -138,12 +138,13 @@ def find_client(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
 def is_valid_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
     """Return whether an OAuth client has sent the right secret.
 
-    The check takes equally long for an unknown client, so that the response time doesn't reveal
-    which clients exist.
+    Checking a secret takes equally long for an unknown client, so that the response time doesn't
+    reveal which clients exist.
     """
     secret_hmac = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
     digests = keyring.signer(_PURPOSE).digests(sent.encode())
-    # Check all digests even after a match, so that the comparison always takes equally long.
+    # Compare all digests of the secret even after a match, so that the comparison always takes
+    # equally long.
     matches = [hmac.compare_digest(secret_hmac, digest) for digest in digests]
     return any(matches)
 

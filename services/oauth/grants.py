@@ -35,7 +35,7 @@ OAUTH_TOKEN_LIFETIMES = {
 _PURPOSE = "oauth-token"
 # SQL conditions that select OAuth tokens that are neither expired nor revoked.
 _IS_ACTIVE_TOKEN = (OAuthToken.expires_at > func.now(), OAuthToken.revoked_at.is_(None))
-# Joins tokens with their grants, clients and people.
+# Joins OAuth tokens with their grants, their clients and the people who gave the grants.
 _TOKEN_JOIN = (
     join(OAuthToken, OAuthGrant, OAuthGrant.id == OAuthToken.grant_id)
     .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
@@ -65,9 +65,9 @@ class GrantSummary:
 def grant_scopes(
     uow: UnitOfWork, *, user_id: int, client: OAuthClient, scopes: Collection[Scope]
 ) -> OAuthGrant:
-    """Grant scopes to a client in the name of a person, and return the grant.
+    """Store that a person grants scopes to a client, and return the grant.
 
-    The person gets a mail if any of the scopes is new.
+    The person is notified by mail if the client gets a new scope.
     """
     # Lock the person, so that two simultaneous consents don't create two grants.
     sessions.lock_person(uow, user_id)
@@ -147,7 +147,7 @@ def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
 
 
 def revoke_grants(uow: UnitOfWork, user_id: int) -> None:
-    """Revoke all grants of a person. Lock the person before the call."""
+    """Revoke all grants of a person. Lock the person before calling ``revoke_grants``."""
     revoked_grants = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)
     if revoked_grants:
         record_event(uow, user_id, EventType.GRANT_ENDED, grants=revoked_grants)
@@ -155,11 +155,12 @@ def revoke_grants(uow: UnitOfWork, user_id: int) -> None:
 
 @dataclass(frozen=True)
 class TokenOrigin:
-    """The grant, the family and the scopes of new tokens.
+    """The grant, the token family and the scopes of new OAuth tokens.
 
     Attributes:
-        family: the id of the authorization code from which the tokens descend.
-        scopes: the scopes of the refresh token. The access token may have fewer scopes.
+        family: the id of the authorization code from which all tokens of the family descend.
+        scopes: the scopes of the new refresh token. The new access token may have fewer scopes than
+            the refresh token.
     """
 
     grant_id: int
@@ -194,7 +195,7 @@ def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]
     """Store the HMACs of a new access token and a new refresh token.
 
     ``tokens`` is the token response for the client, which contains the secrets of both tokens. Lock
-    the grant before the call.
+    the grant before calling ``store_tokens``.
     """
     for kind, secret, scopes in (
         (TokenKind.ACCESS, tokens["access_token"], tokens["scope"].split()),
@@ -241,7 +242,7 @@ def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
 
 
 def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken | None:
-    """Return the client's token with this secret, or ``None`` for an unknown secret.
+    """Return the client's OAuth token with this secret, or ``None`` for an unknown secret.
 
     The returned token may be expired or revoked.
     """
@@ -269,7 +270,7 @@ def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
 def revoke_family(uow: UnitOfWork, family: int) -> None:
     """Revoke all tokens that descend from an authorization code.
 
-    Lock the grant before calling ``revoke_family``.
+    Lock the OAuth grant before calling ``revoke_family``.
     """
     record_moment_once(uow, OAuthToken.revoked_at, OAuthToken.family == family)
 

@@ -1,8 +1,8 @@
 """Connects Authlib's OAuth authorization server to Pressroom's database.
 
-Each HTTP request creates its own ``OAuthServer``. OAuth errors are returned as responses rather
-than raised. Even after an error, the transaction must be committed, because it may have revoked
-stolen tokens.
+Each HTTP request creates its own ``OAuthServer``. ``OAuthServer`` returns OAuth errors as responses
+and doesn't raise them. Even after an OAuth error, the transaction must be committed, because it may
+have revoked stolen tokens.
 """
 
 import base64
@@ -53,7 +53,7 @@ _S256_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | None:
     """Mark a client's authorization code as used, or return ``None`` for an invalid code.
 
-    A code that is used twice counts as stolen, and all its tokens are revoked.
+    If an authorization code is used twice, it counts as stolen, and all its tokens are revoked.
     """
     if not AUTHORIZATION_CODE.matches(secret):
         return None
@@ -67,7 +67,7 @@ def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | 
     if code.used_at is not None:
         grants.revoke_family(uow, code.id)
         return None
-    # Check the expiry with the database's clock, which was also used to set the expiry time.
+    # Check the code's expiry with the database's clock, which was also used to set the expiry time.
     code.used_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
     return code if code.used_at is not None and code.used_at < code.expires_at else None
@@ -76,7 +76,8 @@ def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | 
 def build_client_error() -> InvalidClientError:
     """Return the error for a failed authentication of a client.
 
-    The error is always the same, so that a stranger can't find out which clients exist.
+    All failures of client authentication have the same error, so that strangers can't find out
+    which clients exist.
     """
     return InvalidClientError(
         "The client is unknown, or its credentials are wrong.", status_code=401
@@ -115,8 +116,8 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
 class ProofKey(CodeChallenge):
     """Requires PKCE (RFC 7636) with the method S256 for every authorization code.
 
-    PKCE proves that the client that redeems a code is the one that requested it. By default,
-    Authlib exempts confidential clients and accepts the insecure method "plain".
+    PKCE proves that an authorization code is redeemed by the client that requested it. Without this
+    class, Authlib would exempt confidential clients and accept the insecure method "plain".
     """
 
     SUPPORTED_CODE_CHALLENGE_METHOD = ("S256",)
@@ -173,7 +174,7 @@ class _CodeGrant(AuthorizationCodeGrant):
         return None if row is None else AuthlibCode(row)
 
     def delete_authorization_code(self, authorization_code: AuthlibCode) -> None:
-        """Do nothing, because the code has already been marked as used."""
+        """Do nothing, because the authorization code has already been marked as used."""
 
     def authenticate_user(self, authorization_code: AuthlibCode) -> int | None:
         return self.server.find_user_id(authorization_code.origin.grant_id)
@@ -209,7 +210,7 @@ class OAuthServer(AuthorizationServer):
         self.register_endpoint(Revocation)
         self.register_endpoint(Introspection)
 
-    # The API calls the following methods.
+    # The following methods are called by the API.
 
     def issue_tokens(self, received: OAuthRequest) -> OAuthResponse:
         return self._respond(self.create_token_response, received)
@@ -223,7 +224,7 @@ class OAuthServer(AuthorizationServer):
     def read_authorization_request(
         self, received: OAuthRequest
     ) -> "AuthorizationRequest | OAuthResponse":
-        """Return an authorization request, or an error response that redirects to the client.
+        """Return a valid authorization request, or a redirect to the client with an error.
 
         Raises an error such as ``oauth.invalid_client`` if a redirect to the client isn't safe.
         """
@@ -245,7 +246,7 @@ class OAuthServer(AuthorizationServer):
     def _error(self, error: OAuth2Error) -> OAuthResponse:
         return self.handle_response(*error())
 
-    # Authlib calls the following methods.
+    # The following methods are called by Authlib.
 
     def create_oauth2_request(self, request: OAuthRequest | AuthlibRequest) -> AuthlibRequest:
         if isinstance(request, AuthlibRequest):
@@ -336,9 +337,9 @@ class AuthorizationRequest:
     def decide(self, caller: Caller, scopes: Collection[Scope]) -> OAuthResponse:
         """Grant the scopes that the person has chosen, or deny the request.
 
-        The request is denied if ``scopes`` contains none of the requested scopes. The person gets a
-        mail if any of the granted scopes is new. Raises ``auth.login_again`` if the caller's last
-        login is too old.
+        The authorization request is denied if ``scopes`` contains none of the requested scopes. The
+        person is notified by mail if the client gets a new scope. Raises ``auth.login_again`` if
+        the caller's last login is too old.
         """
         granted_scopes = [scope for scope in self.scopes if scope in scopes]
         if granted_scopes:

@@ -1,6 +1,7 @@
 """Lists the newest users for the command ``pressroom users list``.
 
-Don't import the ORM models here, because this would take a third of the command's running time.
+Importing the ORM models would take a third of the command's running time, so this module doesn't
+use them.
 """
 
 from datetime import datetime
@@ -32,7 +33,7 @@ def list_newest_users(database: Database, *, owners: bool, email: str) -> list[L
 
     Args:
         owners: whether to return only list owners.
-        email: a part of the user's e-mail address, in upper or lower case.
+        email: text that must occur in the user's e-mail address, regardless of case.
     """
     rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_invisible(email))
     return [ListedUser(*row) for row in rows]

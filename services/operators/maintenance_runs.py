@@ -31,7 +31,7 @@ class MaintenanceRun:
 def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
     """Return the latest run of each kind of maintenance.
 
-    Due times are compared with the database's clock, as in the workers.
+    The database's clock decides whether maintenance is due, as in the workers.
     """
     now = uow.session.scalar(select(func.now()))
     assert now is not None

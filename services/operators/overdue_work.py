@@ -12,7 +12,8 @@ from services.subscriptions.list_reports import ReportedList
 from services.subscriptions.text_reviews import SuspiciousText
 from storage.resources import Resources
 
-# Maintenance counts as late after this delay. Usually, a worker starts maintenance sooner.
+# Maintenance counts as late if its delay reaches this value. A worker usually starts maintenance
+# sooner.
 MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20
@@ -36,10 +37,10 @@ class QueueFigures:
 
 @dataclass(frozen=True)
 class OverdueWork:
-    """The work that is waiting for a worker or an operator.
+    """All work of the deployment that is waiting for a worker or an operator.
 
     Attributes:
-        rows: the number of overdue rows by retention rule, without rules that have none.
+        rows: the number of overdue rows for each retention rule that has any.
         late_maintenance: the delay in seconds of each kind of maintenance that is late.
     """
 

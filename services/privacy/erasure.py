@@ -1,7 +1,7 @@
 """Erases people by deleting their personal data.
 
-The first transaction marks the person as erased, and erases everything that others can see. A job
-erases the remaining rows.
+The first transaction of an erasure marks the person as erased, and erases everything that other
+people can see. A job erases the person's remaining rows.
 """
 
 import time
@@ -35,8 +35,8 @@ from storage.unit_of_work import UnitOfWork
 
 # How long an erasure waits if an import or a payment has locked the person's row.
 MAX_WAIT_SECONDS = 60.0
-# The time between the two jobs of an erasure. By then, all requests that had read the person before
-# the erasure have ended.
+# The time between the two jobs of an erasure. When the second job starts, all requests that had
+# read the person before the erasure have ended.
 _REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 
@@ -67,8 +67,8 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
     owns lists.
     """
     address = email_addresses.normalise_address(email)
-    # The lock waits for all transactions that write about the person. Later transactions see that
-    # the person is erased, and write nothing.
+    # Locking the person's row waits for all transactions that write about the person. Later
+    # transactions see that the person is erased, and write nothing about the person.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
         return _resume_erasure(uow, address)
@@ -79,7 +79,7 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
 
 
 def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
-    """Erase a person who has requested this through a mailed link.
+    """Erase a person who has requested the erasure through a mailed link.
 
     Raises ``user.has_account`` if the person has a password, because a mailed link must not suffice
     to erase lists and credits.
@@ -140,7 +140,7 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
     address = person.email
     opt_out_count = opt_outs.detach_opt_outs(uow, person, address)
     for model in (models.MailedLink, models.AccountMail):
-        # Some rows contain the person's address but no id.
+        # Rows that contain the person's address but no id are deleted, too.
         is_about_person = or_(model.user_id == person.id, model.email == person.email)
         uow.session.execute(delete(model).where(is_about_person))
     deny_lists.hash_entries(uow, address)
@@ -163,7 +163,7 @@ def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int
 
 
 def _enqueue_erasure(uow: UnitOfWork, user_id: int) -> Job:
-    # The job has no owner, because the erasure deletes all jobs that the person owns.
+    # The erasure job has no owner, because the erasure deletes all jobs that the person owns.
     return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
 
 
@@ -196,7 +196,7 @@ def run_erasure(resources: Resources, lease: Lease) -> None:
     try:
         work_in_turns(resources, lease, partial(_erase_batch, lease=lease))
     except DomainError as error:
-        # Raise a transient error, so that the job is retried.
+        # Raise a transient error, so that the erasure job is retried.
         raise TransientError(error.message) from error
 
 
@@ -205,10 +205,11 @@ ERASE_PERSON = register_kind(
         name="person.erase",
         run=run_erasure,
         queue=Queue.MAINTENANCE,
-        # The scope doesn't matter, because no user can see the job.
+        # The scope doesn't matter, because no user can see the erasure job.
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        # Retry for a long time, because Pressroom has promised the erasure to the person.
+        # Retry an erasure for a long time, because Pressroom has promised the erasure to the
+        # person.
         patience=timedelta(days=30),
     )
 )
@@ -218,7 +219,8 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
     """Erase one batch of a person's rows, and return whether the erasure is complete."""
     erasure = uow.session.get_one(Erasure, lease.subject_id)
     names = list(stages.STAGES)
-    # Repeat all stages if another release has stored a stage that this release doesn't know.
+    # Repeat all stages of the erasure if another release has stored a stage that this release
+    # doesn't know.
     place = names.index(erasure.stage) if erasure.stage in names else 0
     rows = 0
     bookmark = erasure.bookmark
@@ -231,7 +233,8 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
         _complete_erasure(uow, lease, erasure)
         return True
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
-    # This raises an error and rolls the batch back if another worker has taken over the job.
+    # If another worker has taken over the job, ``record_progress`` raises an error, which rolls the
+    # batch back.
     record_progress(uow, lease, done=sum(counts.values()))
     place += bookmark is None and place < len(names) - 1
     erasure.stage = names[place]
@@ -241,9 +244,9 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
 
 
 def _complete_erasure(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
-    """Complete an erasure job, and schedule the second job after the first one.
+    """Complete an erasure job. After the first job of an erasure, schedule the second one.
 
-    The second job erases rows that requests have written during the first job.
+    The second erasure job erases rows that requests have written during the first job.
     """
     counts = {name: erasure.counts.get(name, 0) for name in stages.REPORTED}
     complete_job(uow, lease, {"user_id": erasure.user_id, **counts})

@@ -1,6 +1,6 @@
 """Replaces old IP addresses with network addresses every hour.
 
-A network address still shows where a consent came from, but doesn't identify the person.
+A network address still shows where a person's consent came from, but doesn't identify the person.
 """
 
 from datetime import timedelta
@@ -31,7 +31,7 @@ def shorten_ip_addresses(resources: Resources) -> int:
 
 
 # Selects the last event of the next batch. Event ids rise with time, so each batch begins after the
-# last event of the batch before.
+# last event of the previous batch.
 _LAST_OLD_EVENT = text("""
 WITH batch AS (
     SELECT id, created_at FROM subscription_events WHERE id > :after ORDER BY id LIMIT :limit
@@ -61,8 +61,8 @@ def _shorten_events(resources: Resources, age_days: int) -> int:
             maintenance.write_bookmark(uow, SHORTEN_IP_ADDRESSES, last)
 
 
-# Pressroom's database role may not change consent entries and claims, so a database function does.
-# It finds the remaining IP addresses with a partial index.
+# A database function replaces the IP addresses in consent entries and claims, because Pressroom's
+# database role isn't allowed to change them.
 _SHORTEN_CONSENT = text("SELECT shorten_consent_ips(:days, :most)")
 
 

@@ -11,9 +11,9 @@ from storage.database import Statement
 from storage.resources import Resources
 
 _MAX_COUNTED = 1_000
-# An expired row counts as overdue after two runs of the purge.
+# An expired row counts as overdue if two runs of the purge haven't deleted it.
 _SLACK = 2 * PURGE.every
-# Each retention rule, by the name of its SQL parameter for the age of overdue rows.
+# Maps the name of an SQL parameter, which contains the age of overdue rows, to its retention rule.
 _RULES: Mapping[str, Rule] = {
     f"age_{number}": rule for number, rule in enumerate(RULES) if rule.moment is not None
 }
@@ -32,7 +32,7 @@ def count_overdue_rows(resources: Resources) -> Mapping[str, int]:
 def _count_statement() -> Statement:
     """Return the SQL statement that counts the overdue rows of all retention rules.
 
-    The statement is cached, because compiling it takes longer than running it.
+    The SQL statement is cached, because compiling it takes longer than running it.
     """
     return Statement(union_all(*(_count_rule(name, rule) for name, rule in _RULES.items())))
 
@@ -40,13 +40,12 @@ def _count_statement() -> Statement:
 def _count_rule(age: str, rule: Rule) -> Select[str, int]:
     """Return a query that counts overdue rows among the oldest rows of a retention rule.
 
-    ``age`` is the name of an SQL parameter. Older rows are overdue.
+    ``age`` is the name of the SQL parameter that contains the age of overdue rows.
     """
     assert rule.moment is not None
     is_overdue = and_(rule.moment < func.now() - bindparam(age, type_=Interval), *rule.only)
     query = select(is_overdue.label("is_past")).select_from(rule.model)
-    # Sort in the order of an index. Otherwise, Postgres might read more rows than the limit if its
-    # statistics are wrong.
+    # Sort in the order of an index, because Postgres might otherwise read more rows than the limit.
     if rule.oldest_by:
         query = query.where(*rule.oldest_from).order_by(*rule.oldest_by)
     else:

@@ -1,8 +1,8 @@
 """Runs purges. A purge deletes expired rows from several tables.
 
-Each batch of rows is deleted in a short transaction. The tables take turns, so that a large table
-doesn't delay smaller ones. After an error in one table, the purge continues with the remaining
-tables and reports the error at the end.
+A purge deletes each batch of rows in a short transaction. The tables take turns, so that a large
+table doesn't delay the purge of smaller tables. After an error in one table, the purge continues
+with the remaining tables and reports the error at the end.
 """
 
 import time
@@ -19,10 +19,10 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A purge must end before its lease expires. The next purge deletes the remaining rows.
+# A purge must end before its lease expires. The next purge deletes the remaining expired rows.
 _MAX_RUN_SECONDS = 45 * 60.0
-# If a batch takes longer, the next batch is smaller. The database cancels statements after ten
-# seconds.
+# If deleting a batch takes longer, the next batch is smaller. The database cancels statements after
+# ten seconds.
 _MAX_BATCH_SECONDS = 2.0
 _MIN_BATCH_ROWS = 10
 
@@ -33,7 +33,7 @@ Batch = Callable[[UnitOfWork, int], int]
 class TablesNotPurged(Exception):
     """A purge could not delete the expired rows of one or more tables.
 
-    The message contains the name and the error of each of these tables.
+    The message contains the name of each table that could not be purged, with the error.
     """
 
 
@@ -69,14 +69,14 @@ class TablePurge:
 
 @dataclass
 class PurgeRun:
-    """A run of a purge. Counts the deleted rows and collects the errors."""
+    """Runs a purge, counts the deleted rows, and collects the errors."""
 
     resources: Resources
     purged: int = 0
     errors: dict[str, str] = field(default_factory=dict)
 
     def purge_tables(self, *tables: TablePurge) -> None:
-        """Purge the tables in turn, until no expired rows are left or the time is up."""
+        """Purge the tables in turn, until no expired rows are left or the time limit is reached."""
         ends_at = time.monotonic() + _MAX_RUN_SECONDS
         unfinished = list(tables)
         while unfinished and time.monotonic() < ends_at:

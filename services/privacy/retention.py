@@ -23,16 +23,17 @@ from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from services.subscriptions.undo import UNDO_TIME
 from storage.purge import select_first_places
 
-# The IP addresses of all events up to this id have been replaced.
+# The id of the last event whose IP address has been replaced.
 _SHORTENED_UP_TO = (
     select(func.coalesce(models.Maintenance.bookmark, 0))
     .where(models.Maintenance.name == "maintenance.shorten_ips")
     .scalar_subquery()
 )
-# How much longer the changes made by imports and bulk actions are kept, so that an undo can finish.
-# An import may run for two weeks, and undoing it may take another week.
+# How much longer than their retention period the changes made by imports and bulk actions are kept,
+# so that an undo can finish. An import may run for two weeks, and undoing the import may take
+# another week.
 _UNDO_RESERVE = timedelta(days=21)
-# Expired authorization codes are kept this long, so that the tokens of a code can be revoked if the
+# How long expired authorization codes are kept, so that the tokens of a code can be revoked if the
 # code is used twice.
 _CODE_RETENTION = timedelta(days=30)
 _DAY = timedelta(days=1)
@@ -50,14 +51,14 @@ class Rule:
 
     Attributes:
         period: the retention period, as a fixed time or as the setting that contains it.
-        moment: the column with the start of the retention period, or ``None`` if overdue rows
-            aren't counted.
+        moment: the column that contains the start of the retention period, or ``None`` if the
+            rule's overdue rows aren't counted.
         only: SQL conditions that restrict the rule to some rows of the table.
         oldest_by: indexed columns that sort the oldest rows first, if ``moment`` has no index.
         oldest_from: SQL conditions that select the rows in the index of ``oldest_by``.
         is_purged: whether the hourly purge deletes the expired rows, rather than a separate kind of
             maintenance.
-        longer: how much longer the rows are kept, because unfinished work may need them.
+        longer: how much longer rows are kept that unfinished work may need.
         part: a suffix for the name of the retention rule, such as ``.ip`` for a rule about IP
             addresses.
     """
@@ -87,7 +88,7 @@ def select_expired(
 ) -> tuple[Select[Any], tuple[ColumnElement[bool], ...]]:
     """Return a query for the oldest rows of a rule, and conditions that select the expired ones.
 
-    There are no conditions if the query already selects only expired rows.
+    The conditions are empty if the query already selects only expired rows.
     """
     assert rule.moment is not None
     conditions = (rule.moment < func.now() - age, *rule.only)
@@ -175,8 +176,7 @@ RULES = (
     _create_rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
     _create_expiry_rule(models.MailCount.ends_at),
     _create_rule(models.ListReport.created_at, Retained.LIST_REPORTS),
-    # In a deployment with backups, departures are deleted earlier, as soon as they are in the
-    # journal.
+    # In a deployment with backups, departures are deleted as soon as the journal contains them.
     _create_key_rule(models.Departure.created_at, timedelta(days=30)),
     _create_rule(models.WebhookDelivery.created_at, FEED_RETENTION),
     # Keep a deleted webhook endpoint longer than its deliveries, because deleting its row deletes

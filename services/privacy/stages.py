@@ -1,11 +1,11 @@
 """Defines the stages of an erasure. Each stage erases one kind of a person's rows.
 
-Each call of a stage erases a batch of rows, and returns a bookmark for the next call. The bookmark
-is stored in the same transaction, so that no row is counted twice. Repeating a stage is safe,
-because erased rows no longer exist or are blank.
+Each call of a stage erases a batch of rows, and returns a bookmark for the next call. The
+transaction that erases a batch also stores the bookmark, so that no row is counted twice. Repeating
+a stage is safe, because the rows that it has erased no longer exist or are blank.
 
-No stage locks the erased person's row. To prevent deadlocks, the stages lock all other rows in the
-same order as other transactions.
+No stage of an erasure locks the row of the erased person. To prevent deadlocks, the stages lock all
+other rows in the same order as other transactions.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,13 +23,14 @@ from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
-# The maximum numbers of events and of other rows per batch. A full batch takes a fraction of a
-# second.
+# The maximum number of events, and of other rows, per batch of an erasure. Erasing a full batch
+# takes a fraction of a second.
 MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
-# Small, because bulk actions on these lists must wait for the batch.
+# The number of lists per batch is small, because bulk actions on these lists must wait for the
+# batch.
 MAX_LISTS = 20
-# The result of an erasure job contains the number of rows that each of these stages has erased.
+# The stages whose numbers of erased rows appear in the result of an erasure job.
 REPORTED = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 _TEXTS_OF_LISTS = (
     *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
@@ -40,24 +41,25 @@ _TEXTS_OF_LISTS = (
 class Batch(NamedTuple):
     """The number of erased rows, and the bookmark for the next call of the stage.
 
-    The bookmark is ``None`` after the last batch.
+    After the last batch of a stage, the bookmark is ``None``.
     """
 
     rows: int
     bookmark: int | None
 
 
-# A function that erases a batch of a person's rows. The arguments are the unit of work, the
-# person's id, and the bookmark from the previous call.
+# A function that erases a batch of a person's rows. The arguments of a stage are the unit of work,
+# the person's id, and the bookmark from the previous call.
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
 
 def _create_event_stage(of_person: str) -> Stage:
     """Return a stage that blanks a person's data in subscription events.
 
-    ``of_person`` is the SQL condition for the person's events. In events about somebody else's
-    subscription, which the person has changed, only the IP address is blanked. An index must
-    contain the person's events in the order of their ids.
+    ``of_person`` is the SQL condition for the person's events. If the person has changed somebody
+    else's subscription, only the IP address is blanked in the event. The table
+    ``subscription_events`` must have an index that contains the person's events in the order of
+    their ids.
     """
     statement = text(f"""
     WITH batch AS (
@@ -94,7 +96,7 @@ def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
     """Blank a person's subscriptions to a batch of mailing lists.
 
-    The old values that an undo would restore are deleted.
+    Values that an undo would restore are deleted, too.
     """
     subscription = models.Subscription
     of_person = subscription.user_id == user_id
@@ -102,14 +104,14 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     list_ids = list(uow.session.scalars(query.order_by(subscription.list_id).limit(MAX_LISTS)))
     if not list_ids:
         return Batch(0, None)
-    # Lock the lists in shared mode, so that no import or undo changes their subscriptions
-    # meanwhile.
+    # Lock the lists in shared mode, so that no import or undo changes their subscriptions at the
+    # same time.
     locks.lock_lists_shared(uow, *list_ids)
     on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
     records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
-    # Delete the recorded changes of imports and bulk actions, so that an undo can't restore the
-    # person's name. Delete them before blanking the subscriptions, because an undo also locks the
-    # changes first.
+    # Delete the changes that imports and bulk actions have recorded, so that an undo can't restore
+    # the person's name. Delete the changes before blanking the subscriptions, because an undo also
+    # locks the changes first.
     ids = [record.id for record in records]
     for model in (models.ImportChange, models.BulkChange):
         uow.session.execute(delete(model).where(model.subscription_id.in_(ids)))
@@ -164,7 +166,7 @@ def _next_ids(
 def _create_single_batch_stage(owner: InstrumentedAttribute[Any]) -> Stage:
     """Return a stage that deletes a person's rows in a table in a single batch.
 
-    Only for tables with few rows per person.
+    Use ``_create_single_batch_stage`` only for tables with few rows per person.
     """
 
     def delete_all(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
@@ -207,7 +209,8 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         update(row)
         .where(row.id.in_(ids))
         .values(
-            # Blank the error message, because it may contain names of columns and files.
+            # Blank the error message of an import, because it may contain names of columns and
+            # files.
             **dict.fromkeys(("filename", "description", "mapping", "columns", "samples", "error")),
             **dict.fromkeys(("wrapped_key", "wrapped_by")),
             status=case((row.status == "running", "cancelled"), else_=row.status),
@@ -217,7 +220,8 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .returning(row.object_prefix)
     )
     removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
-    # The import's job has been deleted, so its helper jobs no longer use these rows.
+    # The helper jobs of the import no longer use these rows, because the import's job has been
+    # deleted.
     for model in (models.WaitingChunk, models.NamedMember):
         uow.session.execute(delete(model).where(model.import_id.in_(ids)))
     return _batch(ids)
@@ -257,20 +261,21 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Blank the responses with which webhook receivers answered events about a person.
 
-    A response may contain the person's e-mail address.
+    A webhook receiver's response may contain the person's e-mail address.
     """
     row = models.WebhookDelivery
     has_answer = and_(row.person_id == user_id, row.answer.is_not(None))
     ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
-    # Return any bookmark except ``None`` if responses may remain. The next call ignores its value.
+    # Return any bookmark except ``None`` if responses may remain. The next call ignores the value
+    # of the bookmark.
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
-# The stages by name, in the order in which they run. The first stage stops all mails to the person,
-# and the second stage stops the person's jobs. Jobs are deleted before the rows that they use,
-# because a worker also locks a job before these rows. The person's storage use is deleted after the
-# rows that consume the storage.
+# The stages of an erasure by name, in the order in which they run. The first stage stops all mails
+# to the person, and the second stage stops the person's jobs. Jobs are deleted before the rows that
+# they use, because a worker also locks a job before its rows. The row with the person's storage use
+# is deleted after the rows that consume the storage.
 STAGES: Mapping[str, Stage] = {
     "subscriptions": _blank_subscriptions,
     "jobs": _create_deleting_stage(models.Job.user_id),
@@ -303,7 +308,7 @@ STAGES: Mapping[str, Stage] = {
         models.Segment, _refers_to_owned(models.Segment.list_id, models.MailingList)
     ),
     "fields": _create_single_batch_stage(models.MemberField.user_id),
-    # Orders and payments are kept without URLs and claim tokens.
+    # Orders are kept, but their URLs and claim tokens are blanked.
     "orders": _create_blanking_stage(
         models.PaymentOrder.user_id, redirect_url=None, payment_url=None, claim_token_hmac=None
     ),
@@ -319,7 +324,8 @@ STAGES: Mapping[str, Stage] = {
     "addresses": _create_single_batch_stage(models.FormerAddress.user_id),
     "mails": _create_deleting_stage(models.AccountMail.user_id),
     "links": _create_deleting_stage(models.MailedLink.user_id),
-    # A report about an abusive list remains valid, so only the person's id is removed.
+    # A report about an abusive list remains valid after the erasure, so only the person's id is
+    # removed.
     "reports": _create_blanking_stage(models.ListReport.user_id, user_id=None),
     "stored_bytes": _create_single_batch_stage(models.StorageUse.user_id),
     "composer_calls": _create_single_batch_stage(models.ComposerUse.user_id),
@@ -328,13 +334,13 @@ STAGES: Mapping[str, Stage] = {
         "actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"
     ),
     # The security events of an erased person are kept as evidence until their retention period
-    # ends, but without the IP address and the user agent. The database rejects this change for a
-    # person who isn't erased.
+    # ends, but without the IP address and the user agent. The database refuses to blank the
+    # security events of a person who isn't erased.
     "account_events": _create_blanking_stage(
         models.RecordedEvent.user_id, ip=None, user_agent=None
     ),
     "consent": _erase_consent,
-    # The last stage is repeated until it finds no more rows, so it must delete its rows rather than
+    # The last stage is repeated until it finds no more rows, so it must delete the rows rather than
     # blank them.
     "idempotency": _create_unordered_stage(
         models.IdempotencyRecord, lambda user_id: models.IdempotencyRecord.caller_id == user_id

@@ -1,8 +1,9 @@
 """Purges abandoned orders, unconfirmed subscription requests and strangers every hour.
 
-Anybody can create large numbers of orders and subscription requests without an account. A
-subscription request lapses if it isn't confirmed within the retention period. The subscription of a
-new reader is then deleted, and the subscription of a former member returns to its earlier status.
+Without an account, anybody can create large numbers of orders and subscription requests. A
+subscription request lapses if it isn't confirmed within the retention period. When a request
+lapses, the subscription of a new reader is deleted, and the subscription of a former member gets
+its earlier status back.
 
 A stranger is a person who can't log in and has no data except events about unconfirmed subscription
 requests. When a stranger is deleted, the events about the stranger are also deleted.
@@ -34,8 +35,8 @@ PURGE_STRANGERS = register_maintenance(
 )
 _MAX_BATCH_ROWS = 1_000
 _MAX_BATCH_PEOPLE = 5_000
-# The maximum number of batches per run, which are half a million people. The next run continues
-# after the last person.
+# The maximum number of batches per run of the purge, which check half a million people. The next
+# run continues after the last checked person.
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING
@@ -81,8 +82,8 @@ FROM lapsed
 def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
     """Purge lapsed subscription requests, and the strangers who sent the requests.
 
-    Every transaction that writes about a person locks the person's row. A purge therefore locks
-    these rows, and skips people whose rows are already locked.
+    Every transaction that writes about a person locks the person's row. To prevent such writes, a
+    purge locks the rows of people, and skips rows that are already locked.
     """
     is_over = (Subscription.status == _PENDING, func.now() - age > REQUESTED_AT)
     oldest = select(Subscription.user_id).where(*is_over).order_by(REQUESTED_AT).limit(limit)
@@ -107,16 +108,16 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
 
 
 def _purge_next_people(resources: Resources, age: timedelta) -> int:
-    """Delete strangers among the next half a million people."""
+    """Delete the strangers among the next half a million people."""
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:
             after = maintenance.read_bookmark(uow, PURGE_STRANGERS) or 0
             following = select(User.id).where(User.id > after).order_by(User.id)
-            # ``None`` if the batch includes the last person in the table.
+            # ``last`` is ``None`` if the batch includes the last person in the table ``users``.
             last = uow.session.scalar(following.offset(_MAX_BATCH_PEOPLE - 1).limit(1))
-            # First exclude people on a list, which needs only one index and applies to almost
-            # everybody.
+            # Exclude people on a list first, because almost everybody is on a list and this check
+            # needs only one index.
             on_lists = select(Subscription.user_id).where(
                 *_between(after, Subscription.user_id, last)
             )
@@ -143,7 +144,7 @@ def _lock_people(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> Sequence[
 
 def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int:
     """Delete the strangers among people whose rows are locked, and return their number."""
-    # These people's rows are locked, so nobody can join a list before being deleted.
+    # The rows of these people are locked, so no stranger can join a list before being deleted.
     strangers = select(User.id).where(User.id.in_(people), *_is_stranger(age))
     ids = uow.session.scalars(strangers).all()
     uow.session.execute(delete(SubscriptionEvent).where(SubscriptionEvent.user_id.in_(ids)))

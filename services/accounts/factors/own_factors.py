@@ -24,8 +24,8 @@ _REMOVED = EventType.FACTOR_REMOVED
 class FactorChange(Enum):
     """A change of a person's second factors, such as a new passkey.
 
-    The value consists of the type of the security event, the name of the factor, and a text for the
-    mail to the person.
+    Each value consists of the type of the security event, the name of the factor, and a text for
+    the mail.
     """
 
     APP_ADDED = (_ADDED, "app", "An authenticator app was added.")
@@ -134,7 +134,8 @@ def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int])
 def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) -> None:
     """Remove the second factors that a person added after ``moment``.
 
-    Lock the person before the call. The person gets no mail about the removal.
+    Lock the person before calling ``remove_factors_added_after``. The person gets no mail about the
+    removal.
     """
     for model, factor in ((TotpSecret, "app"), (Passkey, "passkey")):
         added_later = (model.user_id == user_id, model.created_at > moment)

@@ -44,7 +44,7 @@ MAX_PASSKEYS = 20
 MAX_PASSKEY_NAME_CHARACTERS = 100
 # A WebAuthn response usually has a few hundred bytes, and a few thousand if the key is long.
 MAX_ANSWER_CHARACTERS = 16_384
-# Browsers may send these attestation formats even though Pressroom doesn't request an attestation.
+# The attestation formats that browsers may send even though Pressroom requests no attestation.
 _ATTESTATION_FORMATS = (AttestationFormat.NONE, AttestationFormat.PACKED)
 _SITE_NAME = "Pressroom"
 # Separate prefixes prevent a challenge for creating a passkey from being used to log in.
@@ -65,7 +65,7 @@ _MALFORMED_ANSWER_ERRORS = (
 def build_creation_options(uow: UnitOfWork, person: User, *, session: str) -> str:
     """Return the JSON options for creating a passkey in the browser.
 
-    The challenge is valid only for the browser with the session cookie ``session``.
+    The WebAuthn challenge is valid only for the browser with the session cookie ``session``.
     """
     known = list_passkeys(uow, person.id)
     settings = uow.settings
@@ -91,9 +91,9 @@ def build_request_options(
     """Return the JSON options for logging in with a passkey.
 
     Args:
-        form_cookie: the browser's form cookie. The challenge is valid only for this browser.
-        known: the person's passkeys. ``None`` means a login without a password, which accepts any
-            passkey with user verification.
+        form_cookie: the form cookie of the only browser in which the WebAuthn challenge is valid.
+        known: the person's passkeys. In a login without a password, ``known`` is ``None``, and any
+            passkey with user verification is accepted.
     """
     requirement = UserVerificationRequirement
     options = generate_authentication_options(
@@ -112,7 +112,7 @@ def build_request_options_for(uow: UnitOfWork, user_id: int, form_cookie: str) -
 
 
 def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answer: str) -> None:
-    """Store a person's new passkey. Lock the person before the call.
+    """Store a person's new passkey. Lock the person before calling ``add_passkey``.
 
     ``session`` is the session cookie of the browser that created the passkey. ``answer`` is the
     browser's WebAuthn response. Raises ``passkey.name``, ``passkey.invalid``, ``passkey.too_many``
@@ -203,10 +203,9 @@ def remove_passkey(uow: UnitOfWork, user_id: int, passkey_id: int) -> bool:
 
 
 def _read_challenge(keyring: Keyring, subject: str, client_data: bytes) -> bytes:
-    """Return the challenge that the browser has signed.
+    """Return the WebAuthn challenge that a browser has signed.
 
-    Raises ``passkey.invalid`` if the challenge is invalid, or was created for a different
-    ``subject``.
+    Raises ``passkey.invalid`` if the challenge is invalid or was created for a different subject.
     """
     challenge = parse_client_data_json(client_data).challenge
     if not proofs.is_valid_proof(keyring, subject, challenge.decode()):

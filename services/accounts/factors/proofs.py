@@ -1,8 +1,8 @@
 """Creates and verifies signed proofs, for example that a person passed the first login step.
 
-A proof expires, and can be used only once. It is bound to a subject, such as one browser's cookie.
-Creating a proof writes nothing to the database, so strangers can't fill the database by requesting
-proofs.
+A proof expires, and can be used only once. A proof is bound to a subject, such as one browser's
+cookie. Creating a proof writes nothing to the database, so strangers can't fill the database by
+requesting proofs.
 """
 
 import hashlib
@@ -70,5 +70,6 @@ def _message(stem: str, subject: str) -> bytes:
 
 
 def _hash(stem: str) -> bytes:
-    # Use a hash without a key, because processes may have different keys during a key rotation.
+    # The hash of a used proof needs no key, because processes may have different keys during a key
+    # rotation.
     return hashlib.sha256(stem.encode()).digest()

@@ -12,7 +12,8 @@ from models import RecoveryCode
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 RECOVERY_CODES_PER_PERSON = 10
-# 32 characters, which are five bits each. Characters that look alike on paper are missing.
+# The 32 characters of recovery codes, of which each encodes five bits. Characters that look alike
+# on paper are missing.
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz023456789"
 _HALF_CHARACTERS = 5
 _PURPOSE = "recovery-code"

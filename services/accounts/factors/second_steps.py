@@ -1,7 +1,8 @@
 """Runs the second step of a login, which checks the person's second factor.
 
-Before the second step, the person has no session, only a cookie that proves the first step. This
-cookie works once, in the same browser, and until the password changes.
+After the first step of a login, the person has only a cookie that proves this step, and no session
+yet. The cookie for the second step works once, only in the same browser, and only until the
+password changes.
 """
 
 from dataclasses import dataclass
@@ -24,8 +25,7 @@ class SubmittedFactor:
     """The second factor that a person submitted in a form.
 
     Attributes:
-        form_cookie: the browser's form cookie. The passkey challenge is valid only for this
-            browser.
+        form_cookie: the form cookie of the only browser in which the passkey challenge is valid.
         code: a code from an authenticator app, a recovery code, or an empty string.
         passkey: the browser's signed WebAuthn response, or an empty string.
     """
@@ -38,10 +38,10 @@ class SubmittedFactor:
 def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor) -> None:
     """Verify the second factor that a person submitted.
 
-    Does nothing if the person has no second factor. If the person submitted a code, call
-    ``logins.begin_code_attempt`` first. Raises ``auth.second_factor`` if the person submitted no
-    second factor. Raises ``second_factor.wrong`` or ``passkey.invalid`` if the submitted code or
-    passkey is wrong.
+    A person without a second factor needs no verification. If the person submitted a code, call
+    ``logins.begin_code_attempt`` before this function. Raises ``auth.second_factor`` if the person
+    submitted no second factor. Raises ``second_factor.wrong`` or ``passkey.invalid`` if the
+    submitted code or passkey is wrong.
     """
     if not sessions.has_second_factor(uow, person.id):
         return
@@ -70,7 +70,7 @@ def read_first_step(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
     """Return the person who passed the first login step.
 
     ``first_step`` is the cookie value from ``create_first_step``. Raises ``auth.second_factor`` if
-    the cookie isn't valid.
+    the cookie of the first step isn't valid.
     """
     user_id, _, proof = first_step.partition(".")
     person = None
@@ -124,5 +124,5 @@ def log_in_by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser
 
 
 def _proof_subject(person: User, form_cookie: str) -> str:
-    # The subject contains the hash of the password, so changing the password invalidates the proof.
+    # The proof covers the hash of the password, so changing the password invalidates the proof.
     return f"login\n{person.id}\n{person.password_hash}\n{form_cookie}"

@@ -1,6 +1,7 @@
 """Verifies six-digit codes from authenticator apps, which change every 30 seconds (RFC 6238).
 
-The secrets are stored encrypted, so nobody can generate codes from a copy of the database.
+The secrets of authenticator apps are stored encrypted, so nobody can generate codes from a copy of
+the database.
 """
 
 import base64
@@ -19,8 +20,8 @@ from models import TotpSecret
 from storage.encryption import KeyWrapper, WrappedKey
 from storage.unit_of_work import UnitOfWork
 
-# RFC 4226 recommends 160 bits. As text, these are 32 letters and digits, which a person can still
-# type.
+# RFC 4226 recommends secrets of 160 bits. A secret of 160 bits has 32 letters and digits, which a
+# person can still type.
 _SECRET_BYTES = 20
 # How far the clock of a person's device may differ from the server's, in steps of 30 seconds.
 _CLOCK_TOLERANCE_STEPS = 1
@@ -37,8 +38,8 @@ def create_secret() -> str:
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
     """Sign an app secret, to prove that Pressroom showed the secret to the session ``session``.
 
-    The setup form contains the secret and this signature. The secret is stored only after the
-    person has entered a valid code.
+    The setup form contains the secret and its signature. The secret of an authenticator app is
+    stored only after the person has entered a valid code.
     """
     return keyring.signer(_PURPOSE).sign(_offer(session, secret))
 
@@ -120,7 +121,7 @@ def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
 
 
 def _matching_step(secret: str, code: str) -> int | None:
-    """Return the number of the code's 30-second step, or ``None`` for a wrong or expired code."""
+    """Return the number of a code's 30-second step, or ``None`` for a wrong or expired code."""
     if not is_code(code):
         return None
     try:

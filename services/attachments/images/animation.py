@@ -61,7 +61,7 @@ class Animation:
 def render_first_view(animation: Animation) -> Image.Image:
     """Draw the first frame of an animation, and return the canvas.
 
-    If the first frame fills the canvas, the frame itself is returned.
+    If the first frame fills the canvas, no canvas is needed, and the frame is returned.
     """
     image = animation.frames[0].decode()
     return image if image.size == (animation.width, animation.height) else Playback(animation)
@@ -71,14 +71,14 @@ class Playback(Image.Image):
     """An animation as a Pillow image with several frames, which Pillow's encoders can read.
 
     Frames are drawn one by one while Pillow's encoder reads them, so that only one frame is in
-    memory. If ``width`` is set, all frames are scaled to this width.
+    memory. If ``width`` is set, all frames are scaled to ``width`` pixels.
     """
 
     def __init__(self, animation: Animation, width: int | None = None) -> None:
         super().__init__()
-        # Each step is a frame number and its duration in milliseconds. Round the end times of the
-        # frames rather than their durations, so that rounding errors don't add up. Split a frame
-        # into several steps if its duration exceeds the maximum of WebP.
+        # ``steps`` contains frame numbers with durations in milliseconds. Round the end times of
+        # the frames rather than their durations, so that rounding errors don't add up. Repeat a
+        # frame if its duration exceeds the maximum duration of a WebP frame.
         steps: list[tuple[int, int]] = []
         exact_end_ms = Fraction(0)
         end_ms = 0

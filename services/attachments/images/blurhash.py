@@ -1,9 +1,9 @@
 """Encodes and decodes BlurHashes.
 
 A BlurHash is a string of 28 characters that describes a blurred version of an image. Clients
-display it while the image is loading. The algorithm comes from https://github.com/woltapp/blurhash.
-Pressroom doesn't use a compiled package, because these packages are slow to support new Python
-releases.
+display the BlurHash while the image is loading. The BlurHash algorithm comes from
+https://github.com/woltapp/blurhash. Pressroom uses no package for BlurHashes, because the compiled
+ones are slow to support new Python releases.
 """
 
 import math
@@ -12,16 +12,17 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # Import Pillow only for type checks, because the API uses this module and must not load Pillow.
+    # Import Pillow only for type checks, because the API decodes BlurHashes and must not load
+    # Pillow.
     from PIL import Image
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz#$%*+,-.:;=?@[]^_{|}~"
 _WAVES_ACROSS = 4
 _WAVES_DOWN = 3
-# Below these values, the sRGB transfer function is linear (IEC 61966-2-1).
+# The values below which the sRGB transfer function is linear (IEC 61966-2-1).
 _ENCODED_KNEE = 0.04045
 _LINEAR_KNEE = 0.0031308
-# The linear light of each of the 256 sRGB levels.
+# The linear light of each of the 256 levels of an sRGB colour channel.
 _LINEAR = [
     share / 12.92 if share <= _ENCODED_KNEE else ((share + 0.055) / 1.055) ** 2.4
     for share in (value / 255 for value in range(256))
@@ -31,19 +32,19 @@ _LINEAR = [
 def compute_blurhash(image: "Image.Image") -> str:
     """Return the BlurHash of an RGB image, with four horizontal and three vertical components.
 
-    An image of 32 by 32 pixels takes a few milliseconds.
+    Computing the BlurHash of 32 by 32 pixels takes a few milliseconds.
     """
     width, height = image.size
     across = [_cosines(wave, width) for wave in range(_WAVES_ACROSS)]
     down = [_cosines(wave, height) for wave in range(_WAVES_DOWN)]
-    # The amplitudes of the BlurHash components in linear light, for each colour channel. The first
-    # amplitude is the mean of the channel.
+    # The amplitudes of the BlurHash components for each colour channel, in linear light. The first
+    # amplitude of a colour channel is its mean.
     channels = []
     for band in image.split():
         plane = [_LINEAR[value] for value in band.tobytes()]
         rows = [plane[start : start + width] for start in range(0, len(plane), width)]
-        # Sum each pixel row first, and then combine the sums, which needs far fewer multiplications
-        # than summing all pixels for each component.
+        # Compute sums per pixel row first and combine them afterwards, which needs far fewer
+        # multiplications.
         sums = [[_dot(row, cosines) for row in rows] for cosines in across]
         amplitudes = [
             _dot(column, cosines) * (1 if x == y == 0 else 2) / len(plane)
@@ -82,9 +83,10 @@ def _encode_base83(number: int, length: int) -> str:
 
 
 def compute_tiles(blurhash: str, across: int, down: int) -> list[list[str]]:
-    """Return a grid of colours that approximates the blurred image.
+    """Return the blurred image of a BlurHash as a coarse grid of colours.
 
-    The grid has ``across`` columns and ``down`` rows. Each colour is a text such as "#9f2d16".
+    The grid of colours has ``across`` columns and ``down`` rows. Each colour is a text such as
+    "#9f2d16".
     """
     digits = [_ALPHABET.index(character) for character in blurhash]
     rows_of_waves = digits[0] // 9 + 1

@@ -2,7 +2,7 @@
 
 Pillow uses the ICC profile to convert the pixels to sRGB. According to the PNG specification,
 `cICP` has the highest precedence, followed by `iCCP`, `sRGB`, and `gAMA` with `cHRM`. An invalid
-colour chunk is skipped.
+colour chunk is ignored.
 """
 
 import math
@@ -17,33 +17,35 @@ COLOUR_CHUNKS = frozenset({b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"})
 _CODES = struct.Struct(">4B")
 _GAMMA = struct.Struct(">I")
 _POINTS = struct.Struct(">8I")
-# The fields of an ICC profile's header that Pressroom writes, such as the size and the version.
+# The layout of an ICC profile's header, which contains, for example, the size and the version.
 _PROFILE_HEADER = struct.Struct(">I4xI4s4s4s12x4s28x12s48x")
 _PROFILE_VERSION = 0x04300000
 _PROFILE_TAG = struct.Struct(">4sII")
-# The profile of a screen has a few kilobytes, and the profile of a printer has up to two megabytes.
+# The ICC profile of a screen has a few kilobytes. The ICC profile of a printer has up to two
+# megabytes.
 _MAX_PROFILE_BYTES = 4 * 1024 * 1024
 _MAX_RENDERING_INTENT = 3
 _LEVELS = 256
 # The PNG chunks `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma value outside of
-# the allowed range is ignored as a mistake of the encoder.
+# this range is a mistake of the encoder, and is ignored.
 _UNIT = 100_000
 _MIN_GAMMA_UNITS = 1_000
 _MAX_GAMMA_UNITS = 10_000_000
 # Some encoders round the gamma value of sRGB, which is about 0.45455. Like libpng, treat every
-# gamma value within 5% as sRGB.
+# gamma value within 5% of the sRGB gamma as sRGB.
 _SRGB_GAMMA = 1 / 2.2
 _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
-# An HDR image (PQ or HLG) can be brighter than white paper, whose luminance is 203 cd/m² (ITU-R
-# BT.2408). An sRGB image can't, so light above 80% of this luminance is compressed into the upper
-# 20% of the sRGB range.
+# HDR images (PQ or HLG) can be brighter than white paper, whose luminance is 203 cd/m² (ITU-R
+# BT.2408). In the conversion to sRGB, all light above 80% of this luminance is compressed into the
+# upper 20% of the range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
 _COMPRESSION_KNEE = 0.8
 _HLG_MIDDLE = 0.5
-# The white point D50 of ICC profiles, and the Bradford matrix for adapting colours to it.
+# The white point D50 of ICC profiles, and the Bradford matrix for adapting colours to a different
+# white point.
 _D50 = (0.9642, 1.0, 0.8249)
 _CONES = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))
 _FROM_CONES = (
@@ -143,7 +145,8 @@ def _hlg_curve(level: float) -> float:
 
 _SRGB_PRIMARIES = _Primaries(_D65_WHITE, (0.640, 0.330), (0.300, 0.600), (0.150, 0.060))
 _NTSC_PRIMARIES = _Primaries(_D65_WHITE, (0.630, 0.340), (0.310, 0.595), (0.155, 0.070))
-# Maps the codes in ITU-T H.273 to primary colours. Reserved and unspecified codes are missing.
+# Maps the codes in ITU-T H.273 to primary colours. Reserved codes and the code for "unspecified"
+# are missing.
 _CODED_PRIMARIES = {
     1: _SRGB_PRIMARIES,
     4: _Primaries(_C_WHITE, (0.67, 0.33), (0.21, 0.71), (0.14, 0.08)),
@@ -285,7 +288,7 @@ def _multiply(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
 def _build_colour_profile(colours: _Colours, *, is_grey: bool) -> bytes | None:
     """Build the ICC profile for a colour space.
 
-    Returns ``None`` for sRGB, which needs no ICC profile. The profile for a grey image contains
+    Returns ``None`` for sRGB, which needs no ICC profile. The ICC profile for a grey image contains
     only the transfer function.
     """
     is_srgb = colours.curve is _SRGB and (is_grey or colours.primaries == _SRGB_PRIMARIES)

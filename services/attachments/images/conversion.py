@@ -1,6 +1,6 @@
 """Converts an uploaded image into the formats that Pressroom serves.
 
-The conversion runs in a child process. Renditions for web pages are WebP images, which may be
+Images are converted in a child process. Renditions for web pages are WebP images, which may be
 animated. Some mail programs can't display WebP, so the rendition for mails is a still JPEG, or a
 still PNG if the image is partly transparent. A rendition is never wider than the converted image.
 """
@@ -37,8 +37,8 @@ _OBJECT_PATTERN = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
 def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
     """Convert an uploaded image into the format in which Pressroom stores images.
 
-    The conversion is deterministic, so equal uploads have equal results. Raises
-    ``UnreadableImage``.
+    The conversion is deterministic, so converting the same upload twice gives the same files.
+    Raises ``UnreadableImage``.
     """
     if not data:
         raise outcome.create_refusal(IMAGE_EMPTY)
@@ -79,8 +79,8 @@ class _StillSource:
         renditions = list[Rendition]()
         mail_image = self.image
         for width in reversed(_list_narrower_widths(self.image.width)):
-            # Scale the next larger rendition, because scaling the original image would be much
-            # slower.
+            # Scale each rendition from the next larger one, because scaling the original image
+            # would be much slower.
             smaller = still.resize_image(smaller, still.scale_size(smaller.size, width))
             data = encoding.encode_lossy_webp(smaller)
             rendition = Rendition(_RENDITION_WIDTHS[width], data, _WEBP_MIME_TYPE, *smaller.size)
@@ -153,8 +153,8 @@ def _read_webp_source(data: bytes) -> _StillSource | _AnimationSource:
     def decode_frame(number: int) -> Image.Image:
         image.seek(number)
         image.load()
-        # Copy the frame, because Pillow draws the next frame into the same ``Image`` object, and
-        # the conversion to sRGB may change this object.
+        # Copy the frame, because Pillow reuses its ``Image`` object for the next frame, and the
+        # conversion to sRGB may change it.
         return still.convert_to_srgb(image.copy())
 
     frames = [
@@ -174,7 +174,7 @@ def _list_narrower_widths(width: int) -> Sequence[int]:
 def _create_mail_rendition(image: Image.Image) -> Rendition:
     is_opaque = image.mode == "RGB" or image.getchannel("A").getextrema() == (255, 255)
     plain = image.convert("RGB" if is_opaque else "RGBA")
-    # Remove metadata such as comments, because Pillow would write it to the file.
+    # Remove metadata such as comments, which Pillow would otherwise write to the file.
     plain.info.clear()
     output = BytesIO()
     format_name = "JPEG" if is_opaque else "PNG"

@@ -66,10 +66,10 @@ def _encode_webp(image: Image.Image, **settings: object) -> bytes:
 
 
 def _compute_sampled_blurhash(image: Image.Image) -> str:
-    """Return the BlurHash of a small copy of the image.
+    """Return an image's BlurHash, which is computed from a small copy of the image.
 
-    Transparent pixels count as white. A small copy suffices, because a BlurHash contains hardly any
-    detail.
+    In a BlurHash, transparent pixels count as white. A small copy of the image suffices, because a
+    BlurHash contains hardly any detail.
     """
     side = _BLURHASH_SIDE * _BLURHASH_SAMPLES
     sample = image.resize((side, side), Image.Resampling.NEAREST)

@@ -34,7 +34,7 @@ class _Reader:
         return block
 
     def skip_blocks(self) -> bytes:
-        """Skip a sequence of data blocks, and return the first block."""
+        """Skip a sequence of GIF data blocks, and return the first skipped block."""
         first = b""
         while size := self.take(1)[0]:
             block = self.take(size)
@@ -63,7 +63,8 @@ def read_gif(data: bytes) -> Animation:
                 size = reader.take(1)[0]
                 name = reader.take(size)
                 body = reader.skip_blocks() if size else b""
-                # A GIF with n repetitions is played n + 1 times. 0 means endless repetition.
+                # A GIF with n repetitions is played n + 1 times. The number 0 means endless
+                # repetition.
                 if name in _LOOP_BLOCKS and body[:1] == b"\x01":
                     repetitions = _u16(body, 1)
                     plays = min(repetitions + 1, outcome.MAX_PLAYS) if repetitions else 0
@@ -76,12 +77,12 @@ def read_gif(data: bytes) -> Animation:
             outcome.check_frame_count(len(frames), "GIF")
             control = b""
         elif introducer != b"\0" and frames:
-            break  # Like browsers, keep the frames before an invalid block.
+            break  # Like browsers, keep the GIF frames before an invalid block.
         elif introducer != b"\0":
             raise create_unreadable_error(f"The GIF has no block at byte {reader.at - 1:,}.")
     if not frames:
         raise create_unreadable_error("The GIF has no image.")
-    # Like browsers, enlarge the canvas if the first frame doesn't fit into it.
+    # Like browsers, enlarge the canvas if the first GIF frame doesn't fit into it.
     width = max(_u16(header, 6), frames[0].left + sizes[0][0])
     height = max(_u16(header, 8), frames[0].top + sizes[0][1])
     outcome.check_canvas(width, height, "GIF header")

@@ -15,7 +15,8 @@ from services.attachments.images.outcome import (
 )
 from services.attachments.images.still import DECODER_ERRORS, decode_image
 
-# Limits how long decoding takes, because a hostile icon file can contain thousands of large images.
+# The number of decoded images is limited, because a hostile icon file can contain thousands of
+# large images.
 _MAX_DECODED_ENTRIES = 8
 _MAX_BYTE = 255
 _BITS_WITH_ALPHA = 32
@@ -42,7 +43,7 @@ def decode_best_image(data: bytes) -> Image.Image:
     """Decode the image with the most pixels in an icon file.
 
     If several images are equally large, the one with the most bits per pixel is decoded. If an
-    image is broken, the next largest image is tried. If all images are broken, the first error is
+    image is broken, the next largest image is decoded. If all images are broken, the first error is
     raised.
     """
     entries = list[_Entry]()
@@ -57,7 +58,8 @@ def decode_best_image(data: bytes) -> Image.Image:
         try:
             return _decode_entry(entry, data[entry.offset : entry.offset + entry.size])
         except (UnreadableImage, *DECODER_ERRORS) as error:
-            # Remove the traceback, because it would keep the image in memory.
+            # Remove the traceback from the error, because the traceback would keep the image in
+            # memory.
             failures.append(error.with_traceback(None))
     raise failures[0]
 
@@ -84,8 +86,8 @@ def _list_positions(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _read_entry(data: bytes, offset: int, size: int) -> _Entry:
-    # Read the width and height from the image's header. The directory of the file has only one byte
-    # for each of them, and its values are often wrong.
+    # Read the width and height from the image's own header, because the directory of an icon file
+    # often contains wrong values.
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
     if head.startswith(png.SIGNATURE):
         if len(head) < _PNG_HEADER.size:

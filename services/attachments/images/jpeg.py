@@ -17,7 +17,7 @@ _APP14 = 0xEE
 _APP15 = 0xEF
 _COMMENT = 0xFE
 # The prefix and the minimum length of each JPEG segment that a decoder needs to interpret the
-# colours. Shorter segments are broken and are dropped.
+# colours. A JPEG segment below its minimum length is broken and is dropped.
 _NEEDED_SEGMENTS = {_APP0: (b"JFIF\0", 14), _APP14: (b"Adobe", 12)}
 _EXIF_PREFIX = b"Exif\0\0"
 _XMP_PREFIX = b"http://ns.adobe.com/xap/1.0/\0"
@@ -72,8 +72,8 @@ def _is_droppable(marker: int, body: bytes) -> bool:
 def _join_profile(pieces: list[bytes]) -> bytes | None:
     """Join the pieces of the ICC profile in a JPEG file.
 
-    Returns ``None`` if a piece is missing. Each piece begins with two bytes, which contain its
-    number and the total number of pieces.
+    Returns ``None`` if a piece of the ICC profile is missing. The first two bytes of a piece are
+    its number and the total number of pieces.
     """
     ordered = sorted(pieces, key=lambda piece: piece[:1])
     heads = [(number, len(pieces)) for number in range(1, len(pieces) + 1)]

@@ -64,7 +64,7 @@ class ConvertedImage:
 class UnreadableImage(Exception):
     """An uploaded image can't be converted.
 
-    The message contains the reason and the position in the image file.
+    The message of the exception contains the reason and the position in the image file.
     """
 
     code: str
@@ -77,7 +77,7 @@ class UnreadableImage(Exception):
 def create_refusal(error: ErrorType, **values: object) -> UnreadableImage:
     """Create an ``UnreadableImage`` from an entry of the error catalogue.
 
-    The child process sends the code and the message of the error to the worker.
+    The child process sends the error's code and message to the worker.
     """
     return UnreadableImage(error.code, error.fill(**values).sentence)
 

@@ -24,13 +24,13 @@ from services.attachments.images.still import DECODER_ERRORS, convert_to_srgb, o
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"PLTE"
 _TRANSPARENCY = b"tRNS"
-# A wrong checksum of one of these chunks makes the PNG unreadable. All other chunks with a wrong
-# checksum are ignored.
+# A PNG is unreadable if one of these essential chunks has a wrong checksum. Any other chunk with a
+# wrong checksum is ignored.
 _ESSENTIAL_CHUNKS = (b"IHDR", _PALETTE, b"IDAT")
 _FRAME_CHUNKS = (b"fcTL", b"fdAT")
 _CHUNKS_BEFORE_PIXELS = {_PALETTE, _TRANSPARENCY, *COLOUR_CHUNKS}
 # The size of the `tRNS` chunk by colour type, for PNGs with a single transparent colour. In a PNG
-# with a palette, this chunk contains an alpha value for each palette entry.
+# with a palette, the `tRNS` chunk contains an alpha value for each palette entry.
 _TRANSPARENCY_BYTES = {0: 2, 2: 6}
 _DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
 # The colour types in the header of a PNG.
@@ -44,8 +44,8 @@ _NUMBER_BYTES = 4
 _SIDES = struct.Struct(">II")
 _FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
 _ANIMATION_HEADER = struct.Struct(">II")
-# The beginning of an uncompressed text chunk with XMP data. Two texts that end with a zero byte
-# precede the XMP data.
+# The beginning of an uncompressed text chunk with XMP data. Two zero-terminated texts precede the
+# XMP data.
 _XMP_PREFIX = b"XML:com.adobe.xmp\0\0\0"
 
 
@@ -59,16 +59,16 @@ class _FrameChunks:
 
 @dataclass(slots=True)
 class _PngFile:
-    """The parts of a PNG file that have been read so far.
+    """The contents of a PNG file, as far as they have been read.
 
     Attributes:
-        shared: the palette chunk and the transparency chunk by name, which all frames use.
+        shared: the palette chunk and the transparency chunk, by name. All frames use both chunks.
         colours: the chunks that describe the colour space, by name.
         profile: the ICC profile that is built from the chunks in ``colours``.
-        metadata: the EXIF and XMP data, which may contain the image's orientation. The keys are the
-            names in Pillow's `Image.info`.
+        metadata: the EXIF and XMP data, which may contain the image's orientation, by their names
+            in Pillow's `Image.info`.
         plays: how often the animation is played. 0 means endless repetition.
-        frames: the frames that have been read. The pixels of the last one may still follow in the
+        frames: the frames that have been read. The pixels of the last frame may still follow in the
             file.
         is_faulty: whether the animation has a fault. All frames after the fault are ignored.
     """
@@ -99,9 +99,9 @@ def read_png(data: bytes) -> Animation:
     """Split a PNG into frames, and check the limits for animations.
 
     A PNG that isn't animated has a single frame. Frames are decoded only when they are drawn.
-    Pillow gets only the chunks that describe pixels, so that broken text chunks can't make it fail.
-    In a faulty animation, the last frame is decoded immediately, to check whether its pixels are
-    complete.
+    Pillow gets only the chunks that describe pixels, so that broken text chunks can't make the
+    decoding fail. In a faulty animation, the last frame is decoded immediately, to check whether
+    its pixels are complete.
     """
     file = _PngFile()
     for name, body in _iterate_chunks(data):
@@ -134,7 +134,7 @@ def read_png(data: bytes) -> Animation:
 def _iterate_chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the name and the body of each chunk of a PNG.
 
-    The body is ``None`` if the chunk's checksum is wrong.
+    The body of a chunk with a wrong checksum is ``None``.
     """
     at = len(SIGNATURE)
     while at + 12 <= len(data):
@@ -163,8 +163,8 @@ def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
     elif name == b"IDAT":
         file.data.append(body)
         if file.frames and not file.is_faulty:
-            # If a control chunk precedes the still image, the still image is the first frame of the
-            # animation.
+            # If a control chunk precedes the still image of a PNG, the still image is the first
+            # frame of the animation.
             file.frames[-1].pieces.append(body)
     elif name == b"acTL":
         _record_animation_header(file, body)
@@ -204,7 +204,7 @@ def _record_transparency(file: _PngFile, body: bytes) -> None:
     else:
         is_valid = len(body) == _TRANSPARENCY_BYTES.get(file.colour_type)
         # Clear the bits of the transparent colour that exceed the bit depth, because some encoders
-        # fill them with garbage.
+        # fill these bits with garbage.
         levels = struct.unpack(f">{len(body) // 2}H", body) if is_valid else ()
         depth = file.header[8] if file.header else _MAX_DEPTH
         body = struct.pack(f">{len(levels)}H", *(level & 2**depth - 1 for level in levels))
@@ -223,7 +223,7 @@ def _record_animation_header(file: _PngFile, body: bytes) -> None:
 def _record_frame_chunk(file: _PngFile, name: bytes, body: bytes) -> bool:
     """Store a control chunk or a pixel chunk of a frame.
 
-    Returns false if the chunk is out of order, or if the frame exceeds the canvas.
+    Returns false if a frame's chunk is out of order, or if the frame exceeds the canvas.
     """
     number = file.next_number
     file.next_number += 1

@@ -27,10 +27,10 @@ DECODER_ERRORS = (
     Image.DecompressionBombError,
 )
 _LEVELS = range(256)
-# A colour profile counts as sRGB if conversion changes no 8-bit level by more than this.
+# A colour profile counts as sRGB if converting to sRGB changes no 8-bit level by more than this.
 _MAX_ROUNDING_LEVELS = 2
-# The EXIF orientation of an upright image. The other orientations say how to rotate or mirror the
-# image. For example, orientation 6 means a quarter turn clockwise.
+# The EXIF orientation of an upright image. The EXIF orientations 2 to 8 say how to rotate or mirror
+# an image. For example, orientation 6 means a quarter turn clockwise.
 _UPRIGHT_ORIENTATION = 1
 _TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -41,8 +41,8 @@ _TRANSPOSITIONS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# To save time, Pillow first shrinks an image to this multiple of the target size with a fast
-# filter, and then to the target size with a precise filter.
+# To save time, Pillow shrinks an image with a fast filter first, down to this multiple of the
+# target size.
 _REDUCING_GAP = 3.0
 
 
@@ -50,12 +50,11 @@ _REDUCING_GAP = 3.0
 class Picture:
     """An image file whose metadata has been separated from its pixels.
 
-    The decoder doesn't get the metadata, so broken metadata can't make it fail.
+    The image decoder doesn't get the metadata, so broken metadata can't make the decoding fail.
 
     Attributes:
         data: the image file without its metadata.
-        metadata: the colour profile, EXIF and XMP data. The keys are the names in Pillow's
-            `Image.info`.
+        metadata: the colour profile, EXIF and XMP data, by their names in Pillow's `Image.info`.
     """
 
     data: bytes = b""
@@ -82,7 +81,7 @@ def _decode_picture(picture: Picture, format_name: str) -> Image.Image:
 
 
 def open_image(data: bytes, format_name: str) -> Image.Image:
-    """Open an image with the decoder for this format, without detecting the format."""
+    """Open an image with the decoder for ``format_name``, without detecting the format."""
     image = Image.open(BytesIO(data), formats=[format_name])
     check_canvas(*image.size, f"{format_name} header")
     return image
@@ -171,7 +170,7 @@ def read_orientation(info: Mapping[str, bytes]) -> int:
     try:
         value = holder.getexif().get(ExifTags.Base.Orientation, _UPRIGHT_ORIENTATION)
     except DECODER_ERRORS:
-        # Ignore broken metadata, because it isn't stored anyway.
+        # Ignore broken image metadata, because metadata isn't stored anyway.
         return _UPRIGHT_ORIENTATION
     return value if isinstance(value, int) else _UPRIGHT_ORIENTATION
 

@@ -20,7 +20,7 @@ _METADATA_NAMES = {b"EXIF": "exif", b"XMP ": "xmp", b"ICCP": "icc_profile"}
 
 @dataclass(slots=True)
 class WebpFile(Picture):
-    """The parts of a WebP file that ``read_webp`` has read.
+    """The contents of a WebP file, as far as they have been read.
 
     Attributes:
         durations: the durations of the frames in milliseconds, or an empty list for a still image.
@@ -89,7 +89,7 @@ def _record_picture(file: WebpFile, name: bytes, body: bytes) -> None:
     else:
         return
     if not file.pictures and not file.width:
-        # Without an extended header, the first picture determines the size of the image.
+        # If a WebP file has no extended header, the first picture determines the size of the image.
         file.width, file.height = size
     file.pictures += 1
     file.lossless &= name == b"VP8L"
@@ -98,8 +98,8 @@ def _record_picture(file: WebpFile, name: bytes, body: bytes) -> None:
 def declare_alpha(data: bytes) -> bytes:
     """Set the alpha flag of an encoded animation if parts of its canvas are transparent.
 
-    libwebp crops each frame to its visible part, and doesn't set the alpha flag if all these parts
-    are opaque. Without the alpha flag, some viewers paint the rest of the canvas black.
+    libwebp crops each frame to its visible part, and sets the alpha flag only if a visible part
+    isn't opaque. Without the alpha flag, some viewers paint the rest of the canvas black.
     """
     chunks = _iterate_chunks(data, 12, len(data))
     frame_headers = [body[:_FRAME_HEADER_BYTES] for name, body in chunks if name == b"ANMF"]
@@ -118,8 +118,8 @@ def _iterate_chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, byt
         start = at + 8
         stop = start + int.from_bytes(data[at + 4 : start], "little")
         if stop > end and data[at : at + 4] in _METADATA_NAMES:
-            # The file is complete according to its RIFF header, so only the length of the last
-            # chunk is wrong.
+            # The WebP file is complete according to its RIFF header, so only the length of the
+            # metadata chunk is wrong.
             return
         if stop > end:
             raise create_truncated_error(

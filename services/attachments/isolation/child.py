@@ -15,8 +15,8 @@ from services.attachments.images.outcome import (
     UnreadableImage,
 )
 
-# Import the plugins for the supported image formats in advance, because the process can't load code
-# after it has dropped its privileges.
+# Import Pillow's plugins for the supported image formats in advance, because the confined process
+# can't import them later.
 _PLUGINS = ("Bmp", "Gif", "Ico", "Jpeg", "Mpo", "Png", "Ppm", "Tiff", "WebP")
 for _plugin in _PLUGINS:
     import_module(f"PIL.{_plugin}ImagePlugin")
@@ -27,7 +27,7 @@ _MAX_RESIDENT_BYTES = 192 * 1024 * 1024
 def split_result(result: ConvertedImage | UnreadableImage) -> tuple[Any, Sequence[bytes]]:
     """Split the result of an image conversion into JSON fields and image files.
 
-    The image files aren't copied, to save memory.
+    To save memory, the bytes of the image files aren't copied.
     """
     fields = asdict(result)
     images = [image for image in (fields, *fields.get("renditions", ())) if "data" in image]
@@ -36,7 +36,7 @@ def split_result(result: ConvertedImage | UnreadableImage) -> tuple[Any, Sequenc
 
 
 def parse_answer(answer: Any, data: bytes) -> ConvertedImage | UnreadableImage:
-    """Parse the child process's answer, which contains a converted image or an error.
+    """Parse the answer of the child process, which contains a converted image or an error.
 
     Raises ``ValueError`` if the answer is invalid.
     """

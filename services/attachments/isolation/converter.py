@@ -9,11 +9,11 @@ from core.process.child_process import ChildCrashed, ChildProcess, ChildTooSlow
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage, create_refusal
 from services.attachments.isolation.child import parse_answer
 
-# The maximum address space of the child process. The most demanding image in tests, a WebP with two
-# frames and 49 megapixels, needed 2.24 GB.
+# The maximum address space of the child process that converts images. In tests, no image needed
+# more than 2.24 GB.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
-# The child process is replaced after this many images. If a hostile image takes control of the
-# process, it can therefore affect only this many later images.
+# The child process is replaced after it has converted this many images. A hostile image that takes
+# control of the process can't affect images after the replacement.
 _IMAGES_PER_CHILD = 500
 _MODULE = "services.attachments.isolation.child"
 _log = get_logger(__name__)
@@ -63,5 +63,5 @@ class ConverterProcess:
         return result
 
     def close(self) -> None:
-        """Stop the child process. Don't call ``close`` during a conversion."""
+        """Stop the child process. Don't call ``close`` during the conversion of an image."""
         self._child.close()
