@@ -124,8 +124,8 @@ def read_figures(database: Database) -> DeploymentFigures:
         oldest[queue] = max(oldest[queue], seconds)
     jobs = JobFigures(unfinished, due, oldest)
     [(active, failing, late, failing_seconds)] = database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)
-    # The age of the oldest webhook job counts too, because a new event enqueues a job without
-    # changing the endpoint's due time.
+    # The delay of webhooks includes the age of the oldest webhook job, because a new event enqueues
+    # a job without changing the endpoint's due time.
     late = max(late, jobs.oldest[Queue.WEBHOOKS])
     return DeploymentFigures(
         connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),

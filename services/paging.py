@@ -79,8 +79,8 @@ def order_newest_first(
     """Extend a query to select all rows of an owner, in descending order of their ids.
 
     The query forces Postgres to use the index on owner and id. With the index of the primary key,
-    Postgres might read millions of newer rows of other owners. Postgres might choose this index,
-    because it assumes that an owner's rows are spread evenly over the table.
+    Postgres might read millions of newer rows of other owners. Postgres might choose the primary
+    key, because it assumes that an owner's rows are spread evenly over the table.
 
     With the condition ``owner = ANY(ARRAY[value])``, Postgres must sort by ``owner``, for which the
     primary key is useless. With ``owner = value``, Postgres would drop ``owner`` from the sort

@@ -178,10 +178,10 @@ def change_password(
 ) -> None:
     """Change the caller's password.
 
-    The credentials in ``ending`` and all sessions except the current one are revoked. ``expected``
-    is the password hash against which the caller's old password was verified. Raises
-    ``api_key.not_found`` or ``second_factor.not_found`` for an unknown id in ``ending``. Raises
-    every error of ``registration.change_password``.
+    The credentials and webhook endpoints in ``ending`` are revoked, and all sessions except the
+    current one. ``expected`` is the password hash against which the caller's old password was
+    verified. Raises ``api_key.not_found`` or ``second_factor.not_found`` for an unknown id in
+    ``ending``. Raises every error of ``registration.change_password``.
     """
     registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:

@@ -30,8 +30,8 @@ REMOVE_OBJECTS = register_maintenance(
 # The name of the maintenance task that creates backups. No object is removed during a backup. A
 # backup dumps the database first, and then copies the objects to which the dump refers.
 BLOCKING_TASK = "backup.create"
-# How long a batch of removals is reserved for a worker. A failed removal is retried after this
-# time.
+# How long a batch of removals is reserved for a worker. A failed removal is retried after
+# ``_TAKEN_FOR``.
 _TAKEN_FOR = timedelta(seconds=30)
 _MAX_BATCH_ROWS = 100
 # Each run processes at most this many batches, so that it doesn't delay other maintenance.

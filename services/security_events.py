@@ -63,8 +63,8 @@ class EventType(StrEnum):
     OPERATOR_ACTED = "operator.acted"
 
 
-# The security events that also create a feed event. Each value contains the type of the feed event,
-# and the names of the details for the id and the number of keys or grants.
+# The security events that also create a feed event. Each security event has the type of its feed
+# event, and the names of the details for the id and the number of keys or grants.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
@@ -128,7 +128,7 @@ def record_event(
 def record_operator_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record a security event about an operator's change of a user's account in this account.
+    """Record an operator's change of a user's account as a security event in the user's account.
 
     The operator's IP address isn't recorded.
     """

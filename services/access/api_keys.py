@@ -1,7 +1,8 @@
 """Creates, authenticates and revokes API keys.
 
 The database stores only the HMACs of API keys, so nobody can log in with a copy of the database.
-Revoking a stolen API key also revokes all keys that the thief has created with it.
+Revoking an API key also revokes all keys that were created with it, because a thief could have
+created them.
 """
 
 from collections.abc import Collection, Iterable

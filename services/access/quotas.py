@@ -43,7 +43,7 @@ BYTES_PER_MB = 2**20
 # How many bytes of the storage quota each stored row consumes, without its filter.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
-# actions. Job kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.
+# actions. All other kinds of jobs are limited only by the job queue.
 LIMITED_JOB_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
 # The queues that contain the jobs of ``LIMITED_JOB_KINDS``.
 _LIMITED_QUEUES = (Queue.BULK, Queue.EXPORT)
@@ -63,7 +63,7 @@ _LOCK_FREE_SHARE = text(
 
 @dataclass(frozen=True)
 class QuotaUse:
-    """How much of a quota a user has consumed, and the limit that the user's plan sets.
+    """How much of a quota a user has consumed, and the limit in the user's plan.
 
     The attribute ``limit`` is ``None`` for an unlimited quota.
     """
@@ -88,7 +88,7 @@ def plan_limit(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
 
 
 def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
-    """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` of it remains.
+    """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` remains.
 
     For the storage quota, ``more`` is a number of bytes. The quota stays locked until the
     transaction ends.
@@ -131,7 +131,7 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
         return False
     uow.session.execute(_LOCK_QUOTA_SHARED, values)
     if _count(uow, user_id, quota) > max_count:
-        # Don't wait for a lock on the whole quota here, because this could deadlock with other
+        # Don't wait for a lock on the whole quota, which could deadlock with simultaneous
         # reservations.
         raise TransientError("another act took what the plan had room for")
     return True

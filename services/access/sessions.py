@@ -24,7 +24,7 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# How long after a login a person can create credentials. The limit prevents an attacker with a
+# How long after a login a person can create credentials. The time limit prevents an attacker with a
 # stolen old session from creating an API key.
 RECENT_LOGIN = timedelta(minutes=15)
 SESSION_LIFETIME = timedelta(days=30)
@@ -108,7 +108,7 @@ def second_factor_exists() -> ColumnElement[bool]:
 
 
 def second_factor_missing(everyone_needs_factor: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the SQL condition that a person in ``users`` needs a second factor and has none."""
+    """Return the SQL condition that a person in ``users`` lacks a required second factor."""
     return or_(User.is_operator, everyone_needs_factor) & ~second_factor_exists()
 
 
@@ -134,7 +134,7 @@ def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) 
 def read_session(
     database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
 ) -> OpenSession:
-    """Return the valid session that has this cookie.
+    """Return the valid session that has the given cookie.
 
     Raises ``auth.invalid_credentials`` for an unknown, expired or revoked session.
     """
@@ -158,7 +158,7 @@ def read_session(
 def authenticate_session(
     database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
 ) -> Caller:
-    """Return the caller whose session has this cookie.
+    """Return the caller whose session has the given cookie.
 
     Raises ``auth.invalid_credentials`` for an unknown, expired or revoked session. Raises
     ``auth.second_factor`` if the person lacks a required second factor.

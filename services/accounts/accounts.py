@@ -58,7 +58,7 @@ def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
-    """Return the person with this e-mail address, or create a person without a password."""
+    """Return the person with the given e-mail address, or create a person without a password."""
     while True:
         # If several transactions insert the same address at the same time, only one of them creates
         # the row.
@@ -106,7 +106,7 @@ def find_user_by_email(uow: UnitOfWork, email: str) -> User | None:
 
 
 def get_user_by_email(uow: UnitOfWork, email: str) -> User:
-    """Return the user with this e-mail address. Raises ``user.not_found``."""
+    """Return the user with the given e-mail address. Raises ``user.not_found``."""
     user = find_user_by_email(uow, email)
     if user is None:
         raise USER_NOT_FOUND_BY_EMAIL(email=email)
@@ -118,7 +118,7 @@ def find_user(uow: UnitOfWork, user_id: int) -> User | None:
 
 
 def get_user(uow: UnitOfWork, user_id: int) -> User:
-    """Return the user with this id. Raises ``user.not_found``."""
+    """Return the user with the given id. Raises ``user.not_found``."""
     user = find_user(uow, user_id)
     if user is None:
         raise USER_NOT_FOUND()
@@ -126,7 +126,7 @@ def get_user(uow: UnitOfWork, user_id: int) -> User:
 
 
 def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:
-    """Set the plan of the user with this e-mail address. Raises ``user.not_found``."""
+    """Set the plan of the user with the given e-mail address. Raises ``user.not_found``."""
     user = get_user_by_email(uow, email)
     change_plan(uow, user, plan)
     return user

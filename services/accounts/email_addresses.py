@@ -40,10 +40,10 @@ class InvalidAddress(NamedTuple):
 
 
 def mask_address(email: str) -> str:
-    """Return an e-mail address in which only the first character before the @ is visible.
+    """Mask all characters before the @ of an e-mail address except the first.
 
-    The owner of the address recognises the masked address, but a stranger who reads a forwarded
-    mail can't reconstruct the address.
+    The owner recognises the masked address, but a stranger who reads a forwarded mail can't
+    reconstruct it.
     """
     local, _, domain = email.rpartition("@")
     return f"{local[:1]}…@{domain}"

@@ -1,9 +1,9 @@
 """Counts login attempts, and blocks logins for some time after failed attempts.
 
 A login attempt is counted before the password is verified, so that parallel attempts can't bypass
-the limit. A successful login resets its counters. During a pause, even the right password is
-rejected, so that an attacker can't continue guessing. Attempts during a pause aren't counted and
-don't extend the pause.
+the limit. A successful login resets the counters of failed attempts. During a pause, even the right
+password is rejected, so that an attacker can't continue guessing. Attempts during a pause aren't
+counted and don't extend the pause.
 
 Several counters prevent a stranger from locking the owner out of an account:
 
@@ -54,7 +54,7 @@ _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class LoginThrottle:
-    """The rule that determines how long logins are paused after failed attempts.
+    """Determines how long logins are paused after failed attempts.
 
     After ``free`` attempts, logins are paused for one second. Each attempt after a pause doubles
     the next pause, up to ``max_pause``.
@@ -84,7 +84,7 @@ class Attempt:
 
     Attributes:
         counts: the digest and the throttle of each counter that was increased.
-        from_known_browser: whether the person has logged in with this browser before.
+        from_known_browser: whether the person has logged in with the browser before.
         number: the number of attempts since the last successful login, counted per browser if the
             browser is known, otherwise per e-mail address.
     """

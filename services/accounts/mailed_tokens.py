@@ -80,7 +80,7 @@ def create_token(
 def read_token(
     uow: UnitOfWork, purpose: Purpose, secret: str, *, invalid: ErrorType = LINK_INVALID
 ) -> MailedLink:
-    """Return the mailed token that has this secret, even if the token has been used.
+    """Return the mailed token that has the given secret, even if the token has been used.
 
     Raises the error ``invalid`` for an unknown or expired token.
     """

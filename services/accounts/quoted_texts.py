@@ -28,7 +28,7 @@ _CONTACT_DETAILS = re.compile(
     r"|[(\[]\s*(?:\.|dot|at|punkt|punto|point|ponto)\s*[)\]]",
     re.IGNORECASE,
 )
-# Matches a word that directly follows a full stop, because such a word may be a top-level domain.
+# Matches a word after a full stop without a space, which may be a top-level domain.
 _LABEL = re.compile(r"(?<=[^\W_]\.)[^\W\d_]{2,}")
 # The top-level domains that RFC 2606 and RFC 6761 reserve, and the domain .onion of the Tor
 # network.

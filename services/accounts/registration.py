@@ -106,7 +106,7 @@ def change_password(
 
 
 def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
-    """Set the password of the person with this e-mail address.
+    """Set the password of the person with the given e-mail address.
 
     All sessions of the person are revoked, and the person is notified by mail. Raises
     ``user.not_found`` and every error of ``passwords.hash_password``.
@@ -151,7 +151,7 @@ def change_address(
 ) -> None:
     """Change an account's e-mail address, and mail an undo link to the old address.
 
-    All of the person's sessions are revoked, except the one that changes the address. If
+    All of the person's sessions are revoked, except the session that changes the address. If
     ``is_visible`` is true, list owners can see their subscriber's new address. Raises
     ``account.address_taken`` if a different person has the new address.
     """
@@ -215,7 +215,7 @@ def revert_address(
 
 
 def _read_link(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:
-    """Return the mailed link with this secret, and its e-mail address."""
+    """Return the mailed link with the given secret, and its e-mail address."""
     invalid = errors.ACCOUNT_LINK_INVALID
     link = mailed_tokens.read_token(uow, purpose, secret, invalid=invalid)
     assert link.email is not None

@@ -18,8 +18,8 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "mail-count"
-# Mail requests are counted per IPv4 network of this prefix length, because one person may use
-# several addresses of a network.
+# The prefix length of IPv4 networks. Mail requests are counted per network, because one person may
+# use several addresses.
 _IPV4_PREFIX = 24
 _WINDOW_BYTES = 8
 _MAX_REMINDERS = "1/day"
@@ -51,7 +51,7 @@ class MailBound:
 
 
 class _BoundReached(Exception):
-    """A mail exceeds a rate limit. The message is the name of the rate limit."""
+    """A mail exceeds a rate limit. The message of the exception is the name of the rate limit."""
 
 
 def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:

@@ -17,8 +17,8 @@ from storage.encryption import WrappedKey
 from storage.resources import Resources
 
 _MAX_BATCH_ROWS = 500
-# The columns that contain the encryption context of each data key. A data key can be decrypted only
-# with the same encryption context.
+# The columns that contain the encryption context of each data key. A data key must be decrypted
+# with the same encryption context with which it was encrypted.
 _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
     Attachment.hash_id,
     MemberImport.object_prefix,

@@ -33,7 +33,7 @@ _HASH_ID_PATTERN = re.compile(r"[a-z0-9]{12}\Z")
 
 
 def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
-    """Return the caller's attachment with this hash id. Raises ``attachment.not_found``."""
+    """Return the caller's attachment with the given hash id. Raises ``attachment.not_found``."""
     query = select(Attachment).where(
         Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
     )
@@ -109,7 +109,7 @@ def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
 
 
 def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
-    """Return the file with this name and its attachment, which must be ready.
+    """Return the file with the given name and its attachment, which must be ready.
 
     Raises ``media.not_found``.
     """

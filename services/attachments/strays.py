@@ -39,7 +39,7 @@ _STATUSES_WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
 
 
 class StrayKind(StrEnum):
-    """The two kinds of strays, which are objects without a row and rows without an object."""
+    """A stray is either an object without a row or a row without an object."""
 
     OBJECT_WITHOUT_ROW = "object without row"
     ROW_WITHOUT_OBJECT = "row without object"

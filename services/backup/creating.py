@@ -35,8 +35,9 @@ _MAX_LIST_KEYS = 10_000
 # The number of threads is limited, because each thread may hold an object of 8 MiB in memory.
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
-# If an object was younger than this when it was copied, the object is copied again. If the clocks
-# of bucket and backup storage differ, an outdated copy could otherwise look newer than the object.
+# If an object was younger than ``_MIN_AGE_AT_COPY`` when it was copied, the object is copied again.
+# If the clocks of bucket and backup storage differ, an outdated copy could otherwise look newer
+# than the object.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
 # How often maintenance checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)
@@ -142,7 +143,7 @@ def list_keys(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
 
 
 def restore_objects(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
-    """Restore the objects of a backup that the bucket lacks, and return the number of objects.
+    """Restore the objects of a backup that are missing in the bucket, and return their number.
 
     Raises ``backup.damaged`` if an object in the backup can't be read.
     """

@@ -94,7 +94,7 @@ def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
 
     Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` or ``backup.key_differs``.
     """
-    # Newer schema revisions have names that sort after older ones.
+    # The names of schema revisions sort from old to new.
     if manifest.revision > get_newest_revision():
         raise errors.BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
     if explain_unsupported(manifest.revision):

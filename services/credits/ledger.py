@@ -174,7 +174,7 @@ def _min_json_bytes(value: object, *, stop_above: int) -> int:
     """Return a lower bound for the size of a value as JSON.
 
     Counting stops when the size exceeds ``stop_above``. The value isn't serialised, because a
-    number such as 1e300 has 301 digits, and a client could use such numbers to fill the memory.
+    client could fill the memory with numbers such as 1e300, which has 301 digits.
     """
     count = 0
     pending = [value]

@@ -20,7 +20,7 @@ _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderSt
 def get_order(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
     """Return one of a user's orders.
 
-    Raises ``order.not_found`` if the user has no order with this id.
+    Raises ``order.not_found`` if the user has no order with the given id.
     """
     order = get_order_of_any_user(uow, order_id)
     if order.user_id != user_id:

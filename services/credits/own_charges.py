@@ -2,8 +2,8 @@
 
 While the user's HTTP request waits, the service calls an external provider. An account is charged
 before the call to the provider, and the charge stays open until the call has succeeded or failed.
-Each open charge has a row in ``open_charges``. Only the process that deletes this row may settle or
-reverse the charge.
+Each open charge has a row in ``open_charges``. Only the process that deletes the row of an open
+charge may settle or reverse the charge.
 
 A worker takes an open charge and calls the provider. The worker settles the charge if the call to
 the provider succeeds, and otherwise reverses the charge. If no worker has taken a charge by the end
@@ -91,7 +91,7 @@ def charge_call(
 def take_charge(database: Database, work: str, worker: str) -> int | None:
     """Let a worker take an open charge for ``work``, and return the id of its ledger entry.
 
-    Charges that a different worker has already taken come last, because this worker may still be
+    Charges that another worker has already taken come last, because the other worker may still be
     running.
     """
     rows = database.rows(_TAKE, work=work, worker=worker, taken_for=_WORKER_DEADLINE)

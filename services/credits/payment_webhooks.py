@@ -71,7 +71,8 @@ def _complete_refunds(
     """Return a webhook's evidence, with the current refunds if a refund may have failed.
 
     If a webhook reports a different total of refunds than the stored total, a refund may have
-    failed, or the webhook may be late. In both cases, all refunds are fetched from the provider.
+    failed, or the webhook may be late. If the totals differ, all refunds are fetched from the
+    provider.
     """
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)

@@ -110,7 +110,7 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
 
 
 def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[PaymentOrder]:
-    """Return orders whose next check is due, and reserve them for this poller."""
+    """Return orders whose next check is due, and reserve them for the calling poller."""
     table = PaymentOrder
     due = select(table.id).where(table.next_check_at <= func.now(), table.channel == channel)
     due = due.order_by(table.next_check_at).limit(MAX_BATCH_ORDERS)

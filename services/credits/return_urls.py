@@ -8,7 +8,7 @@ from core.settings import Settings, origins
 from core.settings.origins import MAX_URL_CHARACTERS
 
 # The query parameters that ``add_result`` adds to a return URL. A return URL that already contains
-# one of these parameters is rejected, because it could falsely claim that the order was paid.
+# ``order_id`` or ``status`` is rejected, because it could falsely claim that the order was paid.
 ORDER = "order_id"
 STATUS = "status"
 # The console page to which the payer returns after paying for an order from the console.

@@ -2,7 +2,7 @@
 
 Settling adds a provider's evidence to the facts of an order, which determine the order's status and
 ledger entries. Settling an order twice with the same evidence has no effect. Webhooks, the poller,
-claims and operators change orders only through this module.
+claims and operators change orders only through ``services.credits.settlement``.
 """
 
 from datetime import datetime, timedelta

@@ -337,7 +337,7 @@ def announce_event(
     list_id: int | None = None,
     **data: StoredFact,
 ) -> None:
-    """Write an event to the owner's feed, in the same transaction as the change.
+    """Write an event to the owner's feed, in the transaction that makes the reported change.
 
     Args:
         subject_id: the id of the record that the event is about.

@@ -129,8 +129,8 @@ def find_place_before(session: Session, since: datetime) -> int:
 def raise_feed_places(uow: UnitOfWork) -> None:
     """Raise the feed places of future events after a restore from a backup.
 
-    API clients may hold cursors from the time between backup and restore. New events must get later
-    places, so that these clients don't miss them.
+    API clients may hold cursors from the time between backup and restore. New events must get
+    places after all cursors of API clients, so that no client misses them.
     """
     uow.session.execute(select(func.raise_feed_places()))
 
@@ -161,7 +161,7 @@ def read_page(
     """Return a page of the owner's events after the cursor, oldest first.
 
     If ``cursor`` is ``None``, the page starts with the owner's oldest stored event. Raises
-    ``cursor.invalid``. Raises ``list.not_found`` if the user has no list with this id.
+    ``cursor.invalid``. Raises ``list.not_found`` if the user has no list with the given id.
     """
     position = FEED_START if cursor is None else FeedPosition.of_cursor(cursor)
     require_own_list(uow, user_id, list_id)
@@ -173,7 +173,7 @@ def read_page(
 
 
 def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None:
-    """Raise ``list.not_found`` if the user has no list with this id."""
+    """Raise ``list.not_found`` if the user has no list with the given id."""
     query = select(MailingList.id).where(MailingList.id == list_id, MailingList.user_id == user_id)
     if list_id is not None and uow.session.scalar(query) is None:
         raise LIST_NOT_FOUND()
@@ -199,8 +199,8 @@ def next_events(
 ) -> Select[FeedEvent]:
     """Build the query for the next events of these types in the owner's feed, in feed order.
 
-    The query omits events at places where an earlier event can still be added. To limit the cost,
-    the query reads at most ``limit`` index rows for each event type.
+    The query omits events from the lowest place on at which an event can still be added. To limit
+    the cost, the query reads at most ``limit`` index rows for each event type.
 
     ``type_starts``: maps some of the event types to a later start position.
     """

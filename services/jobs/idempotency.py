@@ -1,9 +1,9 @@
 """Implements idempotency keys, so that a repeated API request has one effect and one response.
 
 An idempotency key is stored in the same transaction as the job that its request creates. If two
-requests with the same idempotency key race, only the first one to commit creates a job, and both
-requests return this job. The response to a repeated request describes the job's current state. If a
-request or its job fails, the idempotency key can be used again.
+requests with the same idempotency key race, both return the job of the request that commits first.
+The response to a repeated request describes the job's current state. If a request or its job fails,
+the idempotency key can be used again.
 
 The header ``Idempotency-Key`` follows the IETF draft draft-ietf-httpapi-idempotency-key-header.
 """
@@ -76,7 +76,7 @@ def accept_once(
     """Create a job, or return the job of an earlier request with the same idempotency key.
 
     ``store``: a function that writes the job and its subject, such as an import. ``store`` is
-    called again if a simultaneous request commits first but the job of that request fails.
+    called again if a simultaneous request commits first but its job fails.
 
     Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and all errors that ``store``
     raises.
@@ -88,8 +88,8 @@ def accept_once(
         try:
             return _store_job(resources, key, store)
         except _EqualRequestCommitted:
-            # The next iteration returns the job of the request that committed first, unless that
-            # job has already failed.
+            # The next iteration returns the job of the request that committed first, unless the job
+            # has already failed.
             continue
 
 
@@ -134,8 +134,8 @@ def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
     """Store the idempotency key with the job, in the transaction that writes the job.
 
     The INSERT waits for a simultaneous request with the same idempotency key. Raises
-    ``_EqualRequestCommitted`` if the other request commits. Raises ``idempotency.in_progress`` if
-    the other request takes too long.
+    ``_EqualRequestCommitted`` if the simultaneous request commits. Raises
+    ``idempotency.in_progress`` if the simultaneous request takes too long.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (

@@ -49,13 +49,13 @@ class JobKind:
     # An attempt to run a job that takes longer counts as stuck. For a bulk job, the deadline
     # applies to each turn.
     deadline_seconds: float = 60.0
-    # How long one process runs all turns of a job, for example to keep a file open. If the value is
-    # 0, each turn of a job can run in a different process.
+    # How long one process runs all turns of a job, for example to keep a file open. If
+    # ``max_stay_seconds`` is 0, each turn of a job can run in a different process.
     max_stay_seconds: float = 0.0
     # A callback that restores the subject of a restarted job, or returns false if the job's input
     # no longer exists.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
-    # How long jobs are retried after temporary failures. The default is the deployment's setting.
+    # How long jobs are retried after temporary failures, or ``None`` for the deployment's default.
     patience: timedelta | None = None
     # The error that a job gets when its last retry fails, by default `job.given_up` with the reason
     # of the failure.
@@ -110,8 +110,8 @@ def find_kind(name: str) -> JobKind | None:
 
 
 def get_kind(name: str) -> JobKind:
-    """Return the job kind with this name.
+    """Return the job kind with the given name.
 
-    Raises ``KeyError`` if no job kind with this name is registered.
+    Raises ``KeyError`` if no job kind with the given name is registered.
     """
     return _kinds[name]

@@ -32,12 +32,12 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A function that does the work of a maintenance run. The argument is the start time of the run by
-# the database's clock. The result is the number of processed items.
+# A function that does the work of a maintenance run. The function receives the start time of the
+# run by the database's clock, and returns the number of processed items.
 MaintenanceWork = Callable[[datetime], int | None]
 
-# The limits for the delay before an overdue maintenance task is sent again. The delay grows, so
-# that messages don't pile up in a queue without workers.
+# The limits for the delay before an overdue maintenance task is sent again. The delay before
+# sending a task again grows, so that messages don't pile up in a queue without workers.
 _MIN_RESEND_DELAY = timedelta(seconds=10)
 _MAX_RESEND_DELAY = timedelta(minutes=1)
 
@@ -51,11 +51,10 @@ class MaintenanceKind:
     every: timedelta
     run: Callable[[Resources, datetime], int | None]
     queue: Queue
-    # A maintenance run that takes longer loses its lease, so that a hanging run doesn't block later
-    # runs.
+    # A maintenance run that takes longer than ``max_run`` loses its lease, so that a hanging run
+    # doesn't block later runs.
     max_run: timedelta
-    # After a failed maintenance run, the next run starts after ``every`` or this pause, whichever
-    # is shorter.
+    # The pause after a failed maintenance run. If ``every`` is shorter, the pause is ``every``.
     max_failure_pause: timedelta
 
 
@@ -92,7 +91,7 @@ def list_kinds() -> frozenset[MaintenanceKind]:
 
 
 def get_kind(name: str) -> MaintenanceKind:
-    """Return the maintenance kind with this name. Raises ``maintenance.not_found``."""
+    """Return the maintenance kind with the given name. Raises ``maintenance.not_found``."""
     if name not in _kinds:
         raise MAINTENANCE_NOT_FOUND(name=name, names=", ".join(sorted(_kinds)))
     return _kinds[name]

@@ -1,7 +1,7 @@
 """Sends jobs to their queues after the commit, and shares the workers fairly between owners.
 
 Workers process the messages of a queue in order. A queue contains only a few messages per owner, so
-that one owner's many jobs don't delay other owners. Further jobs of the same owner wait in the
+that one owner's many jobs don't delay other owners. All further jobs of an owner wait in the
 database with ``sends`` 0. When a worker claims an owner's job, the owner's next waiting job is
 sent.
 """
@@ -28,12 +28,12 @@ FIRST_RESEND_DELAY = timedelta(seconds=2)
 # job is sent as soon as a worker claims one of the two.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
 # If a job was sent more often without being claimed, the job no longer counts towards its owner's
-# limit, because perhaps no worker knows its kind. An unclaimed job is sent this many times within
-# half a minute.
+# limit, because perhaps no worker knows its kind. An unclaimed job is sent ``MAX_SENDS_IN_TURN``
+# times within half a minute.
 MAX_SENDS_IN_TURN = 4
-# The quick scan, which runs each second, finds only jobs that became due within this time. The
-# sweep sends due jobs within seconds, so only few jobs have been due for longer and are left to the
-# full scans.
+# The sweep's quick scan, which runs each second, finds only jobs that became due within
+# ``RECENT_WINDOW``. The sweep sends due jobs within seconds, so only few jobs have been due for
+# longer and are left to the full scans.
 RECENT_WINDOW = timedelta(seconds=30)
 
 

@@ -41,7 +41,7 @@ class Progress:
 
 
 def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> Job:
-    """Return the caller's job with this id.
+    """Return the caller's job with the given id.
 
     Raises ``job.not_found``. Raises ``auth.insufficient_scope`` if the caller lacks the scope of
     the job kind.
@@ -192,7 +192,7 @@ def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
 def cancel_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
     """Cancel a job because its subject, for example an import, is being deleted.
 
-    The worker that runs the cancelled job loses its lease.
+    The worker that is running the cancelled job loses its lease.
     """
     is_job = Job.id == job.id
     change_job(uow, is_job, to=JobStatus.CANCELLED, error=reason, ends_subject=False)

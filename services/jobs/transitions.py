@@ -72,8 +72,8 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
         changes["progress_total"] = total
     # Keep the lease of a delegating job, which never expires.
     changes["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
-    # Renew the lease here, because the heartbeat can't renew the lease while this transaction locks
-    # the row.
+    # Renew the lease together with the progress, because the heartbeat can't renew it while the
+    # transaction locks the row.
     change_held_job(uow, lease, **changes)
     lease.crashes = 0
     lease.retries = 0
@@ -119,8 +119,8 @@ def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
 def delegate_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
     """Delegate the job's remaining work to helper jobs. Raises ``LeaseLost``.
 
-    The caller must enqueue the first helper job in the same transaction. The last helper job must
-    end the delegating job.
+    The caller must enqueue the first helper job in the transaction that delegates the work. The
+    last helper job must end the delegating job.
     """
     changes: dict[str, Any] = {"attempt": Job.attempt + 1, "crashes": 0, **_NO_FAILURES}
     change_held_job(uow, lease, lease_expires_at=HELPERS_LEASE_END, **changes)

@@ -24,7 +24,8 @@ MAX_CLIENT_NAME_CHARACTERS = 100
 _ID_CHARACTERS = 20
 _PURPOSE = "oauth-client"
 # The loopback addresses at which a program on a person's device can receive redirects on any port
-# (RFC 8252, 7.3). "localhost" is missing, because it may resolve to a different machine.
+# (RFC 8252, 7.3). A redirect URI with "localhost" must have the registered port, because
+# "localhost" may resolve to a different machine.
 _LOOPBACK_ADDRESSES = {"127.0.0.1", "::1"}
 # The characters that RFC 3986 allows in a URI. Backslashes must not match, because browsers treat
 # them as slashes.

@@ -135,7 +135,7 @@ def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
     """Revoke a user's grant, so that the tokens of the grant stop working.
 
     Return 1 if this call revoked the grant, or 0 if the grant was already revoked. Raises
-    ``grant.not_found`` if the user has no grant with this id.
+    ``grant.not_found`` if the user has no grant with the given id.
     """
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
@@ -242,7 +242,7 @@ def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
 
 
 def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken | None:
-    """Return the client's OAuth token with this secret, or ``None`` for an unknown secret.
+    """Return the client's OAuth token with the given secret, or ``None`` for an unknown secret.
 
     The returned token may be expired or revoked.
     """

@@ -1,7 +1,7 @@
 """Lists the newest users for the command ``pressroom users list``.
 
-Importing the ORM models would take a third of the command's running time, so this module doesn't
-use them.
+The ORM models aren't imported, because importing them would take a third of the command's running
+time.
 """
 
 from datetime import datetime

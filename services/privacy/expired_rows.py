@@ -1,4 +1,4 @@
-"""Deletes the database rows whose retention period has ended. This happens every hour."""
+"""Every hour, deletes the database rows whose retention period has ended."""
 
 from datetime import timedelta
 from functools import partial

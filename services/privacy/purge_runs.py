@@ -33,7 +33,8 @@ Batch = Callable[[UnitOfWork, int], int]
 class TablesNotPurged(Exception):
     """A purge could not delete the expired rows of one or more tables.
 
-    The message contains the name of each table that could not be purged, with the error.
+    The message of the exception contains the name of each table that could not be purged, with the
+    error.
     """
 
 

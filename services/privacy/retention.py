@@ -58,7 +58,7 @@ class Rule:
         oldest_from: SQL conditions that select the rows in the index of ``oldest_by``.
         is_purged: whether the hourly purge deletes the expired rows, rather than a separate kind of
             maintenance.
-        longer: how much longer rows are kept that unfinished work may need.
+        longer: an extension of the retention period, because unfinished work may need the rows.
         part: a suffix for the name of the retention rule, such as ``.ip`` for a rule about IP
             addresses.
     """

@@ -96,7 +96,7 @@ def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
     """Blank a person's subscriptions to a batch of mailing lists.
 
-    Values that an undo would restore are deleted, too.
+    The recorded values that an undo would restore are deleted.
     """
     subscription = models.Subscription
     of_person = subscription.user_id == user_id
@@ -220,8 +220,8 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .returning(row.object_prefix)
     )
     removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
-    # The helper jobs of the import no longer use these rows, because the import's job has been
-    # deleted.
+    # The import's helper jobs no longer use the waiting chunks and named members, because the
+    # import's job has been deleted.
     for model in (models.WaitingChunk, models.NamedMember):
         uow.session.execute(delete(model).where(model.import_id.in_(ids)))
     return _batch(ids)

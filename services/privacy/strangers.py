@@ -82,8 +82,8 @@ FROM lapsed
 def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
     """Purge lapsed subscription requests, and the strangers who sent the requests.
 
-    Every transaction that writes about a person locks the person's row. To prevent such writes, a
-    purge locks the rows of people, and skips rows that are already locked.
+    Every transaction that writes about a person locks the person's row. A purge locks the rows of
+    people before deleting them, and skips rows that are already locked.
     """
     is_over = (Subscription.status == _PENDING, func.now() - age > REQUESTED_AT)
     oldest = select(Subscription.user_id).where(*is_over).order_by(REQUESTED_AT).limit(limit)
@@ -116,8 +116,8 @@ def _purge_next_people(resources: Resources, age: timedelta) -> int:
             following = select(User.id).where(User.id > after).order_by(User.id)
             # ``last`` is ``None`` if the batch includes the last person in the table ``users``.
             last = uow.session.scalar(following.offset(_MAX_BATCH_PEOPLE - 1).limit(1))
-            # Exclude people on a list first, because almost everybody is on a list and this check
-            # needs only one index.
+            # Exclude people on a list first, because almost everybody is on a list and a single
+            # index is enough for the check.
             on_lists = select(Subscription.user_id).where(
                 *_between(after, Subscription.user_id, last)
             )

@@ -70,6 +70,6 @@ def _message(stem: str, subject: str) -> bytes:
 
 
 def _hash(stem: str) -> bytes:
-    # The hash of a used proof needs no key, because processes may have different keys during a key
+    # Hash used proofs without a key, because processes may have different keys during a key
     # rotation.
     return hashlib.sha256(stem.encode()).digest()

@@ -12,8 +12,8 @@ from models import RecoveryCode
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 RECOVERY_CODES_PER_PERSON = 10
-# The 32 characters of recovery codes, of which each encodes five bits. Characters that look alike
-# on paper are missing.
+# The alphabet of recovery codes has 32 characters, so each character encodes five bits. The
+# alphabet omits characters that look alike on paper.
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz023456789"
 _HALF_CHARACTERS = 5
 _PURPOSE = "recovery-code"

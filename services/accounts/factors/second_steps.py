@@ -1,7 +1,7 @@
 """Runs the second step of a login, which checks the person's second factor.
 
-After the first step of a login, the person has only a cookie that proves this step, and no session
-yet. The cookie for the second step works once, only in the same browser, and only until the
+After the first step of a login, the person has no session yet, only a cookie that proves the first
+step. The cookie for the second step works only once, only in one browser, and only until the
 password changes.
 """
 
@@ -38,10 +38,10 @@ class SubmittedFactor:
 def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor) -> None:
     """Verify the second factor that a person submitted.
 
-    A person without a second factor needs no verification. If the person submitted a code, call
-    ``logins.begin_code_attempt`` before this function. Raises ``auth.second_factor`` if the person
-    submitted no second factor. Raises ``second_factor.wrong`` or ``passkey.invalid`` if the
-    submitted code or passkey is wrong.
+    The verification succeeds if the person has no second factor. If the person submitted a code,
+    call ``logins.begin_code_attempt`` before ``require_second_factor``. Raises
+    ``auth.second_factor`` if the person submitted no second factor. Raises ``second_factor.wrong``
+    or ``passkey.invalid`` if the submitted code or passkey is wrong.
     """
     if not sessions.has_second_factor(uow, person.id):
         return

@@ -36,7 +36,7 @@ def create_secret() -> str:
 
 
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
-    """Sign an app secret, to prove that Pressroom showed the secret to the session ``session``.
+    """Sign the secret of an authenticator app, which the setup form sends back later.
 
     The setup form contains the secret and its signature. The secret of an authenticator app is
     stored only after the person has entered a valid code.
@@ -81,7 +81,7 @@ def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, 
 def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -> bool:
     """Return whether a code from a person's authenticator app is valid, and mark the code as used.
 
-    A code is accepted only if the person hasn't used this code or a newer one before. If two
+    A code is accepted only if the person has never used the same code or a newer one. If two
     simultaneous requests contain the same code, only one succeeds.
     """
     secret_row = uow.session.get(TotpSecret, user_id)

@@ -43,7 +43,7 @@ def compute_blurhash(image: "Image.Image") -> str:
     for band in image.split():
         plane = [_LINEAR[value] for value in band.tobytes()]
         rows = [plane[start : start + width] for start in range(0, len(plane), width)]
-        # Compute sums per pixel row first and combine them afterwards, which needs far fewer
+        # Sum the pixels of each row first, and then combine the sums of all rows, to save
         # multiplications.
         sums = [[_dot(row, cosines) for row in rows] for cosines in across]
         amplitudes = [

@@ -27,7 +27,7 @@ _MAX_PROFILE_BYTES = 4 * 1024 * 1024
 _MAX_RENDERING_INTENT = 3
 _LEVELS = 256
 # The PNG chunks `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma value outside of
-# this range is a mistake of the encoder, and is ignored.
+# the allowed range is a mistake of the encoder, and is ignored.
 _UNIT = 100_000
 _MIN_GAMMA_UNITS = 1_000
 _MAX_GAMMA_UNITS = 10_000_000
@@ -37,8 +37,8 @@ _SRGB_GAMMA = 1 / 2.2
 _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
 # HDR images (PQ or HLG) can be brighter than white paper, whose luminance is 203 cd/m² (ITU-R
-# BT.2408). In the conversion to sRGB, all light above 80% of this luminance is compressed into the
-# upper 20% of the range.
+# BT.2408). In the conversion to sRGB, light above 80% of white paper's luminance is compressed into
+# the upper 20% of the range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000

@@ -108,7 +108,7 @@ def _read_entry(data: bytes, offset: int, size: int) -> _Entry:
 def _decode_entry(entry: _Entry, body: bytes) -> Image.Image:
     if body.startswith(png.SIGNATURE):
         return render_first_view(png.read_png(body))
-    # Build an icon file with only this bitmap, so that Pillow applies the transparency mask.
+    # Build an icon file with a single bitmap, so that Pillow applies the transparency mask.
     sides = (side if side <= _MAX_BYTE else 0 for side in (entry.width, entry.height))
     directory = struct.pack("<HHHBBBBHHII", 0, 1, 1, *sides, 0, 0, 1, entry.bits, len(body), 22)
     image = decode_image(directory + body, "ICO")

@@ -24,8 +24,8 @@ from services.attachments.images.still import DECODER_ERRORS, convert_to_srgb, o
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"PLTE"
 _TRANSPARENCY = b"tRNS"
-# A PNG is unreadable if one of these essential chunks has a wrong checksum. Any other chunk with a
-# wrong checksum is ignored.
+# The essential chunks of a PNG. If an essential chunk has a wrong checksum, the PNG is unreadable.
+# A chunk that isn't essential is ignored if its checksum is wrong.
 _ESSENTIAL_CHUNKS = (b"IHDR", _PALETTE, b"IDAT")
 _FRAME_CHUNKS = (b"fcTL", b"fdAT")
 _CHUNKS_BEFORE_PIXELS = {_PALETTE, _TRANSPARENCY, *COLOUR_CHUNKS}
@@ -273,7 +273,7 @@ def _build_frame(file: _PngFile, chunks: _FrameChunks) -> Frame:
 
 
 def _decode_frame(file: _PngFile, header: bytes, pieces: Sequence[bytes]) -> Image.Image:
-    """Decode a frame by building a PNG that contains only this frame."""
+    """Decode a frame by building a PNG that contains only the frame."""
     data = ((b"IDAT", piece) for piece in pieces)
     chunks = [(b"IHDR", header), *file.shared.items(), *data, (b"IEND", b"")]
     parts = [SIGNATURE]

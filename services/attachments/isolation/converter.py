@@ -12,8 +12,8 @@ from services.attachments.isolation.child import parse_answer
 # The maximum address space of the child process that converts images. In tests, no image needed
 # more than 2.24 GB.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
-# The child process is replaced after it has converted this many images. A hostile image that takes
-# control of the process can't affect images after the replacement.
+# The child process is replaced after it has converted this many images. If a hostile image takes
+# control of the child process, it can affect later images only until the process is replaced.
 _IMAGES_PER_CHILD = 500
 _MODULE = "services.attachments.isolation.child"
 _log = get_logger(__name__)
