@@ -119,7 +119,8 @@ def select_page_by_id(query: Q, column: InstrumentedAttribute[int], page_request
     """Limit a query that matches few rows to one page, in descending order of the ids.
 
     The query selects one row more than the page contains, which shows whether a next page exists.
-    Only for queries with few matching rows, because Postgres sorts all matching rows for each page.
+    Use ``select_page_by_id`` only for few matching rows, because Postgres sorts all of them for
+    each page.
     """
     if page_request.cursor is None:
         query = query.offset(page_request.offset)

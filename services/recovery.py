@@ -55,7 +55,7 @@ class KeptAccess:
 
 @dataclass(frozen=True)
 class EndedAccess:
-    """The API keys, passkeys and webhook endpoints that a person revokes with a password change."""
+    """The access that a person revokes with a password change, such as API keys and passkeys."""
 
     grants: bool
     key_ids: frozenset[int]
@@ -131,7 +131,7 @@ def reset_password(
 ) -> User:
     """Set a new password with a reset link, and revoke all access except what ``keep`` contains.
 
-    All sessions and OAuth grants are revoked in any case. Raises every error of
+    A password reset always revokes all sessions and OAuth grants. Raises every error of
     ``registration.read_reset_link`` and ``second_steps.require_second_factor``.
     """
     person = registration.reset_password(uow, secret, password_hash=password_hash)
@@ -178,10 +178,10 @@ def change_password(
 ) -> None:
     """Change the caller's password.
 
-    The credentials and webhook endpoints in ``ending`` are revoked, and all sessions except the
-    current one. ``expected`` is the password hash against which the caller's old password was
-    verified. Raises ``api_key.not_found`` or ``second_factor.not_found`` for an unknown id in
-    ``ending``. Raises every error of ``registration.change_password``.
+    The access in ``ending`` is revoked, and all sessions except the current one. ``expected`` is
+    the password hash against which the caller's old password was verified. Raises
+    ``api_key.not_found`` or ``second_factor.not_found`` for an unknown id in ``ending``. Raises
+    every error of ``registration.change_password``.
     """
     registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:

@@ -155,7 +155,8 @@ def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
 def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[User, int]]:
     """Return a page of users who own mailing lists, with the number of lists per owner.
 
-    Archived lists are counted. The owner of the newest list comes first. Raises ``cursor.invalid``.
+    The number of lists includes archived lists. The owner of the newest list comes first. Raises
+    ``cursor.invalid``.
 
     The query starts from the table of lists, because few users own a list.
     """

@@ -52,8 +52,8 @@ def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess)
     media_files = files.list_converted_files(attachment, converted)
     with resources.unit_of_work() as uow:
         # Schedule the removal of the converted files before writing them, in case this attempt of
-        # the job fails. Renew the lease before, because an attempt that has lost its lease must not
-        # schedule a removal.
+        # the job fails. Renew the lease before scheduling the removal, because an attempt that has
+        # lost its lease must not schedule one.
         renew_lease(uow, lease)
         removals.forget_objects(
             uow, *files.list_file_keys(attachment), after=_UNREFERENCED_OBJECT_LIFETIME

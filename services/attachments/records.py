@@ -44,7 +44,7 @@ def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
 
 
 def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
-    """Return the attachment of an upload, or the error if its conversion failed."""
+    """Return the attachment of an upload, or the error of its failed conversion."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment

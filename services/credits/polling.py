@@ -55,7 +55,7 @@ _MAX_POLL_SECONDS = 20.0
 # How long an order is reserved for a poller. If a poller is killed, its orders are checked again
 # after this time.
 _TAKEN_FOR = timedelta(minutes=2)
-# The pause after an order could not be settled because of an error.
+# How long the poller waits after an error before it checks the same order again.
 _RETRY_DELAY = timedelta(hours=1)
 
 

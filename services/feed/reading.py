@@ -199,8 +199,8 @@ def next_events(
 ) -> Select[FeedEvent]:
     """Build the query for the next events of these types in the owner's feed, in feed order.
 
-    The query omits events from the lowest place on at which an event can still be added. To limit
-    the cost, the query reads at most ``limit`` index rows for each event type.
+    The query omits events before which a new event can still be added. To limit the cost, the query
+    reads at most ``limit`` index rows for each event type.
 
     ``type_starts``: maps some of the event types to a later start position.
     """

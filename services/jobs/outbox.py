@@ -50,8 +50,7 @@ def enqueue_job(
 
     Args:
         user_id: the user who can see the job, if any.
-        on_behalf_of: the owner against whose share of the queue the job counts, by default
-            ``user_id``.
+        on_behalf_of: the owner whose share of the queue the job uses, by default ``user_id``.
         total: the total amount of work, in the same unit as the job's progress.
     """
     owner_id = on_behalf_of or user_id or 0

@@ -12,8 +12,8 @@ from services.subscriptions.list_reports import ReportedList
 from services.subscriptions.text_reviews import SuspiciousText
 from storage.resources import Resources
 
-# Maintenance counts as late if its delay reaches ``MIN_LATE_SECONDS``. A worker usually starts
-# maintenance within this time.
+# Maintenance counts as late after this delay, because a worker usually starts due maintenance
+# sooner.
 MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20

@@ -21,8 +21,8 @@ log = get_logger(__name__)
 
 # A purge must end before its lease expires. The next purge deletes the remaining expired rows.
 _MAX_RUN_SECONDS = 45 * 60.0
-# If deleting a batch takes longer, the next batch is smaller. The database cancels statements after
-# ten seconds.
+# If deleting a batch takes longer than ``_MAX_BATCH_SECONDS``, the next batch is smaller. The
+# database cancels statements after ten seconds.
 _MAX_BATCH_SECONDS = 2.0
 _MIN_BATCH_ROWS = 10
 

@@ -2,8 +2,8 @@
 
 A BlurHash is a string of 28 characters that describes a blurred version of an image. Clients
 display the BlurHash while the image is loading. The BlurHash algorithm comes from
-https://github.com/woltapp/blurhash. Pressroom uses no package for BlurHashes, because the compiled
-ones are slow to support new Python releases.
+https://github.com/woltapp/blurhash. Pressroom uses no compiled package for BlurHashes, because such
+packages are slow to support new Python releases.
 """
 
 import math

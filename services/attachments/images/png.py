@@ -70,7 +70,7 @@ class _PngFile:
         plays: how often the animation is played. 0 means endless repetition.
         frames: the frames that have been read. The pixels of the last frame may still follow in the
             file.
-        is_faulty: whether the animation has a fault. All frames after the fault are ignored.
+        is_faulty: whether the animation has a fault. All frames after a fault are ignored.
     """
 
     header: bytes = b""
