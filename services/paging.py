@@ -63,7 +63,7 @@ class PageOfRows(Generic[T]):
         return self.cursor_of(self.rows[count - 1])
 
 
-# A page request for callers that need all rows at once.
+# Paging options for callers that need all rows at once.
 UNPAGED = PageRequest(1000)
 
 

@@ -33,7 +33,8 @@ class Breaker:
     Args:
         failures: the exceptions that count as failures of the server.
         errors_answer: whether an exception outside ``failures`` proves that the server works. If
-            ``errors_answer`` is false, the circuit breaker ignores these exceptions.
+            ``errors_answer`` is false, the circuit breaker ignores exceptions outside
+            ``failures``.
         tolerated: how many consecutive calls may fail without opening the circuit.
     """
 

@@ -134,7 +134,7 @@ class Payments(Protocol):
         """Return all facts about a checkout, including refunds and disputes."""
 
     def close_checkout(self, session_id: str) -> Evidence:
-        """Close a checkout for payments, and return all facts about the checkout.
+        """Stop a checkout from accepting payments, and return its current state.
 
         The call has no effect on a checkout that is closed or paid or has a promised payment.
         """

@@ -35,7 +35,8 @@ _LABEL = re.compile(r"(?<=[^\W_]\.)[^\W\d_]{2,}")
 _SPECIAL_DOMAINS = frozenset({"example", "invalid", "localhost", "test", "local", "onion"})
 # Matches a number with at least seven digits, which may be a telephone number.
 _LONG_NUMBER = re.compile(r"\+?\d(?:[\s().\-/]{0,3}\d){6,}")
-# Matches a date or a range of two years, which isn't a telephone number.
+# Matches a date or two years such as "2019-2021", so that their digits aren't mistaken for a
+# telephone number.
 _DATE = re.compile(
     r"(?:\d{1,2}[./-] ?){2}(?:19|20)\d\d|(?:19|20)\d\d-\d{1,2}-\d{1,2}"
     r"|(?:19|20)\d\d[-/ ]{1,3}(?:19|20)\d\d"

@@ -3,7 +3,7 @@
 The facts of an order say whether the order was paid, failed, expired or closed. The facts of an
 order also include the total amounts of its refunds, failed refunds and disputes. Facts are never
 withdrawn, and the largest total that a provider has reported counts. The messages of a payment
-provider can arrive in any sequence. The facts of an order determine its status and its credits.
+provider can arrive in any order. The facts of an order determine its status and its credits.
 """
 
 import math

@@ -92,7 +92,7 @@ FEED_START = FeedPosition(0, 0)
 
 
 def build_horizon() -> ScalarSelect[int]:
-    """Return a subquery for the lowest place in the feed at which an event can still be added.
+    """Return a subquery for the lowest position in the feed at which an event can still be added.
 
     The subquery sees the same snapshot as the enclosing query.
     """
@@ -127,7 +127,7 @@ def find_place_before(session: Session, since: datetime) -> int:
 
 
 def raise_feed_places(uow: UnitOfWork) -> None:
-    """Raise the feed places of future events after a restore from a backup.
+    """Advance the feed after a restore, so that no position is used twice.
 
     API clients may hold cursors from the time between backup and restore. New events must get
     places after all cursors of API clients, so that no client misses them.

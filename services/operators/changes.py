@@ -86,7 +86,7 @@ def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
 def review_texts(
     uow: UnitOfWork, operator: Caller, kind: text_reviews.Kind, record_id: int, version: str
 ) -> bool:
-    """Record that an operator has reviewed the suspicious texts of a record, such as a list.
+    """Record that an operator has reviewed the suspicious texts of a list or of another record.
 
     Return false if the texts have changed since the operator read them.
     """

@@ -259,7 +259,7 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 
 
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Blank the responses with which webhook receivers answered events about a person.
+    """Clear the stored webhook responses to events about a person.
 
     A webhook receiver's response may contain the person's e-mail address.
     """

@@ -44,7 +44,7 @@ _NUMBER_BYTES = 4
 _SIDES = struct.Struct(">II")
 _FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
 _ANIMATION_HEADER = struct.Struct(">II")
-# The beginning of an uncompressed text chunk with XMP data. Two zero-terminated texts precede the
+# The beginning of an uncompressed text chunk with XMP data. Two null-terminated strings precede the
 # XMP data.
 _XMP_PREFIX = b"XML:com.adobe.xmp\0\0\0"
 

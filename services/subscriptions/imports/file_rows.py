@@ -59,7 +59,7 @@ class FileRows:
         received: the number of rows read so far.
         count: the number of chunks returned so far.
         unknown_status: the number of rows with an unrecognised value in a consent column.
-        samples: cells and rows of the file to show to the owner, which are complete after the whole
+        samples: example cells and rows for the owner. The samples are incomplete until the whole
             file has been read.
     """
 
