@@ -178,10 +178,10 @@ def change_password(
 ) -> None:
     """Change the caller's password.
 
-    The access in ``ending`` is revoked, and all sessions except the current one. ``expected`` is
-    the password hash against which the caller's old password was verified. Raises
-    ``api_key.not_found`` or ``second_factor.not_found`` for an unknown id in ``ending``. Raises
-    every error of ``registration.change_password``.
+    The caller stays logged in, but all of the caller's other sessions end. The API keys and other
+    access that ``ending`` lists are revoked. ``expected`` is the password hash against which the
+    caller's old password was verified. Raises ``api_key.not_found`` or ``second_factor.not_found``
+    for an unknown id in ``ending``. Raises every error of ``registration.change_password``.
     """
     registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:

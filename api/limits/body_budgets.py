@@ -62,7 +62,7 @@ class BytePool:
 
 
 class BodyBudget:
-    """The memory pools for request bodies, and the numbers of incomplete request bodies."""
+    """Limits the memory of request bodies, and counts each holder's incomplete request bodies."""
 
     def __init__(self) -> None:
         self.small = BytePool("small", MAX_HELD_SMALL_BODY_BYTES)

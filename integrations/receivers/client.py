@@ -92,8 +92,8 @@ class ReceiverClient:
 
         All webhooks use one connection, and the receiver's IP addresses are looked up and checked
         only once. The client doesn't follow redirects. If the connection breaks, it is unknown
-        whether the receiver has processed the last webhook. A webhook that may be lost has no
-        outcome, so that the caller sends it again.
+        whether the receiver has processed the last webhook. In this case the last webhook gets no
+        outcome, so that the caller sends this webhook again.
         """
         started_at = time.monotonic()
         try:

@@ -228,7 +228,7 @@ def _list_unneeded_copies(place: SealedPlace, remaining: Iterable[Manifest]) -> 
 
 
 def create_backup_if_due(resources: Resources, began_at: datetime) -> int | None:
-    """Create a backup if a backup is due, and remove expired backups.
+    """Create a backup if one is due, and remove expired backups.
 
     Return 1 if a backup was created, 0 if no backup was due, or ``None`` if backups are disabled.
     """

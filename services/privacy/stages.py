@@ -1,4 +1,4 @@
-"""Defines the stages of an erasure. Each stage erases one kind of a person's rows.
+"""Defines the stages of an erasure. Each stage erases a person's rows of one kind.
 
 Each call of a stage erases a batch of rows, and returns a bookmark for the next call. The
 transaction that erases a batch also stores the bookmark, so that no row is counted twice. Repeating

@@ -40,7 +40,7 @@ _MAX_BATCH_PEOPLE = 5_000
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING
-# The condition for events that are about more than an unconfirmed subscription request.
+# The condition that excludes events about an unconfirmed subscription request.
 _IS_MORE_THAN_REQUEST = or_(
     SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
 )

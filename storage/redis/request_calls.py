@@ -110,9 +110,9 @@ class RequestCalls:
 
         Args:
             seconds: how long the caller waits for the result.
-            again: whether the caller is already waiting for the result. A waiting caller is never
-                refused. Adding a waiting caller again restores the request if Redis has lost its
-                keys or message.
+            again: whether the caller is already waiting for the result. Limits on waiting callers
+                don't apply to a caller that is already waiting. Adding a waiting caller again
+                restores the request if Redis has lost its keys or message.
         """
         # If equal API calls share a run, the worker continues the trace of the first call.
         trace = spans.current_traceparent()

@@ -168,7 +168,7 @@ class InvalidValue(Exception):
 
 
 def parse_value(name: FilterName, value: object) -> Value:
-    """Convert a value in a filter to the form for SQL conditions, or raise ``InvalidValue``."""
+    """Convert a filter's value for its SQL condition, or raise ``InvalidValue``."""
     if name.kind is ValueKind.WORD:
         folded = value.casefold() if isinstance(value, str) else None
         for word in name.words:

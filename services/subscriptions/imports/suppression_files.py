@@ -1,7 +1,8 @@
 """Finds out why the people in a file of suppressions, bounces or complaints must not get mail.
 
-Cells with a type, event, reason or code state why a person must not get mail. A wrong reason is
-hard to correct, because opt-outs from a suppression file stay even if the import is undone.
+Cells with a type, event, reason or code state why a person must not get mail. A wrong opt-out
+reason is hard to correct, because opt-outs from a suppression file stay even if the import is
+undone.
 """
 
 import re
