@@ -25,7 +25,8 @@ HOLDER_FRACTION = 8
 # and up to half a megabyte for data that was read ahead.
 MAX_UNFINISHED_BODIES = 128
 
-# Cache the keys of IP addresses, because a few IP addresses send most request bodies.
+# The rate limit keys of IP addresses are cached, because a few IP addresses send most request
+# bodies.
 name_address_holder = lru_cache(maxsize=4096)(build_address_rate_key)
 
 

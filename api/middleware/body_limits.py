@@ -174,7 +174,7 @@ class BoundedBody:
         return message
 
     def move_to_large_pool(self) -> None:
-        """Move the body to the pool for large bodies, because the request waits for a worker.
+        """Release the memory pool for small bodies while the request waits for a worker.
 
         Raises ``service.busy`` if the pool for large bodies is full. Raises
         ``body.too_many_unfinished`` if the caller uses too much memory.

@@ -131,8 +131,8 @@ def _fill_table(sql: cursor, table: str, values: dict[str, object]) -> None:
 _IDENTITY = (
     "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attidentity IN ('a', 'd')"
 )
-# Selects the indexes to drop before a table is filled. Indexes that foreign keys need, such as
-# primary keys, are not dropped.
+# Selects the indexes to drop before a table is filled. Primary keys and other indexes that foreign
+# keys need are kept.
 _INDEXES = """
 SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
     n.conname, pg_get_constraintdef(n.oid)

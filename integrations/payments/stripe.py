@@ -160,7 +160,7 @@ def parse_failed_refund(refund: Fields) -> Evidence | None:
 
 
 def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
-    """Return evidence with the total amounts of a payment's refunds and failed refunds."""
+    """Return the total amounts of a payment's refunds and of its failed refunds."""
     total = 0
     failed = 0
     for refund in refunds:

@@ -90,10 +90,10 @@ class ReceiverClient:
     def post_each(self, url: str, posts: Iterable[SignedPost]) -> list[Outcome]:
         """Send webhooks in order until one fails, and return the outcomes.
 
-        All webhooks use one connection, and the receiver's IP addresses are looked up and checked
-        only once. The client doesn't follow redirects. If the connection breaks, it is unknown
-        whether the receiver has processed the last webhook. In this case the last webhook gets no
-        outcome, so that the caller sends this webhook again.
+        All webhooks in ``posts`` are sent over one connection, so the receiver's IP addresses are
+        looked up and checked only once. The client doesn't follow redirects. If the connection
+        breaks, it is unknown whether the receiver has processed the last webhook. In this case the
+        last webhook gets no outcome, so that the caller sends this webhook again.
         """
         started_at = time.monotonic()
         try:

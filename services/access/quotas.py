@@ -124,7 +124,7 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
         return True
-    # The highest use of the quota at which ``MAX_SHARES`` shares still remain.
+    # If the quota is used up to this count, at least ``MAX_SHARES`` shares are left.
     max_count = limit * _unit(quota) - share_size * MAX_SHARES
     values = {"quota": quota, "user_id": user_id, "shares": MAX_SHARES}
     if _count(uow, user_id, quota) > max_count or not uow.session.scalar(_LOCK_FREE_SHARE, values):

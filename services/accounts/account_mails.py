@@ -121,7 +121,7 @@ def enqueue_mail_to(
 
 
 def admit_stranger_mail(uow: UnitOfWork, request: AccountMail, email: str | None) -> bool:
-    """Check the rate limits for a mail that a stranger may have requested, and count the mail.
+    """Check the rate limits for a mail that anybody can request, and count the mail.
 
     A mail that is retried after a failure is counted only once.
     """

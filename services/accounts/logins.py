@@ -80,7 +80,7 @@ class Browser:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A login attempt that has been counted.
+    """A login attempt that counts against the login limits.
 
     Attributes:
         counts: the digest and the throttle of each counter that was increased.

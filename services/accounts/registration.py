@@ -40,7 +40,7 @@ def read_registration_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: str) -> User:
-    """Create an account with a registration link, or give an existing reader a password.
+    """Complete a registration: create an account, or set a password for a known reader.
 
     Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if
     the link was already used.
@@ -195,9 +195,9 @@ def revert_address(
 ) -> None:
     """Restore an account's former e-mail address, set a new password, and revoke all sessions.
 
-    Undo links for address changes after ``since`` become invalid. Undo links for earlier changes
-    stay valid, in case an intruder has changed the address twice and undone only the second change.
-    Raises ``account.address_taken`` if a different account has taken the former address.
+    The links that undo address changes after ``since`` become invalid. Undo links for earlier
+    changes stay valid, in case an intruder has changed the address twice and undone only the second
+    change. Raises ``account.address_taken`` if a different account has taken the former address.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())

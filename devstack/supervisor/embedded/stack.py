@@ -64,8 +64,8 @@ def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
     """Return the settings that don't depend on the services' addresses."""
     return {
         "PRESSROOM_PUBLIC_URL": api_url,
-        # Stop the API without a drain period, because no proxy sends requests and the developer
-        # waits.
+        # Stop the API without a drain period, because no proxy is in front of the API and the
+        # developer is waiting.
         "PRESSROOM_API_DRAIN": "0",
         "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,

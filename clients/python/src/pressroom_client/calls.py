@@ -50,7 +50,7 @@ class Accepted:
 
 
 class Download:
-    """A file from the API. A download can be saved, read or iterated over only once."""
+    """A file that the API returns. A download can be saved, read or iterated over only once."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
@@ -80,7 +80,7 @@ class Download:
 
 
 class Calls:
-    """The connection of one caller to an API. Threads may share a connection.
+    """The connection of one caller to an API. Several threads can share a connection.
 
     Args:
         credentials: an API key, an access token, or a function that returns the current key or
