@@ -109,8 +109,8 @@ def record_event(
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential
-    # Omit another user's credential. A browser may be logged in as one user while a mailed link
-    # changes another user's account.
+    # Omit another user's credential. This happens if a browser is logged in as one user, and a
+    # mailed link changes another user's account.
     if credential is not None and credential.user_id not in (None, user_id):
         credential = None
     agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]
@@ -139,7 +139,7 @@ def record_operator_event(
 def record_hourly_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record a security event, unless an event of the same type was recorded within an hour.
+    """Record a security event unless the last hour already has an event of its type.
 
     The limit prevents a program from filling the table by repeating a request.
     """

@@ -42,7 +42,7 @@ class DeletionRefused(TransientError):
     """The object storage refused to remove some objects.
 
     Attributes:
-        codes: maps the key of each object that remains to the storage's error code.
+        codes: the storage's error code for each object that was not removed, by object key.
     """
 
     def __init__(self, codes: Mapping[str, str]) -> None:

@@ -1,8 +1,9 @@
 """Reads an owner's feed, which is the ordered sequence of the owner's events.
 
 An event's place in the feed is the id of the Postgres transaction that wrote it, plus an offset. An
-event stays hidden while a transaction with a lower id is open. New events never appear before
-visible events, so a client that continues after the last event that it has read misses no event.
+event stays hidden until all transactions with lower ids than the event's transaction have ended.
+New events never appear before visible events, so a client that continues after the last event that
+it has read misses no event.
 """
 
 import re

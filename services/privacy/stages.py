@@ -267,8 +267,8 @@ def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     has_answer = and_(row.person_id == user_id, row.answer.is_not(None))
     ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
-    # Return any bookmark except ``None`` if responses may remain. The next call ignores the value
-    # of the bookmark.
+    # Return any bookmark except ``None`` if responses may remain. This stage needs no position, so
+    # the bookmark's value doesn't matter.
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 

@@ -195,7 +195,7 @@ redis.call('RENAME', waiting, told)
 )
 
 # Ends a worker's lease and restores the input, so that another worker can start the request again.
-# Returns 1 if the worker must send a new message for the request.
+# Returns 1 if callers still wait for the result, so that the worker must send a new message.
 RELEASE_SCRIPT = (
     _PREAMBLE
     + """

@@ -126,7 +126,7 @@ class ColumnLayout:
         unclear: the columns whose header is about consent but doesn't reveal what "yes" means.
         fields: maps column indexes to the owner's fields that the columns fill.
         mapped_fields: maps column indexes to the keys and types of fields in the owner's column
-            mapping. The type is "" if the column mapping contains no type.
+            mapping. The field type is "" if the column mapping contains no field type.
         ignored: the columns that the owner has excluded from the import.
     """
 
