@@ -87,8 +87,8 @@ class IsolationBench:
         return self._measure_calls(self.pressed.stack.api_port)
 
     def measure_during_hang(self, hang: Hang) -> Times:
-        # Let the dependency respond again before stopping the callers, because a caller can't stop
-        # while it waits for a response.
+        # Let the dependency respond again before stopping the callers, because callers that wait
+        # for a response can't stop.
         with pressing(self.pressed, hang), hang.begin(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
             times = self.measure_calls()

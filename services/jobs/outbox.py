@@ -2,8 +2,8 @@
 
 Workers process the messages of a queue in order. A queue contains only a few messages per owner, so
 that one owner's many jobs don't delay other owners. An owner's jobs that exceed this limit wait in
-the database. For a waiting job, the column ``sends`` is 0, because the job has never been sent.
-When a worker claims an owner's job, the owner's next waiting job is sent.
+the database. For a waiting job, the column ``sends`` is 0, because no message about the job has
+been sent. When a worker claims an owner's job, the owner's next waiting job is sent.
 """
 
 from datetime import timedelta

@@ -58,7 +58,7 @@ class ChunkCommitter:
 def chunk_committer() -> Iterator[ChunkCommitter]:
     """Return a ``ChunkCommitter`` for a ``with`` block.
 
-    At the end of the ``with`` block, the context manager waits until all chunks are committed.
+    The ``with`` block ends only after all chunks are committed.
     """
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
         chunks = ChunkCommitter(threads)
