@@ -3,10 +3,10 @@
 Recovering an account restores the owner's access, and revokes an intruder's access.
 
 If a person changes the address of an account, a mailing list may already have created a record for
-the new address. A list's record can't be merged into an account. If the person agrees and owns both
-addresses, the record is erased. The opt-outs of an erased record move to the account, but its
-memberships end. A record with an API key or other account data counts as an account and is never
-erased.
+the new address. A list's record can't be merged into an account. The list's record is erased if the
+person agrees and owns the old and the new address. The opt-outs of an erased record move to the
+account, but its memberships end. A record with an API key or other account data counts as an
+account and is never erased.
 """
 
 from dataclasses import dataclass
