@@ -30,7 +30,7 @@ def build_document() -> dict[str, Any]:
 def format_release(document: dict[str, Any]) -> str:
     """Return the JSON text of an OpenAPI document, without descriptions and examples.
 
-    Descriptions of responses are kept, because OpenAPI requires them.
+    All texts are removed except descriptions of responses, which OpenAPI requires.
     """
     return _format_node(_remove_texts(document)) + "\n"
 

@@ -101,7 +101,8 @@ class OpenCharge(Model):
     """A charge for a provider call that hasn't been answered yet.
 
     Maintenance reverses an open charge if the provider doesn't respond in time. A process deletes
-    the row of an open charge first, so that no charge is settled or reversed twice.
+    the row of an open charge before it settles or reverses the charge, so that only one process
+    does either.
     """
 
     __tablename__ = "open_charges"

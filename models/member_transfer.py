@@ -89,7 +89,7 @@ class MemberImport(Model):
     # The target of each column in the file, such as a member field
     # (``services.subscriptions.imports.column_plan``).
     columns: Mapped[dict[str, Any] | None]
-    # Encrypted sample rows and cells of the file for the owner, or NULL after the file was removed.
+    # Encrypted sample rows and cells that the owner sees, or NULL after the file was removed.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)
     # The number of chunks of the file, or 0 until the file has been split.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")

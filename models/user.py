@@ -245,7 +245,7 @@ class Erasure(Model):
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id"), primary_key=True, autoincrement=False
     )
-    # ``job_id`` has no foreign key, because the job is deleted before the erasure.
+    # ``job_id`` has no foreign key, because the row of the job is deleted earlier than this row.
     job_id: Mapped[int]
     # An HMAC of the person's address while the erasure is unfinished, or NULL afterwards.
     address_hmac: Mapped[bytes | None]

@@ -3,10 +3,10 @@
 Recovering an account restores the owner's access, and revokes an intruder's access.
 
 When a person changes the address of an account, a mailing list may already have a record with the
-new address. A list's record can't be merged into an account. If the person agrees and owns both
-addresses, the record is erased. When a list's record is erased, its opt-outs move to the account of
-the same person, but its memberships end. A record with an API key or other account data counts as
-an account and is never erased.
+new address. A list's record can't be merged into an account. The list's record is erased if the
+person agrees and owns the old and the new address. When a list's record is erased, its opt-outs
+move to the account of the same person, but its memberships end. A record with an API key or other
+account data counts as an account and is never erased.
 """
 
 from dataclasses import dataclass

@@ -90,7 +90,8 @@ def _values(sql: cursor, volume: Volume, keyring: Keyring) -> dict[str, object]:
     key = (sha256(key).digest() if len(key) > 64 else key).ljust(64, b"\0")
     return {
         **volume.numbers(),
-        # Use the start of the day, so that databases filled on the same day have equal rows.
+        # All times are relative to the start of the day, so that databases filled on the same day
+        # contain the same rows.
         "anchor": datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).isoformat(),
         "entry": ", ".join(statements_of_money.ENTRY.get(name, "NULL") for name in columns),
         "password_hash": passwords.hash_password(PASSWORD),

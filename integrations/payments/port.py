@@ -1,4 +1,4 @@
-"""The interface of payment providers.
+"""The interface that the adapter of each payment provider implements.
 
 Pressroom learns about payments from webhooks, from API replies, and when a payer returns from the
 payment page. Webhooks, page visits and API replies all yield `Evidence`, the facts about a payment.

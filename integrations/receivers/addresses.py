@@ -53,7 +53,7 @@ def is_callable(address: IpAddress, allowed: Iterable[IpNetwork]) -> bool:
 def is_within(address: IpAddress, networks: Iterable[IpNetwork]) -> bool:
     """Return whether an IP address is in one of the networks.
 
-    IPv4 addresses embedded in IPv6 addresses don't count.
+    An IPv4 address embedded in an IPv6 address is not compared with the IPv4 networks.
     """
     return any(address in network for network in networks if network.version == address.version)
 

@@ -92,8 +92,9 @@ class ReceiverClient:
 
         All webhooks in ``posts`` are sent over one connection, so the receiver's IP addresses are
         looked up and checked only once. The client doesn't follow redirects. If the connection
-        breaks, it is unknown whether the receiver has processed the last webhook. In this case the
-        last webhook gets no outcome, so that the caller sends this webhook again.
+        breaks during a webhook, the receiver may or may not have processed the webhook. A webhook
+        during which the connection breaks gets no outcome, so that the caller sends the webhook
+        again.
         """
         started_at = time.monotonic()
         try:

@@ -221,7 +221,8 @@ def _identify(
 ) -> tuple[str, User | None, str | None]:
     """Return the normalised e-mail address, its owner, and the random part of the browser token.
 
-    An invalid address is returned in lower case, because its login attempts are also counted.
+    An invalid address is returned in lower case, so that all its spellings share a counter of login
+    attempts.
     """
     try:
         email = email_addresses.normalise_address(email)
@@ -254,7 +255,7 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 
 
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
-    """Add an account with a failed login to the counter of the client's network.
+    """After a failed login, count the account for the client's network.
 
     Raises ``login.paused`` during a pause after failed login attempts. The counter
     ``client_subject`` refers to the network's counter, from which a successful login subtracts one.

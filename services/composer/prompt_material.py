@@ -22,7 +22,7 @@ _MAX_TITLE_TOKENS = 250
 
 
 def build_material(plain: PlainPost, calls: ModelCalls) -> str:
-    """Return a post as material for prompts, shortened to the model's context window.
+    """Return the text of a post for prompts, shortened to the model's context window.
 
     If the post is too long, the model first summarises parts of the post. Raises an error if a call
     to the language model fails.

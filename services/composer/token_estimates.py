@@ -11,7 +11,7 @@ _OTHER_BYTES_PER_TOKEN = 2
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the number of tokens in a text, and prefer to overestimate it."""
+    """Return a high estimate of the number of tokens in a text."""
     ascii_count = len(text.encode("ascii", "ignore"))
     other_bytes = len(text.encode("utf-8", "replace")) - ascii_count
     return ascii_count // _ASCII_CHARACTERS_PER_TOKEN + other_bytes // _OTHER_BYTES_PER_TOKEN + 1

@@ -1,4 +1,4 @@
-"""Writes metadata and tweets about a post with a language model or the offline writer.
+"""Uses a language model or the offline writer to write metadata and tweets about a post.
 
 The settings select a language model or the offline writer. If the language model fails, the offline
 writer takes over, unless the settings disable this fallback. If the offline writer replaces a

@@ -109,9 +109,9 @@ def newest_position(session: Session) -> FeedPosition:
 def find_place_before(session: Session, since: datetime) -> int:
     """Return a place in the feed before all events that happened at or after ``since``.
 
-    Event ids and places rise with time, except in simultaneous transactions. A transaction can stay
-    open for an hour, and its events become visible only at its end. The result is therefore the
-    place of an event that happened more than an hour before ``since``.
+    Later events have higher ids and positions, except events of simultaneous transactions. A
+    transaction can stay open for an hour, and its events become visible only at its end. The result
+    is therefore the place of an event that happened more than an hour before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place
@@ -131,7 +131,7 @@ def raise_feed_places(uow: UnitOfWork) -> None:
     """Advance the feed after a restore, so that no position is used twice.
 
     API clients may hold cursors from the time between backup and restore. New events must get
-    places after all cursors of API clients, so that no client misses them.
+    positions after the cursors of all API clients, so that no client misses a new event.
     """
     uow.session.execute(select(func.raise_feed_places()))
 

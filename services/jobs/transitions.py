@@ -88,7 +88,7 @@ def complete_job(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
 
 
 def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
-    """Mark the job as failed, and end its subject, for example an import. Raises ``LeaseLost``.
+    """Mark the job and its subject, for example an import, as failed. Raises ``LeaseLost``.
 
     A client that is waiting for the job receives ``error``.
     """

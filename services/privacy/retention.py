@@ -149,7 +149,7 @@ RULES = (
     _create_rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
     _create_key_rule(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_RESERVE),
     _create_key_rule(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_RESERVE),
-    # A bulk action is kept longer than the changes that it has made.
+    # The row of a bulk action is kept longer than the rows with its changes.
     _create_rule(models.BulkAction.finished_at, timedelta(days=365)),
     _create_key_rule(models.FeedEvent.occurred_at, FEED_RETENTION),
     _create_rule(

@@ -94,7 +94,7 @@ def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Blank a person's subscriptions to a batch of mailing lists.
+    """Clear the personal data in a batch of the person's subscriptions.
 
     The recorded values that an undo would restore are deleted.
     """

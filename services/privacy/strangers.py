@@ -1,6 +1,6 @@
 """Purges abandoned orders, unconfirmed subscription requests and strangers every hour.
 
-Without an account, anybody can create large numbers of orders and subscription requests. A
+Orders and subscription requests require no account, so anybody could fill the database with them. A
 subscription request lapses if it isn't confirmed within the retention period. When a request
 lapses, the subscription of a new reader is deleted, and the subscription of a former member gets
 its earlier status back.

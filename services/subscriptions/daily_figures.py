@@ -215,7 +215,8 @@ def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> 
 def verify_figures(resources: Resources) -> list[FiguresFault]:
     """Return the combinations of list, source and tier whose daily figures are wrong.
 
-    The daily figures and the active members are compared in a single database snapshot.
+    The function compares the daily figures with the number of active members in a single database
+    snapshot.
     """
     failures = 0
     while True:

@@ -71,8 +71,8 @@ def create_own_list(
     Raises ``quota.exceeded``, and the same errors as ``create_list``.
     """
     values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
-    # Lock the caller's account, so that the caller can't be erased at the same time, because an
-    # erased person must not own a list.
+    # Lock the caller's account against a simultaneous erasure, because an erased person must not
+    # own a list.
     sessions.lock_person(uow, caller.user_id)
     quotas.require_quota(uow, caller.user_id, PlanQuota.LISTS)
     return _create(uow, caller.user_id, values, providers)

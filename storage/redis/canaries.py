@@ -26,7 +26,7 @@ _SILENT_AFTER_SECONDS = 30
 _UNUSED_AFTER_SECONDS = 86_400
 
 # The canaries are stored in a Redis hash with four fields per queue. ``sent`` is the send time of
-# the last canary. ``waiting`` is the send time of the first canary since the last arrival, if a
+# the last canary. ``waiting`` is the send time of the oldest canary in transit, or missing if no
 # canary is in transit. ``took`` is how many seconds the last canary was in transit. ``version`` is
 # the release of the worker that received the last canary.
 _PREAMBLE = """

@@ -144,9 +144,11 @@ class _ReservedNumbers:
     def put(self, key: str, numbers: range) -> None:
         with self._lock:
             if len(self._blocks) >= _MAX_BLOCK_KEYS:
-                # Discard all reserved numbers, because most of the time windows have ended.
+                # Discard all reserved call numbers, because most of them belong to time windows
+                # that have ended.
                 self._blocks.clear()
-            # Several threads may reserve blocks for the same time window.
+            # Keep all blocks for a time window, because several threads can reserve a block at the
+            # same time.
             self._blocks.setdefault(key, deque()).append(iter(numbers))
 
 

@@ -114,7 +114,8 @@ class RequestCalls:
                 don't apply to a caller that is already waiting. Adding a waiting caller again
                 restores the request if Redis has lost its keys or message.
         """
-        # If equal API calls share a run, the worker continues the trace of the first call.
+        # A single run can answer several equal API calls. The worker continues the trace of the
+        # first call.
         trace = spans.current_traceparent()
         traced_payload = payload
         if trace is not None:

@@ -1,8 +1,8 @@
 """Lua scripts for request-only work, which exists only while API callers wait for the result.
 
 Request-only work has no row in the jobs table. The state of a request is stored in Redis keys that
-expire, and its message contains only the request id. Equal API calls have the same request id, so
-that they share one run. A request has these Redis keys:
+expire. The broker message for a request contains only the request id. Equal API calls have the same
+request id, so that they share one run. A request has these Redis keys:
 
 - ``waiting``: the waiting callers, and until when each caller waits. A caller in a killed process
   counts as waiting until its time is over.
@@ -57,9 +57,9 @@ end
 # For a refused call, the script returns the reason and the age of the oldest request in the
 # backlog. The script returns 1 if the API process must send a message to a separate broker.
 #
-# A waiting caller runs the script again after a while, because its message may be lost. The
-# script sends no second message for a running or finished request. A second message for a queued
-# request does no harm.
+# A waiting caller runs the script again after a while, because the broker message may have been
+# lost. The script sends no second message for a running or finished request. A second message for a
+# queued request does no harm.
 ADD_CALLER_SCRIPT = (
     _PREAMBLE
     + """

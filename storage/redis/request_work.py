@@ -120,8 +120,8 @@ class RequestLease:
         try:
             self.work.renew(self.request_id, self.worker)
         except RedisError as error:
-            # The lease outlasts a few failed renewals. After the lease expires, another worker may
-            # start the request again.
+            # The lease outlasts a few failed renewals. After the lease has expired, another worker
+            # can start the request again.
             log.warning("request.lease_not_renewed", reason=type(error).__name__)
 
 

@@ -76,7 +76,7 @@ class MemberSelection:
         return parse_id(self.typed.get("segment", ""))
 
     def build_filter(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
-        """Return a JSON filter that combines all criteria, or ``None`` without criteria.
+        """Return a JSON filter that combines all criteria, or ``None`` if there are no criteria.
 
         Raises ``filter.invalid`` if the typed filter isn't valid JSON. Raises ``segment.not_found``
         for an unknown segment.

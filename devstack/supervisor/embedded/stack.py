@@ -69,7 +69,7 @@ def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
         "PRESSROOM_API_DRAIN": "0",
         "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
-        # Allow redirects to loopback addresses, on which developers run their shops.
+        # Allow redirects to loopback addresses, because developers run their own websites there.
         "PRESSROOM_REDIRECT_ORIGINS": "loopback",
         # Allow webhooks to loopback addresses, on which developers run their receivers.
         "PRESSROOM_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",

@@ -30,7 +30,7 @@ _VERB = "動詞"
 _AUXILIARY = "助動詞"
 _PARTICLE = "助詞"
 _CONJUNCTIVE_PARTICLE = "接続助詞"
-# The kinds of Japanese nouns that can be tags, which exclude numbers and auxiliary nouns.
+# The kinds of Japanese nouns that can be tags. Numbers and auxiliary nouns can't be tags.
 _JAPANESE_NOUN_KINDS = frozenset({"普通名詞", "固有名詞"})
 # The parts of speech of Chinese words that can be tags.
 _CHINESE_NOUN_TAGS = ("n", "vn", "eng", "an", "j", "l", "i")

@@ -110,7 +110,7 @@ class Comparison:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status meet the condition, and false if none do.
 
-        Return ``None`` if only some of the members with this status may meet the condition.
+        Return ``None`` if the status alone doesn't decide whether a member meets the condition.
         """
         return status in self.values if self.name == STATUS_NAME else None
 
@@ -176,7 +176,8 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
 
 
 def _normalise_address(value: str) -> str:
-    # Don't raise an error for an invalid address, which matches no member.
+    # Don't raise an error for an invalid address, because a filter with an invalid address simply
+    # matches no member.
     with suppress(DomainError):
         return email_addresses.normalise_address(value)
     return value.lower()

@@ -17,8 +17,8 @@ class ChunkCommitter:
     """A set of threads that commit several chunks of an import at the same time.
 
     If the owner's member quota is nearly used up, an import's chunks must be committed in ascending
-    order. A chunk that must wait for preceding chunks is retried after the preceding chunks were
-    committed.
+    order. A chunk that must wait for preceding chunks is retried after the preceding chunks have
+    been committed.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:

@@ -183,7 +183,7 @@ class ConsentInterpreter:
         ][:MAX_VALUES_SHOWN]
 
     def count_ignored_opt_outs(self) -> dict[int, int]:
-        """Return the opt-outs per consent column to which the owner assigned an unrelated role."""
+        """Return how many opt-outs each ignored consent column contains, by column index."""
         self._count_rows()
         return dict(self._ignored_opt_outs)
 

@@ -97,7 +97,7 @@ def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
 
 
 def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first ``size`` bytes of a file or more, and an iterator over the whole file.
+    """Return at least the first ``size`` bytes of a file, and an iterator over the whole file.
 
     If the file has fewer than ``size`` bytes, the first return value is the whole content.
     """

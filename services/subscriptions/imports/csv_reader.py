@@ -51,7 +51,7 @@ class CsvRecords:
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        # A stack of lists of lines that must be parsed again.
+        # Lines that must be parsed again. The last group of lines is parsed first.
         self._unparsed: list[list[str]] = []
         # The lines from the start of the current record to the last line that the csv module has
         # read.

@@ -122,8 +122,8 @@ class DecodedText:
         if self.encoding != "utf-8":
             self._evidence.add_bytes(data)
         elif is_valid:
-            # ``_beyond_ascii`` is an upper bound, because a character in UTF-8 may have up to three
-            # additional bytes.
+            # ``_beyond_ascii`` is at least the number of non-ASCII characters, because each of them
+            # adds one to three bytes in UTF-8.
             self._beyond_ascii += max(0, len(data) - len(text))
             self._evidence.add_bytes(data if data.isascii() else b"\n")
         else:
@@ -178,6 +178,6 @@ def _detect_encoding(head: bytes, *, is_complete: bool) -> str:
     except EncodingUnclear:
         if is_complete:
             raise
-        # Assume Windows-1252 until the whole file was read, because the rest of the file may reveal
-        # the encoding.
+        # Assume Windows-1252 until the whole file has been read, because the rest of the file may
+        # reveal the encoding.
         return WINDOWS_1252

@@ -277,7 +277,7 @@ def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
 def _choose_best(
     possible: Mapping[str, _Decoding], confidences: Mapping[str, float], ambiguous_cells: int
 ) -> str | None:
-    """Return the encoding that is clearly the most probable, or ``None`` without one.
+    """Return the encoding that is clearly the most probable, or ``None`` in case of doubt.
 
     ``ambiguous_cells`` is the number of cells whose text differs between the possible encodings.
     """

@@ -35,7 +35,7 @@ class FileFacts:
     """Facts about a file that are known only after the whole file has been read.
 
     Attributes:
-        forms: maps column indexes to the notations of dates or numbers in the columns.
+        forms: the day-month order or decimal mark of each date or number column, by column index.
         consent: for each column index, whether the column is a consent column.
         encoding: the right encoding if the file was decoded with a wrong encoding, otherwise
             ``None``.

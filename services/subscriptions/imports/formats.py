@@ -129,7 +129,7 @@ def open_member_rows(
         mapping: maps columns to the roles or fields that the owner has assigned. The mapping
             identifies columns by their headers or by their indexes, starting at 0. A role in the
             owner's column mapping takes precedence over the role that the header suggests.
-        forms: detects in which notation each column contains dates and numbers.
+        forms: detects the day-month order of date columns and the decimal mark of number columns.
         consent: interprets the file's consent columns.
         encoding: the encoding that the owner has chosen, or ``None`` to detect the encoding.
 

@@ -12,9 +12,9 @@
   job.
 
 A helper ends when no chunk of its import is waiting. While only one helper of an import has claimed
-chunks, the helper applies two chunks at the same time. A claim on a chunk is valid while the
-attempt of the helper's job that made the claim is running. If the import is cancelled or the helper
-loses its lease, the transaction of the chunk is rolled back.
+chunks, the helper applies two chunks at the same time. A helper's claim on a chunk ends with the
+helper job's current attempt. If the import is cancelled or the helper loses its lease, the
+transaction of the chunk is rolled back.
 
 An address is never applied from more than one chunk of a file. If two imports into a list are
 running, only one of the imports may have several helpers, because both may contain the same people.

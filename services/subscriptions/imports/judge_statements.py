@@ -155,7 +155,7 @@ def build_new_expiry(row: str) -> str:
         WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""
 
 
-# Checks which rows would change active members after tags were removed from the rows.
+# Decides again which rows change active members, because tags were removed from some rows.
 JUDGE_AGAIN = f"""
 UPDATE {JUDGED} AS j SET is_updated = {_build_change_condition("j", has_extras=True)}
 FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN LATERAL (

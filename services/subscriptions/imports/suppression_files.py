@@ -114,7 +114,7 @@ class SuppressionReader:
     def read(
         self, rows: Iterable[MemberRow | RejectedRecord]
     ) -> Iterator[MemberRow | RejectedRecord]:
-        """Yield the rows of a file with the reasons for not mailing people."""
+        """Yield the rows of a suppression file."""
         for row in rows:
             if isinstance(row, RejectedRecord):
                 yield row
@@ -217,7 +217,7 @@ def _is_reason_header(name: str) -> bool:
 
 
 def _find_code_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for an SMTP code at the start of a cell, or ``None`` without a code."""
+    """Return the status for the SMTP code with which a cell begins, or ``None``."""
     text = cell.strip()[:MAX_WORD_CHARACTERS]
     code = _CODE.match(text)
     if code is None:

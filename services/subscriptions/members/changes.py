@@ -99,8 +99,8 @@ def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscri
 
     Several records on a list may contain the same address, because people change addresses. Active
     records take precedence over inactive records. If several active records contain the address,
-    the record of the person whose account has the address takes precedence. An inactive record is
-    ignored if the person's account no longer has the address.
+    the record of the person whose account has the address takes precedence. An inactive record that
+    contains the address is ignored if the person's account has a different address.
     """
     if isinstance(key, int):
         return find_record(uow, list_id, key)

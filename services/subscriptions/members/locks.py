@@ -64,9 +64,9 @@ _TRY_LOCK_LIST_SHARED = text(
     f" ELSE pg_advisory_unlock({_ROOM}) END"
 )
 _LOCK_LIST_FOR_CHUNK = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
-# The gate needs a session-level lock, because the gate must be released before the transaction
-# ends. The shared lock on ``_ROOM`` never blocks, because only a transaction with a lock on
-# ``_GATE`` locks ``_ROOM`` exclusively.
+# The lock ``_GATE`` is a session-level lock, because ``_GATE`` must be released before the
+# transaction ends. The shared lock on ``_ROOM`` never blocks, because only a transaction with a
+# lock on ``_GATE`` locks ``_ROOM`` exclusively.
 _ENTER_ROOM = text(
     f"SELECT pg_advisory_lock({_GATE}), pg_advisory_xact_lock_shared({_ROOM}),"
     f" pg_advisory_unlock({_GATE})"

@@ -24,7 +24,7 @@ from pressroom_client.uploads import Body
 KEY_HEADER = "Idempotency-Key"
 _JSON = "application/json, application/problem+json"
 _ACCEPTED = 202
-# The HTTP methods of calls that have the same effect if the API executes the call twice.
+# The idempotent HTTP methods: a repeated call has no further effect.
 _REPEATABLE_METHODS = {"GET", "HEAD", "PUT", "DELETE"}
 # The default timeout of a call, which must exceed the 60 s for which the API may let a call wait.
 _TIMEOUT = httpx2.Timeout(70.0, connect=10.0)
