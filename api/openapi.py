@@ -346,7 +346,7 @@ def list_api_routes(app: FastAPI) -> Iterator[RouteContext]:
 
 
 def find_access(route: RouteContext) -> Access | None:
-    """Return the access rule of the route, or ``None`` unless it has exactly one."""
+    """Return the access rule of the route, or ``None`` if the route has no or several rules."""
     accesses = find_accesses(route.dependant)
     return accesses[0] if len(accesses) == 1 else None
 

@@ -37,7 +37,7 @@ class Condition(StrEnum):
     ENDING = "ending"
 
 
-# The conditions in which a load balancer may send requests to the process.
+# The conditions under which a load balancer may send requests to the process.
 READY = frozenset({Condition.OK, Condition.DEGRADED})
 
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
-# The maximum size of all items in a response. A whole response may have a size of up to 4 MB.
+# The maximum size of all items in a response. A complete response may be up to 4 MB long.
 MAX_ITEMS_BYTES = 3_990_000
 # The number of rows that ``fill_page`` reads at once, which is enough for a typical page.
 _MAX_BATCH_ROWS = 50

@@ -142,7 +142,8 @@ def record_hourly_event(
 ) -> None:
     """Record a security event unless the last hour already has an event of its type.
 
-    The limit prevents a program from filling the table by repeating a request.
+    Only one event per user, type and hour is recorded, so that a program can't fill the table by
+    repeating a request.
     """
     uow.session.execute(select(func.pg_advisory_xact_lock(func.hashtext(kind), user_id % 2**31)))
     recent_events = select(RecordedEvent.id).where(

@@ -97,7 +97,7 @@ class ReplicaReads:
 
 @contextmanager
 def open_snapshot(engine: Engine, max_time: timedelta) -> Iterator[Connection]:
-    """Yield a read-only transaction with a snapshot, which may take up to ``max_time``."""
+    """Yield a read-only transaction with a snapshot. Each statement may take up to ``max_time``."""
     repeatable_read = engine.execution_options(isolation_level="REPEATABLE READ")
     with repeatable_read.connect() as connection:
         # The session's default time limits are too short for a long read.

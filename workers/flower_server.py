@@ -125,8 +125,8 @@ def load_flower_script() -> str:
     """Return Flower's JavaScript, changed so that tables don't scroll.
 
     By default, Flower's script moves the headers of a scrolling table into a separate table.
-    Separate column headers lose their alignment when the first rows arrive. Without scrolling, the
-    headers stay in the table, and the card around the table scrolls.
+    Separate column headers lose their alignment when the first rows arrive. If a table doesn't
+    scroll, its headers stay in the table. The card around the table scrolls instead.
     """
     return (_STATIC / "js" / "flower.js").read_text().replace(_SCROLLING_OPTION, "")
 

@@ -191,9 +191,9 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
         try:
             jobs.run(lease)
         except SystemExit:
-            # The pool ends a process after a stopping worker's grace period, or if a task exceeds
-            # its hard time limit. Exceeding a time limit counts as a crash of the job, but the end
-            # of the grace period doesn't.
+            # The pool ends a process when a stopping worker's grace period is over, or when a task
+            # exceeds its hard time limit. Exceeding a time limit counts as a crash of the job, but
+            # the end of the grace period doesn't.
             if time.monotonic() - started_at < current_task.time_limit:
                 jobs.hand_back()
             raise

@@ -115,9 +115,9 @@ class CallerAccess(Access):
 class TraceAccess(Access):
     """An access rule that requires credentials or a trace id.
 
-    A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read without a check, because it may contain
-    the trace id. Before a body above ``MAX_UNCHECKED_BODY_BYTES`` is read, the credentials or the
-    trace id in the query are checked.
+    A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read before the caller is checked, because the
+    body may contain the trace id. Before a body above ``MAX_UNCHECKED_BODY_BYTES`` is read, the
+    credentials or the trace id in the query are checked.
     """
 
     async def authorise(self, request: Request) -> None:

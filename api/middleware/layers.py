@@ -72,7 +72,8 @@ class InternalErrorMiddleware:
         try:
             await self._app(scope, receive, send_and_note_start)
         except (CallerDisconnected, ClientDisconnect):
-            # A caller who has disconnected gets no response. The log shows the status 499.
+            # A caller who has disconnected gets no response. The access log shows the status 499
+            # for the disconnected caller's request.
             return
         except Exception:
             log.exception("request.broke")

@@ -34,15 +34,15 @@ class BodyKind(StrEnum):
 class AnswerKind(StrEnum):
     """The type of result that a client's method returns after a successful call."""
 
-    # The method returns the value of `data` in the response's envelope.
+    # The client's method returns the value of `data` in the response's envelope.
     DATA = "data"
-    # The method returns a page object, which can fetch the next page.
+    # The client's method returns a page object, which can fetch the next page.
     PAGE = "page"
-    # The method returns the parsed JSON of the response, which has no envelope.
+    # The client's method returns the parsed JSON of the response, which has no envelope.
     PLAIN = "plain"
-    # The method returns a file of bytes or text.
+    # The client's method returns a file of bytes or text.
     FILE = "file"
-    # The method returns an iterator over server-sent events.
+    # The client's method returns an iterator over server-sent events.
     EVENTS = "events"
 
 

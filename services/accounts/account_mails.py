@@ -21,8 +21,8 @@ from services.jobs.transitions import complete_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Limits the mails of each kind to an address per hour, because strangers can request mails to any
-# address.
+# Only a few mails of each kind are sent to an address per hour, because anybody can request mails
+# to any address.
 MAIL_LIMIT_WINDOW = timedelta(hours=1)
 MAX_MAILS_PER_ADDRESS = 3
 ACCOUNT_MAIL_RETENTION = timedelta(days=1)
@@ -67,8 +67,8 @@ def request_mail(
     Args:
         email: the normalised e-mail address of the recipient.
         user_id: the id of the logged-in user who requested the mail, if any.
-        detail: a text that is inserted into the mail. Text from strangers is not allowed, because
-            they could use it for spam.
+        detail: a text that is inserted into the mail. The text must not come from a visitor without
+            an account, because anybody could send spam in it.
         source: the digest of the network from which the mail was requested.
     """
     if not is_mail_limit_reached(uow, kind, email):

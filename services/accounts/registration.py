@@ -75,7 +75,7 @@ def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
 
     All mailed links that could change the person's password or address become invalid. Only
     ``services.recovery`` may call ``reset_password``, because the caller must also revoke API keys
-    and OAuth grants. Raises every error of ``read_reset_link``.
+    and OAuth grants. Raises the same errors as ``read_reset_link``.
     """
     link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
     assert link.user_id is not None
@@ -109,7 +109,7 @@ def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
     """Set the password of the person with the given e-mail address.
 
     All sessions of the person are revoked, and the person is notified by mail. Raises
-    ``user.not_found`` and every error of ``passwords.hash_password``.
+    ``user.not_found`` and the same errors as ``passwords.hash_password``.
     """
     user = accounts.get_user_by_email(uow, email)
     # Hash the password before locking the person, because hashing is slow.
@@ -136,7 +136,7 @@ def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
 def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, str]:
     """Redeem a link that confirms a new address. Return the locked person and the address.
 
-    Raises ``auth.login_again`` and every error of ``read_new_address_link``.
+    Raises ``auth.login_again`` and the same errors as ``read_new_address_link``.
     """
     email = read_new_address_link(uow, secret, caller.user_id)
     person = _lock_person(uow, caller.user_id)

@@ -1,4 +1,4 @@
-"""Finds and repairs strays in the object storage.
+"""Finds and repairs mismatches between objects in the object storage and rows in the database.
 
 A stray is an object without a database row, or a row whose object is missing. A crash can leave an
 object without a row. After a restore from a backup, the objects of some rows may be missing. To

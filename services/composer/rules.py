@@ -1,7 +1,8 @@
 """Checks and corrects the metadata and tweets from a writer.
 
-All writers must follow the same rules. The functions ``find_…_faults`` return a sentence about each
-broken rule. The functions ``fit_…`` correct faults mechanically, and don't change correct texts.
+The rules for metadata and tweets are the same for the language model and the offline writer. The
+functions ``find_…_faults`` return a sentence about each broken rule. The functions ``fit_…``
+correct faults mechanically, and don't change correct texts.
 """
 
 import re

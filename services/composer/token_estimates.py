@@ -28,8 +28,8 @@ def split_by_tokens(text: str, max_tokens: int) -> Iterator[str]:
     """Split a text into pieces of at most ``max_tokens`` tokens, if possible between words."""
     start = 0
     while start < len(text):
-        # Estimate only the longest possible piece, because estimating all remaining text would be
-        # slow.
+        # Estimate the tokens of the longest possible piece only, because counting the tokens of all
+        # remaining text would be slow.
         window = text[start : start + max_tokens * _ASCII_CHARACTERS_PER_TOKEN]
         piece = truncate_to_tokens(window, max_tokens) or window[:1]
         if start + len(piece) < len(text):

@@ -109,9 +109,9 @@ def newest_position(session: Session) -> FeedPosition:
 def find_place_before(session: Session, since: datetime) -> int:
     """Return a place in the feed before all events that happened at or after ``since``.
 
-    Later events have higher ids and positions, except events of simultaneous transactions. Because
-    a transaction can stay open for an hour, the result is the place of an event that happened more
-    than an hour before ``since``.
+    Later events have higher ids and positions, except events of simultaneous transactions. A
+    transaction can stay open for an hour, and its events become visible only at its end. The result
+    is therefore the place of an event that happened more than an hour before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place

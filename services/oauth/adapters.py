@@ -127,7 +127,7 @@ class AuthlibCode(rfc6749.AuthorizationCodeMixin):
 class AuthlibRefreshToken(rfc6749.TokenMixin):
     """A refresh token of the OAuth client that sent the request.
 
-    The grant of the refresh token is locked.
+    The current transaction holds a lock on the refresh token's grant.
     """
 
     def __init__(self, record: OAuthToken) -> None:

@@ -29,9 +29,9 @@ _SHORTENED_UP_TO = (
     .where(models.Maintenance.name == "maintenance.shorten_ips")
     .scalar_subquery()
 )
-# How much longer than their retention period the changes made by imports and bulk actions are kept,
-# so that an undo can finish. An import may run for two weeks, and undoing the import may take
-# another week.
+# Changes made by imports and bulk actions are kept this much longer than their retention period, so
+# that an undo can finish. An import may run for two weeks, and undoing the import may take another
+# week.
 _UNDO_RESERVE = timedelta(days=21)
 # How long expired authorization codes are kept, so that the tokens of a code can be revoked if the
 # code is used twice.
@@ -86,9 +86,9 @@ class Rule:
 def select_expired(
     rule: Rule, age: timedelta, *, limit: int
 ) -> tuple[Select[Any], tuple[ColumnElement[bool], ...]]:
-    """Return a query for the oldest rows of a rule, and conditions that select the expired ones.
+    """Return a query for the oldest rows of a rule's table, and conditions that expired rows meet.
 
-    The conditions are empty if the query already selects only expired rows.
+    No conditions are returned if the query already selects only expired rows.
     """
     assert rule.moment is not None
     conditions = (rule.moment < func.now() - age, *rule.only)

@@ -106,7 +106,7 @@ class SignUps(NamedTuple):
 
 @dataclass(frozen=True)
 class FiguresFault:
-    """A list, source and tier whose number of active members is wrong in the daily figures.
+    """A wrong number of active members in the daily figures, for one list, source and tier.
 
     Attributes:
         active: the number of active members in the table ``subscriptions``.

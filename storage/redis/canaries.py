@@ -1,8 +1,9 @@
 """Measures how long each queue takes to deliver a message to a worker.
 
-Workers regularly send a *canary* through each queue, which is a message that only records its own
-arrival. At most one canary per queue is in transit at a time. A canary that does not arrive in time
-counts as lost. All times are read from the clock of Redis, because the workers' clocks may differ.
+Workers regularly send a *canary* through each queue. A canary is a message that only records its
+own arrival. At most one canary per queue is in transit at a time. A canary that does not arrive in
+time counts as lost. All times are read from the clock of Redis, because the workers' clocks may
+differ.
 """
 
 from collections import defaultdict

@@ -149,7 +149,7 @@ return {payload, longest_wait()}
 )
 
 # Renews the lease of a request if a caller waits, and otherwise deletes the lease. A caller that
-# arrives at the same time either finds the lease or sends a message.
+# arrives around the time of the renewal either finds the lease or sends a message.
 RENEW_FOR_CALLERS_SCRIPT = (
     _PREAMBLE
     + """

@@ -39,7 +39,10 @@ class RequestWork:
         self._release = client.register_script(request_scripts.RELEASE_SCRIPT)
 
     def take(self, request_id: str, worker: str) -> "RequestLease | None":
-        """Lease a request, or return ``None`` if no caller waits or it is already leased."""
+        """Lease a request.
+
+        Return ``None`` if no caller waits for the request or if it is already leased.
+        """
         response = self._take(build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)])
         if response is None:
             return None
@@ -125,8 +128,8 @@ class RequestLease:
 class RequestLeases:
     """The leases of the requests that this process is running.
 
-    During the lease, equal calls wait for the running request instead of starting a second run. A
-    lease expires soon after its process has ended, so that no caller waits for a dead process.
+    During the lease, identical calls wait for the running request instead of starting a second one.
+    A lease expires soon after its process has ended, so that no caller waits for a dead process.
     """
 
     def __init__(self) -> None:

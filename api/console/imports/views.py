@@ -340,7 +340,7 @@ class ImportView:
     def file_kept_until(self) -> datetime | None:
         """Return when the file of a dry run will be deleted, or ``None`` if there is no file.
 
-        Until the deletion, the owner can repeat the dry run or import the file.
+        Until the file is deleted, the owner can repeat the dry run or import the file.
         """
         ended_at = self.task.finished_at
         if not self.task.dry_run or ended_at is None or self.is_broken:

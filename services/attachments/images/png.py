@@ -25,7 +25,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"PLTE"
 _TRANSPARENCY = b"tRNS"
 # The essential chunks of a PNG. If an essential chunk has a wrong checksum, the PNG is unreadable.
-# A chunk that isn't essential is ignored if its checksum is wrong.
+# A PNG chunk with a wrong checksum is ignored if the chunk isn't essential.
 _ESSENTIAL_CHUNKS = (b"IHDR", _PALETTE, b"IDAT")
 _FRAME_CHUNKS = (b"fcTL", b"fdAT")
 _CHUNKS_BEFORE_PIXELS = {_PALETTE, _TRANSPARENCY, *COLOUR_CHUNKS}

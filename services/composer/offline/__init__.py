@@ -33,8 +33,8 @@ _SPELLINGS = {
 # Matches two consecutive kana, which occur only in Japanese. A single kana may be an ornament in
 # other languages.
 _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
-# Matches the end of a Chinese or Japanese sentence and the following space. Chinese and Japanese
-# have no spaces between sentences, so the space is removed.
+# Matches the end of a Chinese or Japanese sentence and the following space. A space after a Chinese
+# or Japanese sentence is removed, because these languages don't separate sentences with spaces.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
 # Matches the end of a greeting or announcement, for example a colon.
 _OPEN_END = re.compile(r"[,:，、：！!][\"'”’»]*$")

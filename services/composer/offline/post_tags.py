@@ -114,8 +114,8 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     content_words = find_content_words(plain, MIN_TAGS)
     if len(tags) >= min(MIN_TAGS, len(content_words)):
         return tags
-    # If the post has too few distinct words, add more forms of its words, and words from the rest
-    # of the post.
+    # If there are still too few tags, accept several forms of the same word, and add words from the
+    # rest of the post.
     return fit_tags((*tags, *longest, *sorted(content_words)))[:MIN_TAGS]
 
 

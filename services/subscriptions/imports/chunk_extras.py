@@ -72,7 +72,7 @@ RETURNING e.number
 def describe_omissions(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], tag_ids: TagIds
 ) -> dict[int, list[str]]:
-    """Return, by row number, sentences about the values that aren't imported.
+    """Return sentences about the values that aren't imported, keyed by row number.
 
     The chunk's rows must already be in the table JUDGED. If a row would give a member too many
     tags, none of the row's tags are added.
@@ -139,7 +139,7 @@ def _parse_moment(cell: str | None) -> datetime | None:
 
 
 def _list_extras(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
-    """Yield the number and the extras of each row that may add or update a member."""
+    """Yield the number and the additional values of each row that may add or update a member."""
     for number, row in enumerate(rows):
         if row.extras is not None and row.code is None and row.opt_out is None:
             yield number, row.extras

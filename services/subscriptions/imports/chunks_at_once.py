@@ -28,7 +28,7 @@ class ChunkCommitter:
     def wait_for_room(self, max_chunks: int = MAX_CHUNKS_AT_ONCE) -> None:
         """Wait until fewer than ``max_chunks`` chunks are being committed.
 
-        Raises the error of a chunk that couldn't be committed.
+        Raises the error that prevented a chunk from being committed.
         """
         while len(self._running) >= max_chunks:
             self._end_oldest()
@@ -58,7 +58,7 @@ class ChunkCommitter:
 def chunk_committer() -> Iterator[ChunkCommitter]:
     """Return a ``ChunkCommitter`` for a ``with`` block.
 
-    The end of the ``with`` block waits until all chunks are committed.
+    The ``with`` block ends only after all chunks are committed.
     """
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
         chunks = ChunkCommitter(threads)

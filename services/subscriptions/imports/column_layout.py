@@ -80,7 +80,8 @@ class ConsentSubject(StrEnum):
 class Basis(Enum):
     """The way in which a consent column was recognised.
 
-    Unless the basis is ``KNOWN``, the cells must confirm that the column is about consent.
+    Unless the mapping or the whole header identifies a column (``KNOWN``), its cells must confirm
+    that the column is about consent.
     """
 
     KNOWN = "the mapping or the whole header"

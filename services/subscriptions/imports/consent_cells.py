@@ -1,7 +1,8 @@
 """Determines the subscription status that a cell of a consent column states.
 
 The status depends on the subject of the column and on the meaning of the cell. In a consent column,
-"no" means that the person is unsubscribed. In an opt-out column, "no" states no status.
+"no" means that the person is unsubscribed. In an opt-out column, "no" says nothing about the
+person's status.
 """
 
 from collections.abc import Iterable, Mapping

@@ -134,7 +134,7 @@ class ConsentInterpreter:
         self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
-        """Count ``rows`` occurrences of a cell in a column."""
+        """Add ``rows`` to the number of occurrences of a cell in a column."""
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows

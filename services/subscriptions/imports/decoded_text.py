@@ -27,8 +27,8 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 # A file counts as UTF-16 if the share of zero bytes at even or odd positions exceeds this number.
-# Zero bytes can occur at even and at odd offsets, because the codes of some letters end in a zero
-# byte.
+# In UTF-16, zero bytes can occur at both even and odd offsets, because either byte of a letter can
+# be zero.
 _MIN_ZEROS_OF_UTF16 = 0.2
 # Maps encodings to decoder error handlers that keep undecodable bytes as lone surrogates.
 _ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
@@ -112,7 +112,8 @@ class DecodedText:
     def is_equivalent_to(self, encoding: str) -> bool:
         """Return whether all names would stay the same if the file were decoded with ``encoding``.
 
-        E-mail addresses may change, because invalid UTF-8 is repaired only in names.
+        A different encoding may change e-mail addresses, because invalid UTF-8 is repaired only in
+        names.
         """
         is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
         return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)

@@ -115,9 +115,9 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
 def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
     """Return a rank for the records into which a delimiter splits the file.
 
-    The delimiter whose records have the highest rank is chosen. The rank compares addresses and
-    known headers first, then whether all records have the same number of cells, and then the number
-    of cells.
+    The delimiter whose records have the highest rank is chosen. Delimiters are ranked by addresses
+    and known headers. Ties are broken by the share of records with the most frequent number of
+    cells, and then by this number.
     """
     if not records:
         return 0, 0, 0

@@ -28,8 +28,8 @@ class EncodingEvidence:
         self._rows: list[bytes] = []
         self._counts = dict.fromkeys(range(0x80, 0x100), 0)
         self._incomplete_row = b""
-        # Matches the byte values for which more cells are needed, or ``None`` if enough cells were
-        # collected.
+        # Matches the byte values that occur in too few collected cells, or ``None`` if each byte
+        # value occurs in enough cells.
         self._pattern = self._needed_bytes()
 
     @property

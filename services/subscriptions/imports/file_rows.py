@@ -64,7 +64,7 @@ class FileRows:
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
-        """Open the file. Raises the errors of ``open_file``."""
+        """Open the file. Raises the same errors as ``open_file``."""
         self._file = open_file(resources, task)
         self.seen = SeenAddresses()
         self._batches = judge_rows(self._file.rows, self.seen, get_rows_per_batch())
@@ -112,7 +112,7 @@ class FileRows:
         return chunk
 
     def find_facts(self) -> FileFacts:
-        """Return the facts that are needed to interpret the file.
+        """Return the file's encoding, notations and consent columns, or an error.
 
         Call the method only after the whole file has been read.
         """

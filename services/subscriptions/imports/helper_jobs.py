@@ -8,7 +8,8 @@
   helper is queued.
 - A helper applies each claimed chunk in one transaction. The transaction checks the leases of the
   helper and the import job, and deletes the chunk's row from ``waiting_chunks``.
-- A helper that finds all chunks applied ends the import and the import job.
+- If a helper finds that all chunks have been applied, the helper ends the import and the import
+  job.
 
 A helper ends when no chunk of its import is waiting. While only one helper of an import has claimed
 chunks, the helper applies two chunks at the same time. A helper's claim on a chunk ends with the
@@ -137,7 +138,7 @@ _LOCK_DECISION = text(
 
 
 def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
-    """Allow an import to apply chunks in parallel, unless another import into the list does so.
+    """Enable parallel chunks for an import, unless another import into the list uses them.
 
     Only one import into a list may apply chunks in parallel, because two imports may contain the
     same people.
@@ -155,7 +156,7 @@ def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
 def run_helper(resources: Resources, lease: Lease) -> None:
     """Apply chunks of an import during one turn of a helper's job.
 
-    Raises the errors of ``applying.commit_chunk``.
+    Raises the same errors as ``applying.commit_chunk``.
     """
     try:
         helper_task = _start_turn(resources, lease)
@@ -278,7 +279,7 @@ _ABANDON_CHUNK = Statement(f"""
 def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) -> bool:
     """Claim and apply chunks until the turn is over or no chunk can be claimed.
 
-    Return whether the function stopped because no chunk can be claimed. If the turn is over, the
+    Return true if no chunk can be claimed, and false if the turn is over. If the turn is over, the
     helper's job is put back into the queue.
     """
     task = helper_task.task

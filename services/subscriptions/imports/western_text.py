@@ -1,7 +1,8 @@
 """Checks whether text that was decoded as Windows-1252 looks Western European.
 
-Almost any sequence of bytes can be decoded as Windows-1252. Text in a different encoding has
-symbols or capital letters inside words, or letter combinations that no Western language has.
+Almost any sequence of bytes can be decoded as Windows-1252. Text that was decoded with the wrong
+encoding has symbols or capital letters inside words, or letter combinations that no Western
+language has.
 """
 
 import re

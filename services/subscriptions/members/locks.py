@@ -16,8 +16,8 @@ changed while a chunk is applied.
 - A transaction that changes a single subscription holds a shared lock on the gate, which stops new
   chunks, and waits until no chunk holds a lock on the room.
 
-The gate and the room are described in "Concurrent control with readers and writers" by Courtois and
-others (1971).
+The algorithm with two locks per list comes from "Concurrent control with readers and writers" by
+Courtois and others (1971).
 
 Every change of a subscription takes a shared lock on the person's row in ``users``, so that no data
 about an erased person is stored. An erasure locks the person's row exclusively before it marks the
@@ -65,8 +65,8 @@ _TRY_LOCK_LIST_SHARED = text(
 )
 _LOCK_LIST_FOR_CHUNK = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
 # The lock ``_GATE`` is a session-level lock, because ``_GATE`` must be released before the
-# transaction ends. The shared lock on the room never blocks, because a transaction needs the gate
-# to lock the room exclusively.
+# transaction ends. The shared lock on ``_ROOM`` never blocks, because only a transaction with a
+# lock on ``_GATE`` locks ``_ROOM`` exclusively.
 _ENTER_ROOM = text(
     f"SELECT pg_advisory_lock({_GATE}), pg_advisory_xact_lock_shared({_ROOM}),"
     f" pg_advisory_unlock({_GATE})"

@@ -25,8 +25,8 @@ class ApiError(PressroomError):
     """An error response of the API.
 
     Attributes:
-        code: the stable code of the error, for programs.
-        message: the description of the error, for people.
+        code: the stable, machine-readable code of the error.
+        message: a human-readable description of the error.
         errors: an entry for each invalid field of the request.
         problem: the complete body of the response.
         retry_after: the number of seconds to wait before repeating the call.
