@@ -118,7 +118,7 @@ class OpenCharge(Model):
     work: Mapped[str] = mapped_column(index=True)
     # The worker that calls the provider, or NULL before a worker starts the call.
     taken_by: Mapped[str | None]
-    # When maintenance reverses the charge, unless it has been settled.
+    # The time at which maintenance reverses the charge if the charge is still open.
     deadline: Mapped[datetime] = mapped_column(index=True)
 
 

@@ -16,7 +16,7 @@ class ImportKind(StrEnum):
     MEMBERS = "members"
     # Addresses that must not receive mail, with a reason for each address.
     SUPPRESSIONS = "suppressions"
-    # Addresses to which mail bounced.
+    # Addresses whose mail bounced.
     BOUNCES = "bounces"
     # Addresses whose owners complained about spam.
     COMPLAINTS = "complaints"
@@ -51,7 +51,7 @@ class MemberImport(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # `members` for the body of a request, and `file` for an uploaded file.
+    # The origin of the rows: `members` for the body of a request, or `file` for an uploaded file.
     source: Mapped[str]
     kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
     filename: Mapped[str | None]

@@ -224,7 +224,7 @@ class AccountMail(Model):
     # counts the mails with the same `source_digest`.
     source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
-    # When the rate limits for strangers admitted the mail.
+    # The time at which the mail passed the rate limits for strangers.
     admitted_at: Mapped[datetime | None]
     sent_at: Mapped[datetime | None]
 

@@ -63,7 +63,7 @@ class BytePool:
 
 
 class BodyBudget:
-    """Limits the memory of request bodies, and counts each holder's incomplete request bodies."""
+    """Limits the memory of request bodies, and counts incomplete ones per user or IP address."""
 
     def __init__(self) -> None:
         self.small = BytePool("small", MAX_HELD_SMALL_BODY_BYTES)

@@ -72,7 +72,7 @@ def diagnose(check: str, finding: str, is_wrong: bool, advice: str) -> Diagnosis
 def run_checks(
     parts: Mapping[str, Check], settings: Settings, *, seconds: float
 ) -> list[Diagnosis]:
-    """Run the checks for all parts of a deployment, and return the results in the same order.
+    """Run the checks for all parts of a deployment. Return the results in the order of the parts.
 
     Each part of the deployment is checked in its own thread, so that a check that hangs doesn't
     delay other checks.

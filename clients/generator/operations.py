@@ -82,7 +82,7 @@ class Operation:
     is_body_required: bool
     answer: AnswerKind
     answer_schema: Json
-    # True if the response contains only a job id when the job outlasts the caller's wait.
+    # Whether a job that isn't finished in time is answered with its id only.
     may_answer_job_id: bool
 
     @property
@@ -137,7 +137,7 @@ def resolve_schema(document: Json, schema: Json) -> Json:
 
 
 def ref_name(schema: Json) -> str | None:
-    """Return the name of the schema that ``schema`` refers to, or ``None`` without a reference."""
+    """Return the name of the schema to which ``schema`` refers, or ``None``."""
     ref = schema.get("$ref")
     return ref.removeprefix(_REF) if isinstance(ref, str) else None
 

@@ -3,8 +3,9 @@
 Webhooks may be sent to public addresses and to the operator's networks. Python's ``is_global`` is
 too lenient to decide which addresses are public. ``is_global`` accepts ``fec0::/10``, some
 multicast addresses, and IPv6 addresses with an embedded IPv4 address. Embedded IPv4 addresses occur
-in NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compatible ``::/96`` and translated
-``::ffff:0:0:0/96``. Before Python 3.13, ``is_global`` accepts even some reserved networks.
+in NAT64 addresses (``64:ff9b::/96``), 6to4 addresses (``2002::/16``), IPv4-compatible addresses
+(``::/96``) and IPv4-translated addresses (``::ffff:0:0:0/96``). Before Python 3.13, ``is_global``
+accepts even some reserved networks.
 
 Webhooks may be sent to unreserved IPv6 addresses in the global unicast network. Webhooks may be
 sent to all IPv4 addresses outside the reserved networks.

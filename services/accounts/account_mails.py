@@ -214,8 +214,8 @@ def _choose_template(
         case MailKind.NEW_ADDRESS if person is not None and person.id == request.user_id:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
-            # Only the page behind the link reveals whether the new address already has an account,
-            # not the mail.
+            # The mail doesn't reveal whether the new address already has an account. Only the page
+            # behind the link reveals it.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

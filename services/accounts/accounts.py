@@ -163,7 +163,8 @@ def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[
     newest = func.max(MailingList.created_at).label("newest")
     count = func.count(MailingList.id).label("lists")
     owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
-    # The first query reads only an index of lists. A second query loads the owners.
+    # For speed, the first query reads only an index on the table of mailing lists. A second query
+    # loads the owners.
     query = paging.select_page_by_moment(
         select(owned), owned.c.newest, owned.c.user_id, page_request
     )

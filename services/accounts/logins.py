@@ -1,9 +1,9 @@
 """Counts login attempts, and blocks logins for some time after failed attempts.
 
 A login attempt is counted before the password is verified, so that parallel attempts can't bypass
-the limit. A successful login resets the counters of failed attempts. During a pause, even the right
-password is rejected, so that an attacker can't continue guessing. Attempts during a pause aren't
-counted and don't extend the pause.
+the limit. A successful login resets the counters of failed attempts. During the pause after too
+many failed logins, even the right password is rejected, so that an attacker can't continue
+guessing. Attempts during a pause aren't counted and don't extend the pause.
 
 Several counters prevent a stranger from locking the owner out of an account:
 
@@ -15,8 +15,8 @@ Several counters prevent a stranger from locking the owner out of an account:
 
 An attacker who tries a few passwords for each of many accounts stays below the limits per e-mail
 address. A counter per network counts how many accounts had failed logins within an hour. A
-successful login subtracts its account from the network's counter. Attempts from a browser in which
-the person has logged in before don't count.
+successful login subtracts its account from the network's counter. Login attempts from a browser in
+which the person has logged in before don't count towards the network's limit.
 """
 
 import secrets

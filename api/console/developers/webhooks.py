@@ -56,7 +56,7 @@ _STATE_CHOICES = (
 )
 
 
-# The form fields and URL parameters for the time since which events are resent.
+# The form fields and URL parameters for the start of the period whose events are sent again.
 DAY_FIELD = "day"
 TIME_FIELD = "time"
 

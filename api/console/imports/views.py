@@ -377,7 +377,7 @@ class ImportView:
 
 
 def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
-    """Return the data of the page for the caller's import, or raise ``import.not_found``.
+    """Return the data for the page about one of the caller's imports.
 
     The data of the page contains sample rows of the file, unless the samples were deleted.
     """

@@ -120,8 +120,8 @@ def _render_members(
     try:
         with console.unit_of_work() as uow:
             if (draft_json := draft.to_json()) is not None:
-                # Validate the edited filter separately, so that an error contains the path of the
-                # invalid row.
+                # Validate the edited filter before combining it with other criteria, so that an
+                # error contains the path of the invalid row.
                 member_filter.read_filter(uow, mailing_list, draft_json)
             filter_json = selection.build_filter(uow, mailing_list)
         page, total = _search_members(console, mailing_list, selection, filter_json, page_request)

@@ -172,7 +172,7 @@ def _is_personal(sentence: Sentence, language: str) -> bool:
     """Return whether a sentence greets readers, asks a question, or is about its author."""
     if _OPEN_END.search(sentence.text[-4:]) or _QUESTION.search(sentence.text):
         return True
-    # Ignore sentences with quotations, because `I` in a quotation isn't the author.
+    # Ignore sentences with quotations, because a quoted `I` doesn't refer to the author.
     pronouns = _load_words("first_person.txt").get(language, frozenset())
     return not _QUOTES.search(sentence.text) and not pronouns.isdisjoint(
         word.plain for word in sentence.words

@@ -52,7 +52,7 @@ _MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
 # The language detector is reliable only for texts with at least this many letters.
 _MIN_LETTERS = 24
 # The languages that can be identified by their script. For each language, ``_SCRIPTS`` contains the
-# minimum share of letters in the script.
+# minimum share of a text's letters that must belong to the language's script.
 _SCRIPTS = (
     ("ja", re.compile("[\u3040-\u30ff]"), 0.05),
     ("ko", re.compile("[\uac00-\ud7af]"), 0.3),

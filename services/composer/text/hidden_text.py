@@ -140,8 +140,8 @@ def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[i
 
     An element normally ends at its end tag. If an optional end tag is missing, the element ends at
     the tag that closes it implicitly. If a required end tag is missing, the element ends at the
-    next block tag, so that it can't hide the rest of the post. Void elements such as `<br>` are not
-    included.
+    next block tag, so that it can't hide the rest of the post. The result doesn't contain void
+    elements such as `<br>`.
     """
     elements = _OpenElements()
     for place, (kind, data) in enumerate(tokens):

@@ -49,7 +49,10 @@ class ApiError(PressroomError):
 
 
 class NotReached(PressroomError):
-    """The API sent no response. The API may nevertheless have executed the call."""
+    """The API sent no response.
+
+    Although no response arrived, the API may have executed the call.
+    """
 
 
 class JobFailed(PressroomError):
@@ -68,7 +71,10 @@ class JobFailed(PressroomError):
 
 
 class WebhookInvalid(PressroomError):
-    """A webhook with a missing, invalid or outdated signature. Ignore the webhook's message."""
+    """A webhook with a missing, invalid or outdated signature.
+
+    Programs must ignore the message of such a webhook.
+    """
 
 
 def create_api_error(response: httpx2.Response, *, retry_after: float | None) -> ApiError:

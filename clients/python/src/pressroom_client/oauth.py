@@ -110,7 +110,7 @@ class OAuth:
         return self._request_tokens(grant_type="refresh_token", refresh_token=tokens.refresh_token)
 
     def revoke(self, tokens: Tokens) -> None:
-        """Revoke the access of the tokens."""
+        """Revoke the tokens, and the access that the person has granted with them."""
         token = tokens.refresh_token or tokens.access_token
         self._api.revoke_token(self._body(token=token))
 
