@@ -235,7 +235,7 @@ def test_import_progress_stream_ends_with_the_final_counts_and_can_be_read_again
     assert [name for name, _ in told][-2:] == ["part", "ended"]
     last = told[-2][1]
     assert RUNNING not in last
-    assert numbers(last)["were added"] == "500"
+    assert numbers(last)["added"] == "500"
     # The same as the page has.
     text = console.see(path)
     assert " ".join(last.split()) in " ".join(text.split())
@@ -272,7 +272,7 @@ def test_console_retries_a_failed_import(stack_without_workers: Stack) -> None:
         assert "The import was resumed." in console.do(path)
         assert RUNNING in console.see(path)
         Importing(stack_without_workers).work(job_id)
-        assert numbers(ended(console, path))["were added"] == "1"
+        assert numbers(ended(console, path))["added"] == "1"
 
 
 def test_console_import_asks_for_the_order_of_ambiguous_dates(
