@@ -19,18 +19,18 @@ STATUS_CHOICES = (
     ("unsubscribed", "Unsubscribed"),
     ("bounced", "Bounced"),
     ("complained", "Complained"),
-    ("not_subscribed", "Not subscribed: don’t import"),
+    ("not_subscribed", "Not subscribed (not imported)"),
 )
 _UNKNOWN = "unknown"
 _MEANING_LABELS = {
     "subscribed": "Subscribed",
-    "unsubscribed": "Opted out: unsubscribed",
-    "cleaned": "Opted out: cleaned",
-    "bounced": "Opted out: bounced",
-    "complained": "Opted out: complained",
-    "not_subscribed": "Not subscribed: not imported",
-    "may_pass": "Soft bounce: not imported",
-    _UNKNOWN: "Not recognised: not imported",
+    "unsubscribed": "Unsubscribed",
+    "cleaned": "Opted out (cleaned)",
+    "bounced": "Opted out (bounced)",
+    "complained": "Opted out (complained)",
+    "not_subscribed": "Not subscribed (not imported)",
+    "may_pass": "Soft bounce (not imported)",
+    _UNKNOWN: "Not recognised (not imported)",
     "nothing": "No effect",
 }
 
@@ -115,7 +115,7 @@ def read_status_choices(
         if status == each.chosen:
             continue
         if status and status not in STATUS_VALUES:
-            raise build_field_error(str(each.box), "Choose one of these statuses.")
+            raise build_field_error(str(each.box), "Choose a status from the list.")
         folded = fold_value(each.value)
         assigned_statuses = {
             value: old_status
