@@ -129,7 +129,7 @@ def record_event(
 def record_operator_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record an operator's change of a user's account as a security event in the user's account.
+    """Record an operator's change to a user's account as a security event of the account.
 
     The operator's IP address isn't recorded.
     """

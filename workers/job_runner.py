@@ -37,7 +37,7 @@ from workers.job_failures import record_failure
 log = get_logger(__name__)
 
 
-# A process is killed if a turn exceeds its deadline by this time.
+# A process is killed if a turn exceeds its deadline by more than this time.
 KILL_AFTER_SECONDS = 15.0
 # The maximum number of unfinished jobs in a process. Each unfinished job may keep an open file, and
 # e-mail addresses in memory.
@@ -248,8 +248,8 @@ class _StayingJobs:
     def _may_stay(self) -> bool:
         """Return whether the job that has just run may stay in this process.
 
-        A new job never replaces a job in the process. A replaced job would have to start again from
-        the beginning of its file.
+        A new job never replaces a job that this process already runs. A replaced job would have to
+        start again from the beginning of its file.
         """
         return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 
@@ -267,8 +267,8 @@ class _StayingJobs:
                 Job.status == JobStatus.QUEUED,
                 Job.queue == self._first_kind.queue,
                 Job.sends > 0,
-                # The sweep updates the ``send_after`` of all sent jobs, so that none is older than
-                # ``RECENT_WINDOW``.
+                # The sweep keeps the ``send_after`` of all sent jobs up to date, so every sent job
+                # is newer than ``RECENT_WINDOW``.
                 Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in list_kinds()]),

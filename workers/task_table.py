@@ -65,8 +65,8 @@ def register_tasks(app: Celery, process: ProcessContext) -> None:
         app.task(job_task, name=kind.name, throws=(TaskFailed,), **limits)
     for request_kind, answer in list_request_work().items():
         task = _build_task(process, partial(answer_request, kind=request_kind, answer=answer))
-        # Request-only work sends no task events, because events would double the number of
-        # messages.
+        # Work for waiting API requests sends no task events, because events would double the number
+        # of messages.
         app.task(task, name=request_kind.task, send_events=False)
     for periodic in maintenance.list_kinds():
         run = partial(run_maintenance, kind=periodic)

@@ -95,8 +95,8 @@ def purge_abandoned_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
         order.created_at < now - ABANDONED_ORDER_RETENTION,
         *(column.is_(None) for column in null_columns),
         order.refunded_minor == 0,
-        # Skip orders that the database refuses to delete, because one of them would fail the whole
-        # batch.
+        # Skip orders that the database refuses to delete, because a single one would make the whole
+        # batch fail.
         func.is_abandoned_order(order.id),
     )
     oldest = query.order_by(order.created_at).limit(limit)

@@ -106,7 +106,7 @@ def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def mark_record_erased(uow: UnitOfWork, record: User) -> None:
-    """Mark a list's record as erased, so that an account can take its e-mail address.
+    """Mark a list's record as erased, so that an account can use the record's e-mail address.
 
     Move the record's opt-outs to the account before calling ``mark_record_erased``.
     """

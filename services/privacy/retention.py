@@ -55,7 +55,7 @@ class Rule:
             rule's overdue rows aren't counted.
         only: SQL conditions that restrict the rule to some rows of the table.
         oldest_by: indexed columns that sort the oldest rows first, if ``moment`` has no index.
-        oldest_from: SQL conditions that select the rows in the index of ``oldest_by``.
+        oldest_from: the conditions of the partial index that ``oldest_by`` uses.
         is_purged: whether the hourly purge deletes the expired rows, rather than a separate kind of
             maintenance.
         longer: an extension of the retention period, because unfinished work may need the rows.

@@ -2,7 +2,8 @@
 
 Whenever the number of active members in a list changes, a database trigger stores the difference as
 a row in a separate table. A maintenance job regularly adds the stored differences to the daily
-figures. Query results are exact, because queries also read the stored differences.
+figures. Queries add the differences that were not yet merged into the daily figures, so the results
+are exact.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

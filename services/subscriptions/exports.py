@@ -81,7 +81,8 @@ class ExportOrder:
 
     Attributes:
         segment_id: the id of the segment to export, or ``None``.
-        written: the filter in the request as decoded JSON, or ``None`` without a filter.
+        written: the filter in the request as decoded JSON, or ``None`` if the request has no
+            filter.
         statuses: the statuses of the members to export, or ``None`` for all statuses except
             ``removed``.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.

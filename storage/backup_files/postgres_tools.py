@@ -21,7 +21,7 @@ from core.settings.given_settings import variable_of
 from storage.database import is_pooled, run_single_statement
 
 _MAX_READ_BYTES = 1024 * 1024
-# The maximum time without data from the database server during a dump. The limit is generous,
+# The maximum time without data from the database server during a dump. The time limit is generous,
 # because the server may have to sort a large table before it sends the first row.
 _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500

@@ -45,7 +45,7 @@ MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
 # The maximum total size of the inputs in one round trip to Redis, because large inputs would delay
-# small inputs. An input that exceeds the maximum is sent in a round trip of its own.
+# small inputs. An input above this size is sent in a separate round trip.
 MAX_ROUND_TRIP_BYTES = 256 * 1024
 
 Argument = str | bytes | int

@@ -4,8 +4,8 @@ Request-only work has no row in the jobs table. The state of a request is stored
 expire. The broker message for a request contains only the request id. Equal API calls have the same
 request id, so that they share one run. A request has these Redis keys:
 
-- ``waiting``: the waiting callers, and until when each caller waits. A caller in a killed process
-  counts as waiting until its time is over.
+- ``waiting``: the waiting callers, each with the time at which the caller stops waiting. A caller
+  whose process was killed counts as waiting until the end of its waiting time.
 - ``input``: the input, until a worker takes the request or no caller waits anymore.
 - ``running``: the lease of the worker that runs the request.
 - ``told``: the callers that were notified of the result and have not left yet. A call after the

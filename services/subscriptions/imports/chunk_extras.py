@@ -1,6 +1,7 @@
 """Applies the extras of a chunk's rows, which are fields, tags, join dates and consent claims.
 
-The extras are copied into a separate temporary table, which is read only for chunks with extras.
+Fields, tags and consent claims are copied into a separate temporary table. Chunks without them
+never use this table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -107,7 +107,7 @@ class ColumnForms:
         return notations
 
     def has_misread_cells(self, notations: Mapping[str, str]) -> bool:
-        """Return whether any column was read with a different notation than in ``notations``."""
+        """Return whether a column was read with a notation that differs from ``notations``."""
         return any(
             self._find_used_notation(int(index), form) != form for index, form in notations.items()
         )

@@ -75,7 +75,8 @@ class ConsentInterpreter:
     ) -> None:
         self._earlier_decisions = earlier_decisions
         self.values = StatusValues(status_values)
-        # The columns whose cells decide whether they are consent columns, by column index.
+        # The possible consent columns, by column index. The cells of such a column decide whether
+        # it contains consent.
         self._judged_columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
         # Maps the index of each column in ``_judged_columns`` to the provisional decision about the
@@ -144,7 +145,7 @@ class ConsentInterpreter:
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def find_decisions(self) -> dict[str, bool]:
-        """Map the index of each examined column to whether the column is a consent column.
+        """Return whether each examined column is a consent column, by column index.
 
         Call the method only after the whole file has been read.
         """

@@ -215,7 +215,7 @@ def _skip_zeros(chunk: bytes, position: int) -> int:
 
 
 class _LimitedReads:
-    """A file that limits each read, so that zipfile can't load a huge directory."""
+    """A file that limits the size of each read, so that zipfile can't load a huge directory."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source

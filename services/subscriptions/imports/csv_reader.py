@@ -23,7 +23,7 @@ from services.subscriptions.imports.rows import RejectedRecord
 
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
-# After this number of stray quotation marks, no more lines are parsed again, so that the parsing
+# After this number of stray quotation marks, lines are no longer parsed twice, so that the parsing
 # time stays proportional to the file's size.
 MAX_STRAY_QUOTES = 500
 

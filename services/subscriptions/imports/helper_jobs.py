@@ -82,7 +82,8 @@ class ImportEnded(Exception):
     """Raised if a helper must stop because its import has ended or was restarted."""
 
 
-# Errors that aren't caused by the content of a chunk, and that don't count as a try of the chunk.
+# Errors that the content of a chunk doesn't cause. These errors don't count as attempts to apply
+# the chunk.
 _ERRORS_UNRELATED_TO_CHUNKS = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
     *(ImportEnded, JobCancelled, LeaseLost, EarlierChunkPending),

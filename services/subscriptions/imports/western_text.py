@@ -143,7 +143,7 @@ def _is_western_word(word: str) -> bool:
 
 
 def _has_fitting_case(word: str) -> bool:
-    """Return whether non-ASCII letters in a word are capitals only where names have capitals."""
+    """Return whether a word's non-ASCII capitals are in positions where names have capitals."""
     if word.islower() or word.isupper() or (word[0].isupper() and word[1:].islower()):
         return True
     capitals = sum(letter.isupper() for letter in word)

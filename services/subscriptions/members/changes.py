@@ -288,7 +288,7 @@ def announce_change(
     actor: Actor,
     **details: Any,
 ) -> None:
-    """Announce a change of a subscription in the feed of the list's owner.
+    """Announce a change to a subscription in the feed of the list's owner.
 
     ``details``: additional values for the feed event.
     """
