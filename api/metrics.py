@@ -23,7 +23,7 @@ _CONNECTIONS = Gauge(
 )
 _CONNECTION_LIMIT = Gauge(
     "pressroom_database_server_connections_limit",
-    "Most connections that the database server allows",
+    "Maximum number of connections at the database server",
 )
 _JOBS = Gauge("pressroom_jobs", "Unfinished jobs", ["queue", "status"])
 _DUE = Gauge("pressroom_due_jobs", "Due jobs that wait for a worker", ["queue", "kind"])

@@ -18,7 +18,7 @@ CONNECTIONS_IN_USE = Gauge(
 )
 CONNECTION_LIMIT = Gauge(
     "pressroom_database_connections_limit",
-    "Most database connections that this process may open",
+    "Maximum number of database connections of this process",
     multiprocess_mode="livesum",
 )
 _S3_SECONDS = Histogram(
