@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 Detail = int | str | list[int] | list[str] | None
 
-_EVENTS = Counter("pressroom_security_events", "Events of accounts", ["type"])
+_EVENTS = Counter("pressroom_security_events", "Account events", ["type"])
 
 
 class EventType(StrEnum):
