@@ -27,7 +27,7 @@ MAX_MAIL_BYTES = 5 * 1024 * 1024
 _DEFERRED_ATTEMPTS = 2
 # The delay for mails to a slow recipient, longer than Pressroom's timeout for mail servers.
 _SLOW_SECONDS = 60.0
-# A mail may come from anyone, so its HTML must not run scripts, submit forms or load external
+# Anyone can send a mail, so the HTML of a mail must not run scripts, submit forms or load external
 # resources. Links in a mail may open new windows without the restrictions of the sandboxed frame.
 _MAIL_HEADERS = {
     "Content-Security-Policy": (
