@@ -25,7 +25,8 @@ MAX_MAILS = 500
 MAX_MAILBOX_BYTES = 32 * 1024 * 1024
 MAX_MAIL_BYTES = 5 * 1024 * 1024
 _DEFERRED_ATTEMPTS = 2
-# The delay for mails to a slow recipient, longer than Pressroom's timeout for mail servers.
+# How long the mail server waits before it accepts a mail to a slow recipient. The delay must exceed
+# Pressroom's timeout for mail servers.
 _SLOW_SECONDS = 60.0
 # Anyone can send a mail, so the HTML of a mail must not run scripts, submit forms or load external
 # resources. Links in a mail may open new windows without the restrictions of the sandboxed frame.
