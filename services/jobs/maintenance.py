@@ -3,9 +3,9 @@
 Each maintenance kind has a database row with the time of its next run. Each second, every worker
 enqueues the maintenance tasks that are due. The worker that receives a task claims the row of the
 maintenance kind, and a heartbeat renews the lease. The lease ensures that only one process at a
-time runs a maintenance kind. Each write of a maintenance run checks that no later run has claimed
-the row. A duplicate message about a task has no effect. All times in maintenance come from the
-database's clock.
+time runs each kind of maintenance. Each write of a maintenance run checks that no later run has
+claimed the row. A duplicate message about a task has no effect. All times in maintenance come from
+the database's clock.
 
 The interval of a maintenance kind begins at the end of a run. Maintenance runs that were missed
 during an outage are skipped.
@@ -194,7 +194,7 @@ def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> N
 
 
 def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
-    """Run the maintenance of one kind if it is due and not already running.
+    """Run one kind of maintenance if it is due and not already running.
 
     Raises all errors that the maintenance function ``work`` raises.
     """
@@ -205,7 +205,7 @@ def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWor
 
 
 def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
-    """Run the maintenance of one kind immediately, even if it isn't due yet.
+    """Run one kind of maintenance immediately, even if it isn't due yet.
 
     Raises ``maintenance.running`` and all errors that the maintenance function ``work`` raises.
     """
