@@ -59,7 +59,7 @@ class UndoForecast:
         held_by: the bulk actions and imports that changed the skipped members after the import.
             After these bulk actions and imports were undone, the skipped members can be restored.
         is_exact: whether all members of the import were counted. If ``is_exact`` is false, the
-            actual numbers may be higher.
+            numbers of members are lower bounds.
     """
 
     undone: int
