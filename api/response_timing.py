@@ -14,7 +14,8 @@ STEP_SECONDS = 0.2
 async def pad_duration() -> AsyncIterator[None]:
     """Extend the ``async with`` block to a multiple of ``STEP_SECONDS``.
 
-    The block is extended even if it raises an exception.
+    If the block raises an exception, the caller gets the exception only at the end of the extended
+    time.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()
