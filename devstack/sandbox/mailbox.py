@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,13 +20,11 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from devstack import LOOPBACK
 from devstack.sandbox import render
+from devstack.sandbox.mail_faults import REJECTED, SLOW, SLOW_SECONDS, DeferredMails, has_fault
 
 MAX_MAILS = 500
 MAX_MAILBOX_BYTES = 32 * 1024 * 1024
 MAX_MAIL_BYTES = 5 * 1024 * 1024
-_DEFERRED_ATTEMPTS = 2
-# The delay for mails to a slow recipient, which exceeds Pressroom's timeout for mail servers.
-_SLOW_SECONDS = 60.0
 # The response headers restrict what the HTML of a mail may do, because the mail may come from
 # anyone. The response headers prevent a mail's HTML from running scripts, submitting forms and
 # loading external resources. Allow links in a mail to open windows that aren't restricted by the
@@ -143,12 +141,12 @@ class SmtpHandler:
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
-        self._attempts: Counter[tuple[str, str]] = Counter()
+        self._deferred = DeferredMails()
 
     async def handle_RCPT(  # noqa: N802
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
-        if _get_local_part(address) == "reject":
+        if has_fault(address, REJECTED):
             return "550 5.1.1 There is no such mailbox"
         envelope.rcpt_tos.append(address)
         return "250 OK"
@@ -159,25 +157,12 @@ class SmtpHandler:
         content = envelope.content
         # The library aiosmtpd passes a mail's content as text only with the option ``decode_data``.
         assert isinstance(content, bytes)
-        if any(_get_local_part(each) == "slow" for each in envelope.rcpt_tos):
-            await asyncio.sleep(_SLOW_SECONDS)
-        deferred = [each.lower() for each in envelope.rcpt_tos if _get_local_part(each) == "later"]
-        if deferred:
-            mail = (deferred[0], str(parse_mail(content)["Subject"]))
-            self._attempts[mail] += 1
-            if self._attempts[mail] <= _DEFERRED_ATTEMPTS:
-                return "451 4.7.1 Try again later"
-            del self._attempts[mail]
+        if any(has_fault(each, SLOW) for each in envelope.rcpt_tos):
+            await asyncio.sleep(SLOW_SECONDS)
+        if self._deferred.defer(envelope.rcpt_tos, str(parse_mail(content)["Subject"])):
+            return "451 4.7.1 Try again later"
         self._mailbox.store(tuple(envelope.rcpt_tos), content)
         return "250 OK"
-
-
-def _get_local_part(address: str) -> str:
-    """Return the lower-case local part of an e-mail address without a tag such as ``+news``.
-
-    The local part of a recipient decides whether the sandbox accepts, delays or refuses the mail.
-    """
-    return address.rpartition("@")[0].partition("+")[0].lower()
 
 
 @asynccontextmanager
