@@ -110,9 +110,8 @@ def create_app(settings: Settings) -> FastAPI:
 async def _respond_to_error(request: Request, error: DomainError) -> Response:
     """Return the HTTP response for an error.
 
-    If the error says that a limit of the user's plan is exceeded, also store an event about the
-    error. Events about errors are stored in a separate transaction, because an error rolls back the
-    transaction of its request.
+    If the error says that the user has reached a limit of the plan, record an event. The event is
+    recorded in a separate transaction, because an error rolls back the transaction of its request.
     """
     credential = event_origins.current_origin().credential
     user_id = None if credential is None else credential.user_id
@@ -120,8 +119,7 @@ async def _respond_to_error(request: Request, error: DomainError) -> Response:
         try:
             await state_of(request).in_unit_of_work(record_plan_error, user_id, error.code)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
-            # Return the error response to the caller even if no event about the error can be
-            # stored.
+            # Return the error response even if the event can't be stored.
             log.warning("event.not_recorded", reason=type(failure).__name__)
     return problem_response(error)
 
@@ -156,8 +154,8 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
     ):
         async with run_in_background(*loops):
             end_start()
-            # Check the database, Redis, the broker and the object storage in the background at
-            # startup, so that the log reports problems early.
+            # Check all dependencies in the background at startup, so that the log reports problems
+            # early.
             first_check = asyncio.ensure_future(state.readiness.check_dependencies())
             yield
             drain.force_exit_after_timeout()
@@ -192,8 +190,7 @@ async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
 def _end_all_waits(state: State) -> None:
     """Make all waiting requests respond now, because the server is shutting down.
 
-    A request may wait up to a minute for a job, but a shutdown waits at most twenty seconds for
-    requests.
+    Some requests wait up to a minute for a job, but a shutdown gives requests only twenty seconds.
     """
     state.jobs.close()
     state.worker_calls.results.close()
@@ -202,11 +199,10 @@ def _end_all_waits(state: State) -> None:
 
 def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
-    # Workers send searches for stock photos to the photo providers. The API process only validates
-    # searches for stock photos.
+    # The API process only validates photo searches, and workers call the photo providers.
     stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
-    # If one Redis server is both the broker and the cache, a Redis script enqueues the messages to
-    # workers, so ``send`` is ``None``.
+    # If the broker and the cache are the same Redis server, a Redis script enqueues messages to
+    # workers, so no ``send`` function is needed.
     is_shared = settings.broker == settings.cache
     send = None if is_shared else _build_sender(resources)
     calls = RequestCalls(redis, resources.waiter, send)
@@ -234,8 +230,6 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
 
 
 def _build_sender(resources: Resources) -> Send:
-    """Return a function that sends a request to a worker through the broker."""
-
     async def send(kind: RequestKind, request_id: str) -> bool:
         message = {"request_id": request_id}
         return await REQUESTS.run(resources.broker.send, kind.task, kind.queue, message)
@@ -249,8 +243,8 @@ async def _write_key_uses(state: State) -> None:
         try:
             await BACKGROUND.run(state.used_keys.write_uses, state.resources.database)
         except (psycopg2.Error, DomainError) as error:
-            # If the last use of API keys can't be stored, continue, because the next request with
-            # an API key causes another attempt.
+            # Only log the failure, because the next request with an API key updates the last use of
+            # the key.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 
 
@@ -258,8 +252,7 @@ async def _write_key_uses(state: State) -> None:
 async def _release_memory() -> None:
     """Return freed memory to the operating system every few seconds.
 
-    By default, each thread keeps the freed memory of large responses and doesn't return it to the
-    operating system.
+    Without this loop, each thread would keep the freed memory of large responses.
     """
     while True:
         await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)

@@ -1,7 +1,6 @@
 """Tells `pressroom doctor` which IP address and URL scheme the API sees for a request.
 
-`pressroom doctor` uses the description of the caller to check whether a proxy in front of the API
-is configured correctly.
+`pressroom doctor` uses the response to check the configuration of a proxy in front of the API.
 """
 
 import json
@@ -13,7 +12,7 @@ from core import clock
 from core.settings import Settings
 from core.signed_urls import SEEN_CALLERS
 
-# The key under which the ASGI scope contains the address of the TCP peer.
+# The key of the TCP peer's address in the ASGI scope.
 PEER = "pressroom.peer"
 
 
@@ -28,7 +27,7 @@ def describe_caller(request: Request, settings: Settings) -> str | None:
     address = peer[0] if peer else None
     try:
         peer_address = ip_address(address or "")
-    except ValueError:  # The peer's address may be the path of a Unix socket, not an IP address.
+    except ValueError:  # The peer's address may be the path of a Unix socket.
         is_trusted = False
     else:
         is_trusted = any(peer_address in network for network in settings.trusted_proxies or ())

@@ -1,7 +1,4 @@
-"""Enforces limits on client connections that Uvicorn lacks, such as a time limit for headers.
-
-Sends the headers of a response together with the start of the response body.
-"""
+"""Enforces limits on client connections that Uvicorn lacks, such as a time limit for headers."""
 
 import asyncio
 import fcntl
@@ -15,33 +12,31 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.limits.body_budgets import name_address_holder
 
-# The maximum time in which the request line and the headers of a request must arrive. For the first
-# request on a connection, the time limit starts when the connection is opened. For all later
-# requests on a connection, the time limit starts with the first byte of the request.
+# The maximum time until all headers of a request have arrived. For the first request on a
+# connection, the time starts when the connection opens. For later requests on a connection, the
+# time starts with the first byte of the request.
 MAX_HEAD_SECONDS = 15.0
 MAX_HEAD_BYTES = 64 * 1024
-# The maximum time for which the server keeps an idle client connection open. The server's idle
-# timeout is longer than the idle timeouts of clients, so that clients close idle connections first.
+# The maximum time for which an idle client connection stays open. ``KEEP_ALIVE_SECONDS`` exceeds
+# the idle timeouts of clients, so that clients close idle connections first.
 KEEP_ALIVE_SECONDS = 75
-# The maximum time for which a client may stop reading a response before the server aborts the
-# connection. A client that keeps reading, however slowly, keeps its connection.
+# If a client reads nothing for this time, the server aborts the connection. A client that reads
+# slowly keeps its connection.
 MAX_STALL_SECONDS = 60.0
-# The maximum number of open files and sockets of the API process, each of which needs a file
-# descriptor.
+# The maximum number of open files and sockets, including client connections.
 MAX_FILE_DESCRIPTORS = 65_536
 
 
 def max_connections_per_address() -> int:
-    """Return the maximum number of connections from one IP address.
+    """Return the maximum number of connections per IP address.
 
-    The maximum is half of the available file descriptors, so that no IP address can use all of
-    them.
+    An IP address may use at most half of the file descriptors, so that others can still connect.
     """
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 
 
 def raise_file_descriptor_limit() -> None:
-    """Raise the soft limit on file descriptors, because each connection needs a file descriptor."""
+    """Raise the soft limit on file descriptors, because each connection uses one."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft_limit = MAX_FILE_DESCRIPTORS
     if hard_limit != resource.RLIM_INFINITY:
@@ -50,11 +45,10 @@ def raise_file_descriptor_limit() -> None:
 
 
 class JoinedWrites:
-    """Sends the headers of a response together with the start of the response body.
+    """Sends the headers of a response together with the start of the body.
 
-    Uvicorn writes the headers and the body of a response separately. If the process were killed
-    between both writes, the client would get headers without a body. Joined writes let a proxy
-    retry a request on another host, because a proxy can't retry after it has forwarded headers.
+    If Uvicorn were killed between writing the headers and the body, the client would get only the
+    headers. A proxy can't retry a request on another host after it has forwarded headers.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -69,8 +63,8 @@ class JoinedWrites:
             self._transport.write(joined)
         else:
             self._unsent = data
-            # Don't hold headers back for long, because the body of an event stream, for example,
-            # may start much later than the headers.
+            # Send the headers soon, because the body of an event stream, for example, may start
+            # much later.
             self._loop.call_soon(self._send_unsent)
 
     def close(self) -> None:
@@ -87,10 +81,10 @@ class JoinedWrites:
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """A connection that is closed if headers arrive too slowly or the client stops reading.
+    """A connection that is closed if the client sends headers too slowly or stops reading.
 
-    ``api.middleware.deadlines`` limits the time from the request headers to the start of the
-    response. Uvicorn limits the time for which a connection is idle after a response.
+    ``api.middleware.deadlines`` limits the time until the response starts. Uvicorn limits how long
+    a connection may be idle after a response.
     """
 
     _connections_by_address: ClassVar[Counter[str]] = Counter()
@@ -114,8 +108,7 @@ class BoundedConnection(HttpToolsProtocol):
             del self._connections_by_address[self._address]
         self._cancel_head_timer()
         super().connection_lost(exc)
-        # ``resume_writing`` cancels the timer that would abort the connection of a client that
-        # stopped reading.
+        # Cancel the timer that detects whether the client has stopped reading.
         self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
@@ -125,8 +118,8 @@ class BoundedConnection(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
         if self.cycle is None or self.cycle.response_complete:
-            # While a response is in progress, don't start the timer for headers, because received
-            # data may belong to the request body.
+            # During a response, don't start a timer, because the received data may belong to the
+            # request body.
             self._close_in(MAX_HEAD_SECONDS if self._is_in_head else KEEP_ALIVE_SECONDS)
 
     def on_message_begin(self) -> None:
@@ -142,8 +135,8 @@ class BoundedConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._is_in_head:
-            # If the headers of the next request began to arrive during the response, start the
-            # timer for headers after the response.
+            # The headers of the next request began to arrive during the response, so start their
+            # timer now.
             self._close_in(MAX_HEAD_SECONDS)
 
     def pause_writing(self) -> None:
@@ -174,7 +167,7 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 def _count_kernel_bytes(transport: asyncio.Transport) -> int:
-    """Return the number of unsent bytes in the kernel's send buffer of a connection."""
+    """Return the number of bytes in the kernel's send buffer of a connection."""
     connection = transport.get_extra_info("socket")
     size = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
     return int.from_bytes(size, sys.byteorder)

@@ -1,12 +1,11 @@
-"""Reads the IP address, the referring page and the browser of a client from its request."""
+"""Reads the client's IP address, referring page and browser from a request."""
 
 from fastapi import Request
 
 from core.settings import origins
 
-# Pairs of a text that a ``User-Agent`` header may contain and the name of the browser. The first
-# matching pair determines the browser, because most browsers also mention other browsers in
-# ``User-Agent``.
+# Pairs of a text in the ``User-Agent`` header and the name of the browser. The first matching pair
+# counts, because most browsers also mention other browsers in the header.
 _BROWSERS = (
     ("Edg", "Edge"),
     ("OPR/", "Opera"),
@@ -28,8 +27,7 @@ _SYSTEMS = (
 
 
 def client_address(request: Request) -> str | None:
-    # ``request.client`` is never a trusted proxy, because Uvicorn has replaced the IP address of a
-    # trusted proxy with the caller's.
+    # Behind a trusted proxy, Uvicorn has already replaced the proxy's IP address with the client's.
     return request.client.host if request.client else None
 
 
@@ -39,7 +37,7 @@ def referring_page(request: Request) -> str | None:
 
 
 def browser_name(user_agent: str | None) -> str | None:
-    """Return a name of the browser and system that people recognise, such as "Firefox on Linux"."""
+    """Return the browser and the operating system, such as "Firefox on Linux"."""
     text = (user_agent or "")[:1000]
     browser = next((name for part, name in _BROWSERS if part in text), None)
     system = next((name for part, name in _SYSTEMS if part in text), None)

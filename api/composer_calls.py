@@ -1,4 +1,4 @@
-"""Calls the composer, which generates metadata and finds photos, for API or console requests."""
+"""Calls the composer, which generates metadata and finds photos, for the API and the console."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,10 +30,9 @@ NO_PREFERENCE = Preference(wait=None, respond_async=False)
 
 @dataclass(frozen=True)
 class ComposerCaller:
-    """The caller of a request that waits for results of the composer.
+    """Calls the composer for one request.
 
-    All public methods of ``ComposerCaller`` raise ``quota.exceeded`` and the errors of
-    ``WorkerCalls.call``.
+    All public methods raise ``quota.exceeded`` and the errors of ``WorkerCalls.call``.
     """
 
     request: Request
@@ -46,13 +45,12 @@ class ComposerCaller:
     ) -> MetadataResult:
         """Return generated metadata for a post, such as a summary.
 
-        A call to a language model costs credits. Raises an error such as ``credits.insufficient``
-        if the caller can't be charged.
+        Each call to the language model costs credits. Raises an error such as
+        ``credits.insufficient`` if the user can't pay.
 
         Args:
-            build_key: a function that returns the idempotency key under which the call is charged.
-                ``build_key`` runs in a thread, because computing the key hashes the whole request
-                body.
+            build_key: a function that returns the idempotency key of the charge. ``build_key`` runs
+                in a thread, because it hashes the whole request body.
         """
         call_charges.require_spending_scope(self.state.resources.settings, self.caller)
         await self._count_call()
@@ -82,15 +80,14 @@ class ComposerCaller:
             )
         finally:
             if entry_id is not None:
-                # Reverse the charge if no worker has called the language model for the charged
-                # request.
+                # Reverse the charge if no worker called the language model.
                 try:
                     await MONEY.run(
                         own_charges.reverse_charge, self.state.resources.database, entry_id
                     )
                 except (DomainError, psycopg2.Error) as error:
-                    # Return the metadata to the caller even if reversing the charge fails. If no
-                    # language model was called, maintenance later reverses the charge.
+                    # If reversing the charge fails, return the metadata anyway. If no language
+                    # model was called, maintenance later reverses the charge.
                     log.warning("composer.charge_not_reversed", reason=type(error).__name__)
         return MetadataResult.from_payload(result)
 
@@ -102,7 +99,7 @@ class ComposerCaller:
         return PhotoSearchResult.from_payload(await self._call_worker(search, shared_key=key))
 
     async def obtain_photo_url(self, use: PhotoUse) -> str:
-        """Return the URL of a photo's file, and report the use of the photo to its provider."""
+        """Return the URL of a photo, and report the use of the photo to its provider."""
         await self._count_call()
         result = await self._call_worker(use)
         return str(result["url"])

@@ -13,9 +13,9 @@ from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 
 @dataclass(frozen=True)
 class Cookie:
-    """A cookie's name and lifetime.
+    """The name and the lifetime of a cookie.
 
-    If ``seconds`` is ``None``, the browser deletes the cookie when the browser closes.
+    If ``seconds`` is ``None``, the cookie ends when the browser closes.
     """
 
     name: str
@@ -23,22 +23,19 @@ class Cookie:
 
 
 SESSION_COOKIE = Cookie("pressroom_session", SESSION_LIFETIME.total_seconds())
-# The form cookie ensures that only the browser that loaded a form can submit the form, even without
-# a login.
+# The form cookie ensures that only the browser that loaded a form can submit it.
 FORM_COOKIE = Cookie("pressroom_form", None)
-# The known-browser cookie proves that someone has already logged in with the browser
+# The known-browser cookie proves that someone has logged in with the browser before
 # (``services.accounts.logins``).
 KNOWN_BROWSER_COOKIE = Cookie("pressroom_known", 365 * 24 * 3600)
-# The first-step cookie proves that the password of a login was correct, until the second factor
-# arrives (``services.accounts.factors.second_steps``).
+# The first-step cookie proves that the password was correct, until the second factor arrives
+# (``services.accounts.factors.second_steps``).
 FIRST_STEP_COOKIE = Cookie("pressroom_first_step", PROOF_LIFETIME.total_seconds())
-# The visit cookie identifies a reader who opened the preferences page from a mail, because readers
-# don't log in.
+# The visit cookie identifies a reader on the preferences page, because readers don't log in.
 VISIT_COOKIE = Cookie("pressroom_visit", TOKEN_LIFETIMES[Purpose.VISIT_PREFERENCES].total_seconds())
-# The notice cookie contains a message that the console shows on its next page
-# (``api.console.requests``).
+# The notice cookie contains a message for the next page of the console (``api.console.requests``).
 NOTICE_COOKIE = Cookie("pressroom_notice", 60)
-# The cookies that the separate host for readers' pages accepts.
+# The cookies that readers' pages accept if they are on a separate host.
 READER_COOKIES = (VISIT_COOKIE, FORM_COOKIE)
 
 
@@ -46,7 +43,7 @@ READER_COOKIES = (VISIT_COOKIE, FORM_COOKIE)
 class Cookies:
     """Sets, reads and deletes Pressroom's cookies.
 
-    If cookie names start with ``__Host-``, other hosts in Pressroom's domain can't set Pressroom's
+    The prefix ``__Host-`` prevents other hosts in Pressroom's domain from setting Pressroom's
     cookies.
     """
 
@@ -82,7 +79,7 @@ def configure_cookies(settings: Settings) -> Cookies:
         is_loopback = ip_address(host).is_loopback
     except ValueError:
         is_loopback = host == "localhost" or host.endswith(".localhost")
-    # Browsers accept ``Secure`` cookies only over TLS, but a trial on the user's own machine runs
-    # without TLS.
+    # Browsers accept ``Secure`` cookies only over TLS, but a trial on a developer's machine has no
+    # TLS.
     secure = not (settings.public_url.scheme == "http" and is_loopback)
     return Cookies("__Host-" if secure else "", secure)

@@ -1,4 +1,4 @@
-"""Updates the metrics that describe the whole deployment when a metrics collector requests them."""
+"""Updates the metrics of the whole deployment when a metrics collector requests them."""
 
 import asyncio
 import time
@@ -26,11 +26,10 @@ from services.privacy.overdue_rows import count_overdue_rows
 from storage.redis.canaries import Canaries
 from storage.resources import Resources
 
-# The minimum time for which metrics from the database are cached, so that several metrics
-# collectors share one read.
+# The minimum time for which metrics from the database are cached.
 _LIFETIME_SECONDS = 3.0
-# After a slow read, metrics are cached for this multiple of the time that the read took. Caching
-# metrics ensures that reading metrics takes at most a twentieth of the time.
+# Metrics are cached for at least this multiple of the time that reading them took. The cache
+# ensures that reading metrics takes at most a twentieth of the time.
 _LIFETIME_SECONDS_PER_READ_SECOND = 20.0
 
 _Quotas = Mapping[PhotoProviderName, list[Quota]]
@@ -38,7 +37,7 @@ _Rows = tuple[DeploymentFigures, Mapping[str, int]]
 
 
 class DeploymentMetrics:
-    """The metrics that describe the whole deployment, read from the database and from Redis."""
+    """The metrics of the whole deployment, which are read from the database and Redis."""
 
     def __init__(self, resources: Resources, readiness: Readiness) -> None:
         def read_rows() -> tuple[_Rows, float]:
@@ -60,8 +59,7 @@ class DeploymentMetrics:
     async def refresh(self) -> None:
         """Update all metrics of the deployment.
 
-        Metrics from Redis are removed while Redis is unavailable, and metrics from the database
-        while the database is unavailable.
+        While Redis or the database is unavailable, its metrics are removed.
         """
         dependencies, redis_values, _ = await asyncio.gather(
             self._readiness.check_dependencies(), self._redis.read(), self._refresh_rows()

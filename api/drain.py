@@ -13,20 +13,19 @@ from core.logging import get_logger
 
 log = get_logger(__name__)
 
-# The maximum time from the last response to the exit of the server process.
+# The maximum time from the last response to the exit of the process.
 MAX_CLOSE_SECONDS = 5.0
 
 
 class Drain:
-    """The period after SIGTERM in which the server continues to serve requests.
+    """The period after SIGTERM in which the API process still serves requests.
 
-    A proxy sends requests to an API process until ``/readyz`` of the process returns 503. If the
-    server exited immediately at SIGTERM, requests would be lost until the proxy has noticed that
-    ``/readyz`` fails. During the drain period, ``/readyz`` returns 503, and each response closes
-    its connection.
+    A proxy sends requests to an API process until ``/readyz`` returns 503. If the process exited
+    immediately at SIGTERM, the proxy would still send requests to it. During the drain period,
+    ``/readyz`` returns 503, and each response closes its connection.
 
     Args:
-        seconds: how many seconds the server continues to serve requests after SIGTERM.
+        seconds: the length of the drain period.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -35,11 +34,11 @@ class Drain:
 
     @contextmanager
     def start_on_sigterm(self, at_end: Callable[[], None]) -> Iterator[None]:
-        """Start the drain period when the process receives SIGTERM.
+        """Start the drain period at SIGTERM.
 
-        At the end of the drain period, ``at_end`` and the original signal handler are called. A
-        second SIGTERM during the drain period has no effect. A second SIGTERM is normal, because a
-        process manager may signal both the process and its parent, which forwards the signal.
+        When the drain period ends, call ``at_end`` and the original signal handler. A second
+        SIGTERM is ignored, because some process managers signal a process and its parent, which
+        forwards the signal.
         """
         loop = asyncio.get_running_loop()
         earlier_handler = signal.getsignal(signal.SIGTERM)
@@ -67,10 +66,9 @@ class Drain:
                 signal.signal(signal.SIGTERM, earlier_handler)
 
     def force_exit_after_timeout(self) -> None:
-        """Exit the process after ``MAX_CLOSE_SECONDS`` at the latest, even if a request hangs.
+        """Exit the process after ``MAX_CLOSE_SECONDS``, even if a request hangs.
 
-        The application calls ``force_exit_after_timeout`` after its last response, so no response
-        is lost.
+        The last response has already been sent, so no response is lost.
         """
 
         def exit_process() -> None:

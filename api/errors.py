@@ -54,29 +54,27 @@ STATUS_OF = {
     Kind.TOO_SLOW: 504,
     Kind.DAMAGED: 500,
 }
-# The largest number of validation errors that a response lists.
+# The maximum number of validation errors in a response.
 MAX_PROBLEMS = 100
-# The maximum length of the path with which an error names a wrong value. A path that exceeds
-# ``MAX_PLACE_CHARACTERS`` is truncated, because the caller's JSON may contain long names.
+# The maximum length of the path to a wrong value in an error. Paths above this length are
+# truncated, because the names in JSON may be long.
 MAX_PLACE_CHARACTERS = 64
 _ELLIPSIS = "…"
-# Maps each HTTP status that Starlette's router returns to an error of Pressroom.
+# Maps a status of Starlette's router to the corresponding error of Pressroom.
 _ROUTER_ERRORS = {404: requests.ROUTE_NOT_FOUND, 405: requests.ROUTE_METHOD_NOT_ALLOWED}
 
 
 def problem_response(error: DomainError) -> Response:
-    """Return the HTTP response for an error, and count the error in a metric.
+    """Return the HTTP response for an error, and count the error.
 
-    ``problem_response`` needs no ``Request``, so that ASGI middleware can call
-    ``problem_response``.
+    The function has no ``Request`` parameter, so that ASGI middleware can call it.
     """
     ERRORS.labels(error.code).inc()
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
     if error.kind is Kind.UNAUTHENTICATED or error.needed_scope is not None:
-        # The header ``WWW-Authenticate`` says why the credentials were refused (RFC 6750, section
-        # 3).
+        # ``WWW-Authenticate`` says why the credentials were refused (RFC 6750, section 3).
         challenge = 'Bearer realm="pressroom"'
         if error.needed_scope is not None:
             challenge += f', error="insufficient_scope", scope="{error.needed_scope}"'
@@ -98,7 +96,7 @@ def internal_error() -> Response:
 
 
 class _Problem(Response):
-    """An error response, which is an HTML page for browsers and problem+json for programs."""
+    """An error response, as an HTML page for browsers or as problem+json for programs."""
 
     media_type = "application/problem+json"
 
@@ -144,8 +142,8 @@ async def _handle_http_exception(request: Request, error: HTTPException) -> Resp
         return internal_error()
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        # Collect the methods of all routes that match the path, because Starlette's router lists
-        # the methods of only one route.
+        # List the methods of all routes with this path, because Starlette's router considers only
+        # one route.
         path = request.scope["path"]
         methods = {
             method
@@ -169,15 +167,14 @@ async def _handle_validation_error(_: Request, error: RequestValidationError) ->
 
 
 def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainError:
-    """Return an error that lists up to ``MAX_PROBLEMS`` invalid values of a request.
+    """Return an error that lists the first ``MAX_PROBLEMS`` invalid values of a request.
 
-    A request body that doesn't match its schema gets the status 422. A request with an invalid path
-    or query, or with a body that isn't JSON, gets the status 400.
+    A body that doesn't match its schema gets the status 422. A body that isn't JSON, an invalid
+    path or an invalid query gets the status 400.
 
     Args:
-        errors: the validation errors from Pydantic, or only the first ones if the request has very
-            many errors.
-        count: the total number of validation errors, if ``errors`` contains only the first ones.
+        errors: the validation errors from Pydantic, or only the first ones of very many.
+        count: the number of all validation errors, if ``errors`` contains only the first ones.
     """
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))
     omitted = (len(errors) if count is None else count) - len(problems)
@@ -192,7 +189,6 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
 
 
 def body_error(error: ValidationError) -> DomainError:
-    """Return the error for a request body that doesn't match its schema."""
     errors = error.errors(include_url=False, include_input=False)
     return request_error([{**details, "loc": ("body", *details["loc"])} for details in errors])
 
@@ -206,8 +202,7 @@ def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
 def format_place(parts: Sequence[str | int]) -> str:
     """Format the path ``("body", "members", 3, "email")`` as ``body.members[3].email``.
 
-    A lone surrogate in a field name is escaped, for example as ``\\ud800``, because UTF-8 can't
-    encode a lone surrogate.
+    A lone surrogate is escaped, for example as ``\\ud800``, because UTF-8 can't encode it.
     """
     steps = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     place = "".join(steps).removeprefix(".").encode(errors="backslashreplace").decode()
@@ -221,8 +216,8 @@ HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, An
     TransientError: _handle_unreachable_dependency,
     OperationalError: _handle_unreachable_dependency,
     InterfaceError: _handle_unreachable_dependency,
-    # psycopg2 raises its own errors for SQL statements that run without SQLAlchemy, and when
-    # SQLAlchemy returns a broken connection to the connection pool.
+    # psycopg2 raises its own errors if SQLAlchemy isn't used or returns a broken connection to the
+    # pool.
     psycopg2.OperationalError: _handle_unreachable_dependency,
     psycopg2.InterfaceError: _handle_unreachable_dependency,
     PoolTimeoutError: _handle_unreachable_dependency,

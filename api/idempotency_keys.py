@@ -17,10 +17,9 @@ _KEY_FORM = re.compile(r"[\x20-\x7e]{16,255}\Z")
 def read_idempotency_key(
     request: Request, caller: Caller, body: list[bytes]
 ) -> IdempotencyKey | None:
-    """Return the idempotency key of the request with the request's fingerprint.
+    """Return the idempotency key and the fingerprint of the request.
 
-    Returns ``None`` if the header ``Idempotency-Key`` is missing. Raises
-    ``idempotency.key_invalid``.
+    Returns ``None`` without the header ``Idempotency-Key``. Raises ``idempotency.key_invalid``.
     """
     name = request.headers.get("idempotency-key")
     if name is None:
@@ -31,7 +30,7 @@ def read_idempotency_key(
 
 
 def read_or_build_key(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey:
-    """Return the idempotency key from the header, or build one from the request id."""
+    """Return the idempotency key in the header, or else build one from the request id."""
     key = read_idempotency_key(request, caller, body)
     return key or _build_key(request, caller, body, current_request_id() or "")
 
@@ -41,8 +40,8 @@ def _build_key(request: Request, caller: Caller, body: list[bytes], name: str) -
     query = urlencode(sorted(request.query_params.multi_items()))
     digest = hashlib.sha256()
     for part in (request.method.encode(), path.encode(), query.encode(), *body):
-        # Hash the length of each part of the request, so that the parts ("ab", "c") and ("a", "bc")
-        # have different fingerprints.
+        # Hash the length of each part, so that the parts ("ab", "c") and ("a", "bc") have different
+        # fingerprints.
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return IdempotencyKey(caller.user_id, f"{request.method} {path}", name, digest.digest())

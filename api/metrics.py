@@ -14,8 +14,7 @@ from core.telemetry import spans
 from services.composer import call_charges as usage
 from services.deployment_figures import DeploymentFigures
 
-# Disable the metrics that contain creation times of counters, because no alert or dashboard uses
-# creation times.
+# Disable the metrics for creation times of counters, because no alert or dashboard uses them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _CONNECTIONS = Gauge("pressroom_database_server_connections", "Open connections at the server")
@@ -96,8 +95,7 @@ _PLAIN_DATABASE_GAUGES = (
     _LEDGER_FAULTS,
 )
 
-# Set the counters that alerts use to 0 at startup, so that an alert on a counter's rate notices the
-# first increase.
+# Set the counters that alerts use to 0 at startup, so that alerts notice the first increase.
 for _outcome in ("succeeded", "failed", "paused"):
     LOGINS.labels(_outcome)
 for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY):
@@ -107,8 +105,7 @@ for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY
 def clear_database_gauges() -> None:
     """Remove the values of all metrics that were read from the database.
 
-    Values from the database must not be exported while the database is unavailable, because they
-    would be out of date.
+    While the database is unavailable, its metrics would be out of date.
     """
     for gauge in _LABELLED_DATABASE_GAUGES:
         gauge.clear()
@@ -144,12 +141,12 @@ def set_database_gauges(figures: DeploymentFigures, overdue: Mapping[str, int]) 
     _LEDGER_FAULTS.set(math.nan if faults is None else faults)
 
 
-# Maps a measure such as tokens, a label and the name of a language model to the measure's total.
+# Maps a measure such as tokens, a label and a language model to a total.
 UsageSums = dict[tuple[str, str, str], float]
 
 
 class _UsageCollector(Collector):
-    """Exports the usage counts of language models, which workers store in Redis."""
+    """Exports the usage of language models, which workers store in Redis."""
 
     def __init__(self) -> None:
         self.sums: UsageSums = {}
@@ -179,7 +176,6 @@ def observe_request(method: str, route: str, status: int, seconds: float) -> Non
     _duration_histogram(method, route).observe(seconds, spans.current_ids() or None)
 
 
-# Cache the metric objects per combination of labels, because the Prometheus library takes a lock at
-# each lookup.
+# Cache the metric per combination of labels, because the Prometheus library locks each lookup.
 _request_counter = cache(REQUESTS.labels)
 _duration_histogram = cache(REQUEST_SECONDS.labels)

@@ -1,4 +1,4 @@
-"""Adds credentials, scopes and errors to the OpenAPI document that FastAPI builds."""
+"""Adds credentials, scopes and errors to the OpenAPI document of FastAPI."""
 
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
@@ -78,11 +78,10 @@ VERSION_RESPONSE_HEADER = {
 }
 
 _SCHEMA_PREFIX = "#/components/schemas/"
-# The keys in the OpenAPI document whose values are plain data, not schemas.
+# Keys in the OpenAPI document whose values contain no schemas.
 _VALUE_KEYS = frozenset({"example", "examples", "default", "enum", "const", "value"})
 _PROBLEM_REFERENCE = "#/components/schemas/Problem"
-# FastAPI can't document the following request headers, because dependencies read them from the
-# ``Request``.
+# Dependencies read the following headers from the ``Request``, so FastAPI can't document them.
 PREFER_PARAMETER = {
     "name": "Prefer",
     "in": "header",
@@ -106,7 +105,7 @@ IDEMPOTENCY_KEY_PARAMETER = {
 
 JOB_ACCEPTED = "The wait ran out; the work goes on. Location leads to its job."
 
-# Errors that several routes can return, grouped by their cause.
+# Errors that several routes can return, grouped by cause.
 IDEMPOTENCY_ERRORS = (
     requests.IDEMPOTENCY_KEY_INVALID,
     requests.IDEMPOTENCY_IN_PROGRESS,
@@ -125,7 +124,7 @@ SELECTION_ERRORS = (
     mailing.SEGMENT_TAG_DELETED,
 )
 
-# Documents the ``Link`` header of responses whose body is a bare array.
+# The description of the ``Link`` header of responses whose body is a bare array.
 LINK_HEADER: dict[str, Any] = {
     "description": 'With rel="next": the next page; not there at the end',
     "schema": {"type": "string"},
@@ -135,7 +134,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def describe_api(settings: Settings) -> dict[str, Any]:
-    """Return the parts of the OpenAPI document that describe the whole API, such as the title."""
+    """Return the general parts of the OpenAPI document, such as the title."""
     base = _public_base(settings)
     return {
         "info": {
@@ -194,11 +193,11 @@ def rename_schemas_to_titles(document: dict[str, Any]) -> None:
 
 
 def clean_schemas(document: dict[str, Any]) -> None:
-    """Mark integers in schemas as 64-bit, and delete titles, which only repeat schema names."""
+    """Mark integers as 64-bit, and delete titles, which only repeat the names of schemas."""
     for node in _schema_nodes(document):
         if node.get("type") == "integer":
-            # Client generators use 32 bits for integers without a format, but Pressroom's integers
-            # need up to 53 bits.
+            # Without a format, client generators use 32 bits, but Pressroom's integers need up to
+            # 53 bits.
             node.setdefault("format", "int64")
         is_schema = {"type", "$ref", "anyOf", "properties"} & node.keys()
         if is_schema and isinstance(node.get("title"), str):
@@ -208,7 +207,7 @@ def clean_schemas(document: dict[str, Any]) -> None:
 def _schema_nodes(value: Any) -> list[dict[str, Any]]:
     """Return all JSON objects in the OpenAPI document that may be schemas.
 
-    JSON objects inside examples and default values are not schemas.
+    Examples and default values contain no schemas.
     """
     nodes: list[dict[str, Any]] = []
     remaining = [value]
@@ -228,9 +227,10 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
 
 
 def link_schemas(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
-    """Add recursive schemas to the OpenAPI document, and refer to each schema by a ``$ref``.
+    """Add recursive schemas to the OpenAPI document, and refer to them by ``$ref``.
 
-    A schema without properties that has the title of a recursive schema is replaced by a ``$ref``.
+    A schema with the title of a recursive schema, but without properties, is replaced by a
+    ``$ref``.
     """
     for node in _schema_nodes(document):
         name = node.get("title")
@@ -258,7 +258,7 @@ def list_operations(document: dict[str, Any]) -> list[dict[str, Any]]:
 def describe_json_body(
     schema: dict[str, Any], *, parameters: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return the ``openapi_extra`` of a route whose handler parses the JSON body itself."""
+    """Return the ``openapi_extra`` of a route whose handler parses the JSON body."""
     return {
         "parameters": [*parameters],
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
@@ -275,16 +275,15 @@ def describe_text(media_type: str, sample: str) -> dict[str, Any]:
 
 
 def array_page_responses(*errors: ErrorType) -> Responses:
-    """Return the argument ``responses`` for a route that returns a page of records as an array."""
+    """Return the ``responses`` of a route that returns a page of records as an array."""
     page = {"description": "Successful Response", "headers": {"Link": LINK_HEADER}}
     return {200: page, **error_responses(requests.CURSOR_INVALID, *errors)}
 
 
 def accepted_response(model: Any, *errors: ErrorType, description: str = JOB_ACCEPTED) -> Responses:
-    """Return the argument ``responses`` for a route that may respond before its work is finished.
+    """Return the ``responses`` of a route that may respond before its work is finished.
 
-    ``model``: the model of the response body that is returned with status 202 while the work is in
-    progress.
+    ``model``: the response body for status 202, while the work is in progress.
     """
     return {202: {"model": model, "description": description}, **error_responses(*errors)}
 
@@ -296,14 +295,12 @@ def error_responses(*errors: ErrorType) -> Responses:
 
 
 def _add_errors(responses: Responses, *errors: ErrorType) -> None:
-    """Add errors to the documented responses, grouped by HTTP status."""
     for error in errors:
         status = STATUS_OF[error.kind]
         problem = {"schema": {"$ref": _PROBLEM_REFERENCE}, "examples": {}}
         response = responses.setdefault(str(status), {"description": ""})
         content = response.setdefault("content", {})
-        # An OAuth operation may already document a response with the same status in OAuth's own
-        # format.
+        # An OAuth operation may already document the same status in OAuth's own format.
         examples = content.setdefault("application/problem+json", problem)["examples"]
         sample = openapi_samples.build_problem_sample(error, status)
         examples[error.code] = {"summary": error.example_sentence, "value": sample}
@@ -334,22 +331,22 @@ def build_document(app: FastAPI, settings: Settings) -> dict[str, Any]:
         for unused_schema in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused_schema, None)
         share_samples(document)
-        # Move the title, servers and tags to the start of the OpenAPI document, and replace
-        # FastAPI's values.
+        # Move the title, servers and tags to the start of the document, and replace FastAPI's
+        # values.
         head = {"openapi": document["openapi"], **describe_api(settings)}
         app.openapi_schema = {**head, **document, **head}
     return app.openapi_schema
 
 
 def list_api_routes(app: FastAPI) -> Iterator[RouteContext]:
-    """Yield all API routes of the application, including the routes of its routers."""
+    """Yield all API routes, including the routes of routers."""
     for route in iter_route_contexts(app.routes):
         if isinstance(route.original_route, APIRoute):
             yield route
 
 
 def find_access(route: RouteContext) -> Access | None:
-    """Return the access rule of the route, or ``None`` if it has no rule or several rules."""
+    """Return the access rule of the route, or ``None`` unless it has exactly one."""
     accesses = find_accesses(route.dependant)
     return accesses[0] if len(accesses) == 1 else None
 
@@ -369,17 +366,17 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
             _add_errors(operation["responses"], *access.docs.errors)
         path = route.path_format or ""
         parameters = operation.get("parameters", [])
-        # Put path parameters first, in the order of the path, as generated clients do.
+        # Put path parameters first, in their order in the path, as generated clients do.
         places = [path.find(f"{{{parameter.get('name')}}}") for parameter in parameters]
-        # For a parameter that isn't in the path, ``find`` returns -1, which the modulo changes to
-        # the highest position.
+        # ``find`` returns -1 for a parameter that isn't in the path, and the modulo turns -1 into
+        # the last position.
         order = sorted(range(len(parameters)), key=lambda n: places[n] % (len(path) + 1))
         operation["parameters"] = [
             *(parameters[n] for n in order),
             {"$ref": "#/components/parameters/Version"},
         ]
         operation["responses"] = dict(sorted(operation["responses"].items()))
-        # If an operation accepts a form and redirects browsers, it returns errors as HTML pages to
+        # An operation that accepts a form and redirects browsers returns errors as HTML pages to
         # browsers.
         is_for_forms = FORM in operation.get("requestBody", {}).get("content", {})
         if is_for_forms and str(HTTPStatus.SEE_OTHER.value) in operation["responses"]:
@@ -397,8 +394,7 @@ def _add_common_errors(
     operation: dict[str, Any], route: RouteContext, schemas: dict[str, Any]
 ) -> None:
     responses = operation["responses"]
-    # Delete the status 422 that FastAPI documents, because Pressroom returns 400 for an invalid
-    # path or query.
+    # FastAPI documents the status 422 for an invalid path or query, but Pressroom returns 400.
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
     invalid = openapi_samples.build_invalid_parameter_error(
@@ -414,7 +410,7 @@ def _add_common_errors(
     if invalid:
         _add_errors(responses, requests.BODY_NOT_JSON)
         problems = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
-        # Keep the example of an invalid field that a route documents itself.
+        # Keep an example that the route documents itself.
         if invalid.code not in problems.get("examples", {}):
             _add_errors(responses, invalid)
     if body:

@@ -1,4 +1,4 @@
-"""Adds examples of bodies, responses and errors to the OpenAPI document."""
+"""Adds examples to request bodies, responses and errors in the OpenAPI document."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -20,7 +20,7 @@ _SAMPLE_REQUEST_ID = "0198c6f2a4d07e1c9b5e"
 # document never contains ``PLACEHOLDER``.
 PLACEHOLDER = "string"
 
-# Maps field names to example values, which are used for fields whose schema has no example.
+# Maps field names to examples, for fields whose schema has no example.
 _SAMPLES_BY_NAME = {
     "id": 6204117398252,
     "user_id": 4831920047116,
@@ -51,7 +51,7 @@ _SAMPLES_BY_TYPE: dict[str, Any] = {
 }
 _SAMPLED_MEDIA_TYPES = frozenset({"application/json", FORM})
 
-# Pydantic's error messages about wrong values, and Pydantic's error code for each message.
+# Pydantic's error messages, and the error code of each message.
 _REQUIRED_RULE = "Field required"
 _TYPE_RULES = {
     "string": "Input should be a valid string",
@@ -78,7 +78,7 @@ _SCHEMA_PREFIX = "#/components/schemas/"
 _EVENT_SCHEMA = "FeedEventRecord"
 _WEBHOOK_TAG = "Webhooks"
 
-# The headers of a webhook request (Standard Webhooks 1.0), each with a description and an example.
+# The headers of a webhook request (Standard Webhooks 1.0), with descriptions and examples.
 _WEBHOOK_HEADERS = {
     "webhook-id": (
         "The same for one event and URL, however often it is sent: take each once",
@@ -100,13 +100,13 @@ _WEBHOOK_RESPONSES = {
 def build_sample(
     schema: JsonSchema, schemas: dict[str, JsonSchema], *, body: bool = False, name: str = ""
 ) -> Any:
-    """Build an example value that matches a JSON Schema.
+    """Build an example that matches a JSON Schema.
 
     Args:
         schemas: maps names to the JSON Schemas to which a ``$ref`` may refer.
-        body: whether to build the example of a request body. An example of a request body omits
-            optional fields that have no example.
-        name: the name of the field that the JSON Schema describes, or an empty text.
+        body: whether to build an example of a request body. In a request body, optional fields
+            without an example are omitted.
+        name: the name of the field, or an empty text.
     """
     build = partial(build_sample, schemas=schemas, body=body)
     if examples := schema.get("examples") or schema.get("enum"):
@@ -125,7 +125,7 @@ def build_sample(
     if schema.get("default") is not None:
         return schema["default"]
     kind = schema.get("type", "null")
-    # ``type`` in a JSON Schema may be a list of types.
+    # A JSON Schema may contain a list of types.
     first_kind = kind if isinstance(kind, str) else kind[0]
     default = _SAMPLES_BY_FORMAT.get(schema.get("format", ""), _SAMPLES_BY_TYPE[first_kind])
     return _SAMPLES_BY_NAME.get(name, default)
@@ -153,7 +153,6 @@ def resolve_schema(schema: JsonSchema, schemas: dict[str, JsonSchema]) -> JsonSc
 
 
 def build_problem_sample(error: ErrorType, status: int) -> dict[str, Any]:
-    """Build an example of the response body for an error."""
     sample = error.fill(**error.examples) if error.examples else error
     problem = Problem(
         type="about:blank",
@@ -173,8 +172,8 @@ def _invalid_fields(error: ErrorType) -> list[InvalidField]:
     if error.field is not None:
         return [InvalidField(field=error.field, code=error.code, message=error.sentence)]
     if error.code in {BODY_INVALID.code, REQUEST_INVALID.code}:
-        # The error sentences of ``body.invalid`` and ``request.invalid`` consist of the path to the
-        # wrong value and the violated rule.
+        # The sentences of ``body.invalid`` and ``request.invalid`` consist of the path to a value
+        # and the violated rule.
         place, _, rule = error.sentence.partition(": ")
         code = next(
             (code for start, code in _CODES_BY_RULE.items() if rule.startswith(start)), "type"
@@ -186,7 +185,7 @@ def _invalid_fields(error: ErrorType) -> list[InvalidField]:
 def build_invalid_body_error(
     schema: JsonSchema, schemas: dict[str, JsonSchema]
 ) -> ErrorType | None:
-    """Build an example of ``body.invalid``, or ``None`` if the body's schema has no fields."""
+    """Build an example of ``body.invalid``, or ``None`` if the body has no fields."""
     body = resolve_schema(schema, schemas)
     if "properties" not in body:
         return None
@@ -211,14 +210,14 @@ def build_invalid_parameter_error(
 
 
 def _first_alternative(schema: JsonSchema) -> JsonSchema:
-    """Return the first alternative in ``anyOf``, or the schema itself if it has no ``anyOf``."""
+    """Return the first alternative in ``anyOf``, or the schema itself without ``anyOf``."""
     return dict(schema.get("anyOf", [schema])[0])
 
 
 def _broken_rule(schema: JsonSchema, *, is_path: bool) -> str | None:
-    """Return Pydantic's error message for a value that doesn't match the schema.
+    """Return Pydantic's error message for a text that violates the schema.
 
-    Returns ``None`` if every text matches the schema.
+    Returns ``None`` if no text violates the schema.
     """
     if "enum" in schema:
         *first_values, last_value = (f"'{value}'" for value in schema["enum"])
@@ -235,9 +234,9 @@ def _broken_rule(schema: JsonSchema, *, is_path: bool) -> str | None:
 def describe_event_calls(
     types: Mapping[FeedEventType, TypeEntry], schemas: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the OpenAPI descriptions of the webhook requests, one per event type.
+    """Return the OpenAPI descriptions of webhook requests, one per event type.
 
-    Adds the JSON Schema of each event type's data to ``schemas``.
+    Add the JSON Schemas of event data to ``schemas``.
     """
     for entry in types.values():
         schemas[entry.data.__name__] = entry.data.model_json_schema()
@@ -277,9 +276,9 @@ def _describe_event_call(
 def _describe_body(
     kind: FeedEventType, entry: TypeEntry, schemas: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the JSON Schema of a webhook request's body.
+    """Return the JSON Schema for the body of a webhook request.
 
-    The body's ``data`` is an event in the format of ``GET /events``.
+    ``data`` in the body is an event in the format of ``GET /events``.
     """
     event = schemas[_EVENT_SCHEMA]
     type_schema = {"type": "string", "const": kind.value}

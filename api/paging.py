@@ -35,8 +35,8 @@ async def _read_array_page_request(
     return PageRequest(limit, cursor=cursor)
 
 
-# The paging parameters of a route whose response body is a bare array. A bare array has no room for
-# a link, so the response header ``Link`` contains the URL of the next page.
+# The paging parameters of routes that return a bare array. The ``Link`` header contains the URL of
+# the next page, because a bare array has no room for it.
 ArrayPaging = Annotated[PageRequest, Depends(_read_array_page_request)]
 
 

@@ -17,10 +17,9 @@ class Preference:
     """The preferences in the ``Prefer`` header of a request.
 
     Attributes:
-        wait: how many seconds to wait for slow work, or ``None`` if the header doesn't contain
-            ``wait=N``.
-        respond_async: whether the header contains ``respond-async``. A request with
-            ``respond-async`` but without ``wait=N`` doesn't wait for the end of its job.
+        wait: the number of seconds to wait for slow work, or ``None`` without ``wait=N``.
+        respond_async: whether the header contains ``respond-async``. With ``respond-async`` but
+            without ``wait=N``, a request doesn't wait for its job.
         is_strict: whether to refuse unknown query parameters and body fields (``handling=strict``).
     """
 

@@ -1,10 +1,9 @@
 """Decides whether this API process is ready to serve requests (``/readyz``).
 
-A load balancer sends no requests to an API process that is not ready. An API process is ready if
-the database is available and has the tables of the running release, because every route needs the
-database. An API process can be ready without Redis, the broker or the object storage, because most
-routes work without them. If readiness required Redis, an outage of Redis would stop all API
-processes, because all of them use the same Redis.
+A load balancer sends no requests to a process that isn't ready. An API process is ready if the
+database is available and has the tables of the running release. Redis, the broker and the object
+storage aren't required, because most routes work without them. If Redis were required, an outage of
+Redis would take all API processes out of service.
 """
 
 import asyncio
@@ -34,11 +33,11 @@ class Condition(StrEnum):
     OUTDATED = "outdated"
     # Redis, the broker or the object storage is unavailable, so some routes don't work.
     DEGRADED = "degraded"
-    # The API process has received SIGTERM, and serves requests for a few more seconds.
+    # The API process has received SIGTERM, and still serves requests for a few seconds.
     ENDING = "ending"
 
 
-# The conditions in which a load balancer sends requests to an API process.
+# The conditions in which a load balancer may send requests to the process.
 READY = frozenset({Condition.OK, Condition.DEGRADED})
 
 
@@ -76,8 +75,7 @@ class Readiness:
             self._check.done() and now - self._checked_at >= _LIFETIME_SECONDS
         ):
             self._check = asyncio.ensure_future(self._check_all())
-        # Several requests may wait for the same check, so the cancellation of one request must not
-        # cancel the check.
+        # Several requests share a check, so cancelling one request must not cancel the check.
         return await asyncio.shield(self._check)
 
     async def _check_all(self) -> Mapping[str, Condition]:
@@ -88,7 +86,7 @@ class Readiness:
 
 
 def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> Condition:
-    """Return the condition of the API process, derived from the conditions of its dependencies."""
+    """Derive the condition of the API process from the conditions of its dependencies."""
     if is_ending:
         return Condition.ENDING
     if dependencies["database"] is not Condition.OK:
@@ -100,7 +98,7 @@ def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> 
 class _BucketCheck:
     """Checks the bucket in the object storage, and logs why the bucket can't be used.
 
-    Each reason why the bucket can't be used is logged once, until the bucket can be used again.
+    Each reason is logged only once until the bucket can be used again.
     """
 
     def __init__(self, objects: ObjectStore) -> None:

@@ -21,8 +21,8 @@ _MEMBER_NAME_RULE = "must be an unsigned 64-bit integer or an e-mail address"
 def parse_id(text: str) -> int | None:
     """Parse an id, or return ``None`` if the text isn't an unsigned 64-bit integer.
 
-    A number above the largest possible id becomes 0, which identifies no record. Parse form fields
-    with ``parse_id``, because ``int`` raises an error for text with thousands of digits.
+    A number above the largest id becomes 0, which identifies no record. Use ``parse_id`` for form
+    fields, because ``int`` raises an error for thousands of digits.
     """
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
         return None
@@ -30,9 +30,9 @@ def parse_id(text: str) -> int | None:
 
 
 def parse_id_or_text(text: str | None) -> int | str | None:
-    """Return the id that a form field contains, or the field's text if it isn't an id.
+    """Return the id in a form field, or the text if it isn't an id.
 
-    A field whose text isn't an id is refused later, when the form is validated.
+    Text that isn't an id is refused when the form is validated.
     """
     number = parse_id(text) if text else None
     return (text or None) if number is None else number
@@ -41,7 +41,7 @@ def parse_id_or_text(text: str | None) -> int | str | None:
 def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
     """Return the mailing list whose id or slug is ``name``.
 
-    Raises ``list.not_found`` if ``name`` is invalid or no mailing list has the id or slug.
+    Raises ``list.not_found`` for an invalid or unknown name.
     """
     try:
         return lists.get_named(uow, name, archived=archived)
@@ -62,9 +62,9 @@ PathId = Annotated[int, BeforeValidator(_validate_path_id)]
 
 
 def _validate_list_name(value: object) -> int | str:
-    """Return the id or the slug that identifies a mailing list in a path.
+    """Return the id or the slug of a mailing list in a path.
 
-    An id above the largest possible id becomes 0, which identifies no record.
+    An id above the largest id becomes 0, which identifies no record.
     """
     try:
         number = lists.parse_list_id(str(value))
@@ -79,13 +79,13 @@ ListName = Annotated[
 
 
 async def _find_list_id(state: StateOf, list_id: ListName) -> int:
-    """Return the id of the mailing list that the path identifies by its id or slug.
+    """Return the id of the mailing list that a path names by id or slug.
 
-    Raises ``list.not_found`` if no mailing list has the slug.
+    Raises ``list.not_found`` for an unknown slug.
     """
     if isinstance(list_id, int):
         return list_id
-    # Accept archived mailing lists, because each route decides whether to refuse an archived list.
+    # Accept archived mailing lists, because each route decides whether to refuse them.
     return (await state.in_unit_of_work(lists.get_named, list_id, archived=True)).id
 
 
@@ -93,7 +93,7 @@ ListId = Annotated[int, Depends(_find_list_id)]
 
 
 def _validate_member_name(value: object) -> int | str:
-    """Return the user id or the normalised e-mail address that identifies a member in a path."""
+    """Return the user id or the normalised e-mail address of a member in a path."""
     text = str(value)
     try:
         return email_addresses.normalise_address(text) if "@" in text else _validate_path_id(value)

@@ -12,9 +12,9 @@ STEP_SECONDS = 0.2
 
 @asynccontextmanager
 async def pad_duration() -> AsyncIterator[None]:
-    """Delay the end of the ``async with`` block until a multiple of ``STEP_SECONDS`` has passed.
+    """Extend the ``async with`` block to a multiple of ``STEP_SECONDS``.
 
-    The delay applies even if the ``async with`` block raises an exception.
+    The block is extended even if it raises an exception.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()

@@ -1,4 +1,4 @@
-"""Defines route classes that authorise a request before its body is read."""
+"""Defines route classes that authorise a request before reading its body."""
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -28,10 +28,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def find_accesses(dependant: Dependant) -> list[Access]:
-    """Return all access rules that a route declares.
-
-    A valid route declares exactly one access rule.
-    """
+    """Return all access rules of a route. A valid route has exactly one access rule."""
     calls: list[object] = [dependency.call for dependency in dependant.dependencies]
     return [call for call in calls if isinstance(call, Access)]
 
@@ -46,9 +43,9 @@ class ThreadedRoute(APIRoute):
 
     @cached_property
     def access(self) -> Access:
-        """Return the route's only access rule.
+        """Return the access rule of the route.
 
-        Raises ``ValueError`` unless the route has exactly one access rule.
+        Raises ``ValueError`` unless there is exactly one access rule.
         """
         [access] = find_accesses(self.dependant)
         return access
@@ -64,15 +61,15 @@ class ThreadedRoute(APIRoute):
         return handle_authorised
 
     def get_admitted_handler(self) -> Handler:
-        """Return the handler that handles a request after the access rule has admitted it."""
+        """Return the handler that runs after the access rule has admitted a request."""
         return super().get_route_handler()
 
 
 class JsonRoute(ThreadedRoute):
-    """A route whose handler may declare that it accepts a JSON body.
+    """A route that may accept a JSON body.
 
-    If a handler declares a JSON body, the route refuses request bodies of other media types. A
-    handler that declares no JSON body may read a form from the request itself.
+    If the handler declares a JSON body, bodies of other media types are refused. A handler without
+    a declared body may read a form from the request itself.
     """
 
     @cached_property
@@ -90,8 +87,8 @@ class JsonRoute(ThreadedRoute):
             if self.body_field is not None and await json_request.body():
                 require_json_type(json_request)
                 if has_strict_handling(json_request):
-                    # Parse the request body before FastAPI does, because FastAPI would turn the
-                    # error about unknown names into a general error.
+                    # Parse the body first, because FastAPI would turn the error about unknown names
+                    # into a general error.
                     with suppress(JSONDecodeError):
                         await json_request.json()
             return await handle(json_request)
@@ -99,11 +96,7 @@ class JsonRoute(ThreadedRoute):
         return handle_json
 
     async def _begin_strict_handling(self, request: Request) -> None:
-        """Refuse unknown query parameters, and mark the request as one with strict handling.
-
-        ``check_body_names`` later refuses unknown names in the body of a request with strict
-        handling.
-        """
+        """Refuse unknown query parameters, and begin strict handling of the body."""
         names = self.known_names
         if unknown_names := find_unknown_query_names(request, names):
             if isinstance(self.access, TraceAccess):

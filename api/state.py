@@ -1,4 +1,4 @@
-"""Defines the state that all route handlers of an API process share."""
+"""Defines the objects that all route handlers of an API process share."""
 
 import asyncio
 from collections.abc import Callable
@@ -68,24 +68,21 @@ class State:
         return await RECORDS.run(self.transact, lambda uow: work(uow, *args, **kwargs))
 
     def transact(self, work: Callable[[UnitOfWork], T]) -> T:
-        """Run the work in a transaction.
-
-        The transaction is committed unless the work raises an error.
-        """
+        """Run the work in a transaction, which is committed unless the work raises an error."""
         with self.resources.unit_of_work() as uow:
             return work(uow)
 
     async def check_receiver(self, user_id: int, url: str) -> None:
-        """Look up the URL's host in DNS, and check that webhooks may be sent to the URL.
+        """Check that webhooks may be sent to the URL, after looking up its host in DNS.
 
         Raises ``webhook.url_not_allowed`` if webhooks must not be sent to the URL. Raises
-        ``service.busy`` while an earlier DNS lookup for the same user hangs.
+        ``service.busy`` while another DNS lookup for the same user hangs.
         """
         lookup = HOST_LOOKUPS_BY_CALLER.run(user_id, self.receivers.check, url)
         try:
             async with asyncio.timeout(MAX_HOST_LOOKUP_SECONDS):
-                # A DNS lookup can't be cancelled, so a hanging lookup continues to occupy the
-                # user's only thread for DNS lookups.
+                # A DNS lookup can't be cancelled, so a hanging lookup keeps the user's only thread
+                # for DNS lookups.
                 await asyncio.shield(lookup)
         except TimeoutError:
             rule = f"names a host that is found within {MAX_HOST_LOOKUP_SECONDS:.0f} seconds"
@@ -94,11 +91,11 @@ class State:
             raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None
 
     def admit(self, queue: Queue, owner_id: int, seconds: float) -> None:
-        """Refuse work that would wait too long in its queue, before data for the work is stored.
+        """Refuse work that would wait too long in its queue, before its data is stored.
 
-        ``seconds``: how long the caller waits for the result of the work. Raises
-        ``queue.overloaded`` if new work would start too late. Raises ``queue.too_many_waiters`` or
-        ``queue.too_many_of_yours`` if too many requests wait for results.
+        ``seconds``: how long the caller waits for the result. Raises ``queue.overloaded`` if the
+        work would start too late. Raises ``queue.too_many_waiters`` or ``queue.too_many_of_yours``
+        if too many requests wait.
         """
         self.queue_ages.check(queue, waits=seconds > 0)
         if seconds > 0:
@@ -111,8 +108,7 @@ def state_of(connection: HTTPConnection) -> State:
 
 
 async def _find_state(request: Request) -> State:
-    # ``_find_state`` is a coroutine function, because FastAPI would run a synchronous function in a
-    # thread.
+    # FastAPI would run a synchronous function in a thread.
     return state_of(request)
 
 

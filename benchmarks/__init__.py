@@ -1,4 +1,4 @@
 """Benchmarks that compare Pressroom with simpler baselines.
 
-Each benchmark measures Pressroom and the baseline alternately in the same run.
+Each run measures Pressroom and a baseline alternately.
 """

@@ -1,7 +1,7 @@
 """The command ``python -m benchmarks [NAME …]``, which runs benchmarks and reports the results.
 
-The growth measurement is a separate program, ``python -m tests.growth``, because the measurement
-uses the API calls of the security tests.
+The growth benchmark runs separately with ``python -m tests.growth``, because it reuses the API
+calls of the security tests.
 """
 
 import argparse

@@ -21,9 +21,9 @@ from services.attachments.images import webp
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "attachments"
-# An escaped vertical bar, because an unescaped bar would end the cell of a Markdown table.
+# An unescaped vertical bar would end the cell of a Markdown table.
 _ESCAPED_BAR = r"\|"
-# The EXIF orientation of a picture that viewers must turn clockwise by 90 degrees.
+# The EXIF orientation for a picture that must be rotated clockwise by 90 degrees.
 _SIDEWAYS = 6
 
 
@@ -87,7 +87,6 @@ def _encode_animation(frames: list[Image.Image], file_format: str, **options: ob
 
 
 def _draw_scene(width: int, height: int) -> Image.Image:
-    """Return a picture of a fractal and two gradients, which looks the same in every run."""
     fractal = Image.effect_mandelbrot((width, height), (-2.0, -1.2, 0.9, 1.2), 60)
     down = Image.linear_gradient("L").resize((width, height))
     around = Image.radial_gradient("L").resize((width, height))

@@ -40,7 +40,6 @@ def bare_app() -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # Use as many threads as Pressroom uses for charging credits.
         anyio.to_thread.current_default_thread_limiter().total_tokens = MONEY.threads
         for _each in range(MONEY.threads):
             connected = psycopg2.connect(url)

@@ -1,7 +1,7 @@
-"""Compares how fast a bulk add, plain SQL and one API request per member add members.
+"""Compares the speed of bulk adds with plain SQL and with one API request per member.
 
-The first baseline writes Pressroom's tables with plain SQL. The second baseline writes minimal
-tables with plain SQL. The third baseline adds one member per API request.
+The first baseline fills Pressroom's tables with plain SQL. The second baseline fills minimal tables
+with plain SQL. The third baseline adds one member per API request.
 """
 
 import json
@@ -41,7 +41,7 @@ def _compare_new(bench: BulkBench) -> Finding:
 
 
 def _compare_lean(bench: BulkBench) -> Finding:
-    """Compare how fast bulk adds are with how fast plain SQL writes minimal tables."""
+    """Compare the speed of bulk adds with plain SQL that fills minimal tables."""
 
     def baseline() -> float:
         fresh, before = create_people(MEMBERS), bench.count_lean_members()
@@ -74,7 +74,7 @@ def _compare_repeated(bench: BulkBench) -> Finding:
 
 
 def _compare_single(bench: BulkBench) -> Finding:
-    """Compare how fast API requests with many members and API requests with one member are."""
+    """Compare bulk adds with API requests that each add a single member."""
 
     def many() -> float:
         body, list_id = _build_body(create_people(MEMBERS)), bench.new_list()
@@ -94,8 +94,7 @@ def _compare_single(bench: BulkBench) -> Finding:
     )
     details = {"many_per_s": _median_rate(pairs, 0), "one_per_s": _median_rate(pairs, 1)}
     met = ratio >= MIN_SPEEDUP_OF_SINGLE
-    # Results with the unit "times" are left out of the chart, because large ratios would compress
-    # the chart's axis.
+    # The chart omits results in "times", because large ratios would compress its axis.
     return Finding("bulk-add: beside one a call", ratio, "times", "≥ 30 ×", met, spread, details)
 
 

@@ -48,7 +48,7 @@ class BulkBench:
     def add_plainly(
         self, list_id: int, people: Sequence[Person], by: connection | None = None
     ) -> None:
-        """Write the same rows for members as Pressroom, but with plain SQL and no business rules.
+        """Insert the same member rows as Pressroom, but without Pressroom's business rules.
 
         Args:
             by: the database connection to use, or ``None`` for the default connection of the
@@ -70,7 +70,7 @@ class BulkBench:
                 cursor.execute(_SUBSCRIPTIONS, (list_id, import_id))
 
     def add_plainly_by_two(self, list_id: int, people: Sequence[Person]) -> None:
-        """Insert half of the people through each of two concurrent database connections."""
+        """Insert the people through two concurrent database connections."""
         halves = (people[::2], people[1::2])
         with (
             closing(psycopg2.connect(self.stack.owner_url)) as first,
@@ -87,8 +87,8 @@ class BulkBench:
     def add_leanly(self, people: Sequence[Person]) -> None:
         """Write people and memberships into minimal tables, as fast as Postgres can store them.
 
-        The minimal tables have only unique constraints and foreign keys. For speed, the baseline
-        writes rows with ascending ids, and doesn't look up any rows.
+        The minimal tables have only unique constraints and foreign keys. For speed, the rows have
+        ascending ids, and the baseline never looks up rows.
         """
         for start in range(0, len(people), CHUNK):
             part = people[start : start + CHUNK]
@@ -138,7 +138,7 @@ _LEAN_SUBSCRIPTIONS = "INSERT INTO lean_subscriptions SELECT 1, id, name FROM pl
 
 
 def create_people(count: int) -> list[Person]:
-    """Return people with new e-mail addresses, which the function has never returned before."""
+    """Return people with e-mail addresses that no earlier call has returned."""
     batch = next(_numbers)
     chance = random.Random(7)
     words = ["ada", "ben", "chloe", "dmitri", "elena", "farid", "grace", "hugo", "ines", "jonas"]
@@ -154,8 +154,7 @@ def create_people(count: int) -> list[Person]:
 @contextmanager
 def bulk_bench() -> Iterator[BulkBench]:
     with own_stack("bulk") as stack:
-        # Raise the maximum number of members, because the benchmark creates a full list for the
-        # owner in each round.
+        # Raise the member quota, because every round fills a new list of the same owner.
         stack.environment["PRESSROOM_QUOTA_PAID"] = "members=1000000000"
         stack.start_api(PRESSROOM_LOG_LEVEL="warning")
         worker = stack.start_worker("bulk", "export", concurrency=1)

@@ -1,6 +1,6 @@
 """Measures how long a warm start takes, from `pressroom up` to the response to the first upload.
 
-The baseline of the warm start starts only the services, such as Postgres and Redis.
+The baseline starts only the services, such as Postgres and Redis.
 """
 
 import time

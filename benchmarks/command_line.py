@@ -1,7 +1,7 @@
-"""Compares how long two Pressroom commands take with how long an empty Python program takes.
+"""Compares the run time of two Pressroom commands with the run time of an empty Python program.
 
 The measured commands are `pressroom --help` and `pressroom users list`, which reads the database.
-Before the measurement, Python compiles all modules, as an installer does for a package.
+All modules are compiled before the measurement, as in an installed package.
 """
 
 import os
@@ -14,10 +14,9 @@ from tempfile import TemporaryDirectory
 from benchmarks.measure import Finding, alternate, measure_seconds, median_and_spread
 from benchmarks.running_stack import running_stack
 
-# Measure many rounds, because the load of other programs slows down some of the rounds.
+# Measure many rounds, because other programs slow down some of them.
 _ROUNDS = 25
-# The maximum duration of each command, as a multiple of the time that an empty Python program
-# takes.
+# The maximum run time of each command, as a multiple of an empty Python program's run time.
 _BARS = {"--help": 5.0, "users list": 15.0}
 
 

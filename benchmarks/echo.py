@@ -1,8 +1,8 @@
 """Starts an API process or a worker for benchmarks of the request queue.
 
-``python -m benchmarks.echo api PORT`` starts the API with an additional route, which enqueues a
-task that returns immediately. ``python -m benchmarks.echo worker`` starts a Pressroom worker.
-``python -m benchmarks.echo bare`` starts a plain Celery worker as the baseline.
+``python -m benchmarks.echo api PORT`` starts the API with an additional route that enqueues an
+empty task. ``python -m benchmarks.echo worker`` starts a Pressroom worker. ``python -m
+benchmarks.echo bare`` starts a plain Celery worker as the baseline.
 """
 
 import os
@@ -51,13 +51,13 @@ async def echo_route(
     _: Annotated[Caller, requires_scope(Scope.COMPOSER)],
     seconds: float = 0.0,
 ) -> Envelope[dict[str, Any]]:
-    """Enqueue a task in the request queue, and wait for the result, as the product's routes do."""
+    """Enqueue a task in the request queue, and wait for its result, as the product's routes do."""
     call = state.worker_calls.call(ECHO, {"seconds": seconds}, seconds=30)
     return build_envelope(await run_while_connected(request.receive, call))
 
 
 def bare_app(settings: Settings) -> Celery:
-    """Return a Celery application that is set up as in Celery's tutorial, with results in Redis."""
+    """Return a Celery application as in Celery's tutorial, with results in Redis."""
     url = settings.broker
     app = Celery("bare", broker=url, backend=url)
     app.conf.task_default_queue = BARE_QUEUE
@@ -75,8 +75,8 @@ def main(role: str, *words: str) -> None:
     if role == "api":
         app = create_app(settings)
         app.include_router(router)
-        # Let the API try the benchmark's route before all other routes, because matching the last
-        # route makes a request 5 % slower.
+        # Match the benchmark's route before all other routes, because matching it last makes a
+        # request 5 % slower.
         app.router.routes.insert(0, app.router.routes.pop())
         uvicorn.run(app, host="127.0.0.1", port=int(words[0]), log_config=None)
     elif role == "worker":

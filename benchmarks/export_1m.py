@@ -1,4 +1,4 @@
-"""Compares how fast Pressroom exports a roster with how fast COPY outputs the same bytes."""
+"""Compares the speed of Pressroom's roster export with COPY, which outputs the same bytes."""
 
 import gzip
 import io
@@ -64,7 +64,7 @@ def _export(bench: BulkBench, list_id: int, key: str) -> bytes:
 
 
 def _store_lines(bench: BulkBench, text: bytes) -> None:
-    """Store the roster in a table, so that a plain query returns the same bytes as the export."""
+    """Store the roster in a table from which a plain query returns the same bytes as the export."""
     with bench.plain, bench.plain.cursor() as cursor:
         cursor.execute("CREATE TABLE roster (id bigserial, line text)")
         lines = io.BytesIO(text.replace(b"\\", b"\\\\").replace(b"\r\n", b"\n"))
@@ -76,6 +76,5 @@ def _copy_lines(bench: BulkBench, expected: int) -> None:
     with gzip.GzipFile("", "wb", GZIP_LEVEL, packed) as out, bench.plain.cursor() as cursor:
         cursor.copy_expert("COPY (SELECT line || E'\\r' FROM roster ORDER BY id) TO STDOUT", out)
         bench.plain.rollback()
-    # COPY writes a carriage return as two characters, so the output of COPY is longer than the
-    # roster.
+    # COPY escapes each carriage return as two characters, so its output is longer than the roster.
     assert len(gzip.decompress(packed.getvalue())) == expected + MEMBERS + 1

@@ -14,7 +14,7 @@ from core import clock
 
 
 def quieten_log() -> None:
-    """Log only warnings and errors, because benchmarks cause many informational messages."""
+    """Log only warnings and errors, because benchmarks log many informational messages."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
@@ -28,7 +28,7 @@ def report_findings(findings: Sequence[Finding], *, kept_as: str | None) -> None
     """Print how many results meet their target, and store the results.
 
     Args:
-        kept_as: the kind of benchmark for which the results are stored, or ``None`` to store
+        kept_as: the kind of benchmark under which the results are stored, or ``None`` to store
             nothing.
     """
     missed = [finding for finding in findings if not finding.met]

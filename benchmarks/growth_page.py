@@ -11,7 +11,7 @@ _END = "<!-- carried: end -->"
 
 
 def write_load_table(record: dict[str, Any], growth: dict[str, Any]) -> None:
-    """Replace the table between two marks in docs/growth.md, and keep the rest of the document.
+    """Replace the table between two marks in docs/growth.md.
 
     Args:
         record: the results of all benchmarks except growth.
@@ -65,7 +65,7 @@ def _rates(record: dict[str, Any], name: str, detail: str, words: str) -> Iterat
 
     Args:
         name: a regular expression for the names of the results.
-        detail: the key under which the details of a result contain the rate.
+        detail: the key of the rate in the details of a result.
         words: a format string into which each rate is inserted.
     """
     for finding in record["findings"]:

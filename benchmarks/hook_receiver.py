@@ -1,8 +1,7 @@
 """The program ``python -m benchmarks.hook_receiver PORT``, which receives webhooks in a benchmark.
 
-``GET /taken`` returns statistics about the webhooks received since the last ``DELETE /taken``. The
-receiver doesn't verify the signatures of webhooks, because the verification would take CPU time
-from the sending processes.
+``GET /taken`` returns statistics about the webhooks since the last ``DELETE /taken``. The receiver
+doesn't verify signatures, so that the sending processes get more CPU time.
 """
 
 import asyncio
@@ -26,9 +25,8 @@ class Taken:
     Attributes:
         posts: the number of received POST requests.
         events: the number of distinct pairs of path and event id in the POST requests.
-        seconds: the time between the first and the last POST request, in seconds.
-        checksum: a checksum of all request bodies, which doesn't depend on the order of the
-            requests.
+        seconds: the time in seconds between the first and the last POST request.
+        checksum: a checksum of all request bodies, independent of their order.
     """
 
     posts: int
@@ -61,11 +59,10 @@ class _Tally:
 
 
 class _Receiver(asyncio.Protocol):
-    """A connection over which the program receives webhooks.
+    """A connection on which the program receives webhooks.
 
-    All connections to the receiver share a list of counters, and count webhooks in the last
-    counter. ``DELETE /taken`` starts a new count of webhooks by appending a counter to the list of
-    counters.
+    All connections count received webhooks in the newest counter. ``DELETE /taken`` adds a new
+    counter.
     """
 
     def __init__(self, tallies: list[_Tally]) -> None:

@@ -25,17 +25,17 @@ def build_json_request(method: str, path: str, key: str, body: bytes) -> bytes:
 
 
 async def run_callers(port: int, request: bytes, *, count: int, calls: int) -> list[float]:
-    """Repeat a request from concurrent callers, and return how many seconds each response took.
+    """Repeat a request from concurrent callers, and return the response times in seconds.
 
     Args:
         count: the number of callers that send requests at the same time.
-        calls: the number of requests that each caller sends one after another.
+        calls: the number of requests that each caller sends in sequence.
     """
     return await send_requests(port, (repeat(request, calls) for _ in range(count)))
 
 
 async def send_requests(port: int, shares: Iterable[Iterable[bytes]]) -> list[float]:
-    """Send requests from concurrent callers, and return how many seconds each response took.
+    """Send requests from concurrent callers, and return the response times in seconds.
 
     Args:
         shares: one sequence of requests for each caller, which the caller sends in order.

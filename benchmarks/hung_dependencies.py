@@ -1,4 +1,4 @@
-"""Makes a dependency of a stack hang, and runs callers of the API that need the dependency."""
+"""Makes a dependency of a stack hang while callers send API requests that need the dependency."""
 
 import io
 import secrets
@@ -26,7 +26,7 @@ class PressedStack:
     """A stack with a proxy in front of each dependency, and an owner whose API calls produce load.
 
     Attributes:
-        confirmed_list_id: the id of a list that requires the confirmation of subscriptions.
+        confirmed_list_id: the id of a list with double opt-in.
     """
 
     stack: Stack
@@ -45,8 +45,8 @@ class Hang:
     """A dependency that hangs, and the API calls that need the dependency.
 
     Attributes:
-        pressure: maps the name of an API call to the number of callers that repeat the call until
-            the dependency responds again.
+        pressure: maps each API call to the number of callers that repeat it while the dependency
+            hangs.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Hang:
 
 @contextmanager
 def pressing(pressed: PressedStack, hang: Hang) -> Iterator[None]:
-    """Run callers whose API calls need the hung dependency, until the ``with`` block ends."""
+    """Keep sending API requests that need the hung dependency until the ``with`` block ends."""
     stop = threading.Event()
 
     def press(name: str) -> None:
@@ -82,7 +82,7 @@ def pressing(pressed: PressedStack, hang: Hang) -> Iterator[None]:
 
 @lru_cache
 def create_photo(width: int = 640, height: int = 480) -> bytes:
-    """Return a JPEG with gradients and noise, so that the picture compresses like a photograph."""
+    """Return a JPEG with gradients and noise, which compresses like a photograph."""
     picture = Image.merge(
         "RGB",
         [
@@ -97,7 +97,7 @@ def create_photo(width: int = 640, height: int = 480) -> bytes:
 
 
 def create_post() -> dict[str, str]:
-    """Return a post with a unique text, so that the composer's cache has no result for the post."""
+    """Return a post with unique text, so that the composer's cache never contains its result."""
     return {
         "title": "How we bake bread",
         "content": "We bake bread every morning in a small shop. The flour comes from a mill by "

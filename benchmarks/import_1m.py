@@ -1,4 +1,4 @@
-"""Compares how fast Pressroom imports a file with how fast plain SQL writes the same rows."""
+"""Compares the speed of importing a file with plain SQL that writes the same rows."""
 
 import csv
 import gzip
@@ -21,8 +21,8 @@ MIN_SPEEDUP = 1.0
 MIN_SPEEDUP_OF_TWO = 0.85
 MEMBERS_OF_RATIO = 400_000 if is_full_size() else MEMBERS
 MIN_RATIO = 1.4
-# The number of members in the warm-up import. The warm-up import has chunks for both worker
-# processes, so that each process loads its code before the measurement.
+# The warm-up import has chunks for both worker processes, so that both load their code before the
+# measurement.
 WARM_UP_MEMBERS = 60_000
 MAX_GROWTH_MB = 50.0
 _SAMPLE_EVERY_SECONDS = 0.05
@@ -30,8 +30,8 @@ _SAMPLE_EVERY_SECONDS = 0.05
 
 def run() -> list[Finding]:
     with bulk_bench() as bench:
-        # Measure the memory for importing a small file first, because a worker's memory never
-        # shrinks after a large file.
+        # Measure the import of a small file first, because a worker's memory never shrinks after a
+        # large file.
         _import(bench, bench.new_list(), _build_file(create_people(FEW)), FEW)
         with _measure_peak(bench) as small_file_peak:
             _import(bench, bench.new_list(), _build_file(create_people(FEW)), FEW)
@@ -78,7 +78,7 @@ def _compare_with_sql(
 
 
 def _compare_processes(bench: BulkBench) -> Finding:
-    """Compare the import rate of two bulk worker processes with the rate of one process."""
+    """Compare the import speed of two bulk worker processes with the speed of one process."""
 
     def import_by_two() -> float:
         with _second_worker(bench):
@@ -127,7 +127,7 @@ def _compare_memory(small_file_mb: float, large_file_mb: float) -> Finding:
 
 @contextmanager
 def _measure_peak(bench: BulkBench) -> Iterator[list[float]]:
-    """Yield a list with one number, the peak memory of the worker processes in MB (PSS)."""
+    """Yield a list that contains the worker processes' peak memory so far, in MB (PSS)."""
     peak = [0.0]
     stop = threading.Event()
 

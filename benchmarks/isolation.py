@@ -1,13 +1,11 @@
-"""Measures whether hung dependencies or a busy owner slow down the API calls of other owners.
+"""Measures whether hung dependencies or a busy owner slow down other owners' API calls.
 
-The measured API calls are a charge of credits and a balance query. In the first part of the
-benchmark, a second owner keeps calling routes that need a hung dependency, but the measured calls
-don't need the dependency. In the second part of the benchmark, no dependency hangs, and a second
-owner uploads, imports and composes without a pause. As the baseline, the API calls are measured
-while nothing else produces load.
+The measured API calls are a credit charge and a balance query. In the first part of the benchmark,
+a second owner keeps calling routes that need a hung dependency. The measured calls don't need the
+hung dependency. In the second part of the benchmark, no dependency hangs, and the second owner
+uploads, imports and composes without a pause. The baseline measures the API calls without any load.
 
-The measured calls come from a separate process, because the benchmark's main process is busy
-producing load.
+A separate process sends the measured calls, because the main process is busy producing load.
 """
 
 import asyncio
@@ -45,11 +43,10 @@ from services.credits import ledger
 
 CALLS = 1_000 if is_full_size() else 300
 MAX_SLOWDOWN = 3.0
-# The delay before a measurement, which is long enough for the hung dependency to block all callers
-# that produce load.
+# After this delay, the hung dependency blocks all callers that produce load.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
-# Maps the queues of each worker process to the number of concurrent tasks.
+# Maps the queues of each worker process to its number of concurrent tasks.
 WORKERS = {
     ("request", "photos", "money", "mail", "webhooks", "maintenance"): 8,
     ("media",): 2,
@@ -57,7 +54,7 @@ WORKERS = {
 }
 _BODY = b'{"amount_credit": 0.0001, "source_id": "post"}'
 _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
-# Set a very high rate limit, so that the API counts the calls but never refuses a call.
+# Set a very high rate limit, so that the API counts calls but never refuses any.
 _COUNTED = {"PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute", "PRESSROOM_LOG_LEVEL": "warning"}
 _UNFINISHED = "SELECT FROM jobs WHERE status IN ('queued', 'running')"
 _NO_PAUSES = "UPDATE jobs SET run_at = now(), send_after = now() WHERE status = 'queued'"
@@ -66,7 +63,7 @@ _HUNG = (
     Hang("S3 hung", "s3", {"upload": 24, "media": 8}),
     Hang("model hung", "model", {"composer": 8}),
     Hang("photo provider hung", "photos", {"photo search": 8}),
-    # Two callers are enough to block all threads that process the mail queue.
+    # Two callers are enough to block all threads for the mail queue.
     Hang("mail server hung", "mail", {"confirmed subscribe": 2}),
 )
 
@@ -75,7 +72,7 @@ Times = dict[str, list[float]]
 
 @dataclass
 class IsolationBench:
-    """A stack on which one owner produces load while a second owner's API calls are measured."""
+    """A stack on which one owner's API calls are measured while another owner produces load."""
 
     pressed: PressedStack
     key: str
@@ -90,8 +87,8 @@ class IsolationBench:
         return self._measure_calls(self.pressed.stack.api_port)
 
     def measure_during_hang(self, hang: Hang) -> Times:
-        # Let the dependency work again before stopping the callers, because callers wait for
-        # responses while the dependency hangs.
+        # End the hang before stopping the callers, because callers can't stop while they wait for a
+        # response.
         with pressing(self.pressed, hang), hang.begin(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
             times = self.measure_calls()
@@ -132,7 +129,7 @@ class IsolationBench:
         }
 
     def _await_all_jobs(self) -> None:
-        """Wait until all jobs have ended, so that no job slows down the next measurement."""
+        """Wait until all jobs have ended, so that none slows down the next measurement."""
 
         def has_ended() -> bool:
             self.pressed.stack.query(_NO_PAUSES)
@@ -142,7 +139,6 @@ class IsolationBench:
 
 
 def _run_caller(port: int, request: bytes) -> list[float]:
-    """Repeat an API request, and return how many seconds each response took."""
     return asyncio.run(run_callers(port, request, count=1, calls=CALLS))
 
 
@@ -150,8 +146,7 @@ def _run_caller(port: int, request: bytes) -> list[float]:
 
 
 def _upload(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
-    # Append random bytes to make each picture different, because equal pictures are stored only
-    # once.
+    # Append random bytes, because equal pictures are stored only once.
     files = {"file": ("photo.jpg", create_photo() + secrets.token_bytes(8))}
     return client.post("/attachments", files=files)
 
@@ -170,7 +165,7 @@ def _compose(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
 
 @contextmanager
 def _busy_owner(pressed: PressedStack) -> Iterator[None]:
-    """Run two uploading, two importing and two composing callers until the ``with`` block ends."""
+    """Run two callers each for uploads, imports and the composer until the ``with`` block ends."""
     stop = threading.Event()
 
     def repeat(call: Callable[[PressedStack, httpx2.Client], httpx2.Response]) -> int:
@@ -271,7 +266,7 @@ def _isolation_bench() -> Iterator[IsolationBench]:
             files = {"file": ("photo.jpg", create_photo())}
             attachment = client.post("/attachments", files=files).raise_for_status().json()["data"]
             path = f"/media/{attachment['filename']}"
-            # The first composer call makes the worker load the libraries of the composer.
+            # The first composer call makes the worker load the composer's libraries.
             client.post(
                 METADATA, json=create_post(), headers={"Prefer": "wait=45"}
             ).raise_for_status()
@@ -288,7 +283,7 @@ def _new_list(client: httpx2.Client, slug: str, *, confirm_required: bool) -> in
 
 
 def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
-    """Start a stack with all processes, and a proxy in front of each dependency that will hang."""
+    """Start all processes of a stack, and a proxy in front of each dependency that will hang."""
     stack.start_sandbox()
     environment = stack.environment
     sandbox = f"{stack.sandbox_url}/"

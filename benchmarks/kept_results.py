@@ -1,6 +1,6 @@
 """Stores and reads the results of the latest benchmark runs.
 
-After the first line, each line of a result file contains the result of one benchmark.
+Each line of a result file, except the first line, contains one benchmark result.
 """
 
 import json
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-# The kinds of stored results, one for the growth measurement and one for all other benchmarks.
 GROWTH = "growth"
 OTHERS = "benchmarks"
 
@@ -26,8 +25,7 @@ def write_record(kind: str, about: dict[str, Any], findings: list[dict[str, Any]
     """Replace the stored results of a kind of benchmark.
 
     Args:
-        about: the time and the machine of the benchmark run, which the first line of the file
-            states.
+        about: the time and the machine of the benchmark run, stored in the file's first line.
     """
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{kind}.jsonl"

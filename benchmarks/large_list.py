@@ -8,8 +8,7 @@ from models import FieldType
 from services.subscriptions import fields, lists, tags
 
 MEMBERS = 1_000_000
-# Every eleventh subscription belongs to a second list, because real databases contain more than one
-# list.
+# A second list contains every eleventh subscription, because real databases have several lists.
 OTHERS = 11
 
 _USERS = """
@@ -45,10 +44,7 @@ _SUBSCRIPTIONS = """
 
 
 def create_large_list(stack: Stack, owner: Owner, database: connection) -> tuple[int, float]:
-    """Create a list with a million members.
-
-    Return the id of the new list, and how many seconds the inserts of its members took.
-    """
+    """Create a list with a million members, and return its id and the insert time in seconds."""
     with stack.resources.unit_of_work() as uow:
         list_ids = [
             lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id

@@ -17,17 +17,17 @@ from services.credits import ledger_pages, verify
 
 ENTRIES = 1_000_000 if is_full_size() else 200_000
 ROUNDS = 15 if is_full_size() else 7
-# How often each round repeats a request or an SQL query. A round's result is the shortest duration
-# of the repetitions, because the load of other programs can only increase durations.
+# How often each round repeats a request or a query. The result of a round is its fastest
+# repetition, because other programs can only slow down a repetition.
 CALLS = 30
 LIMIT = 16
 MAX_SLOWDOWN = 1.5
-# The time that the HTTP call may take in addition to the time of the SQL query.
+# The allowed overhead of the HTTP call, in addition to the SQL query.
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
 # An SQL statement that writes the same ledger entries as ``credit_append``, but updates the account
-# only once, after the last entry. Updating the account's row after each of a million entries would
-# leave a million row versions, because all entries are written in one transaction.
+# only once at the end. A million updates of the account in one transaction would leave a million
+# row versions.
 _FILL = """
 DO $$
 DECLARE
@@ -95,7 +95,7 @@ def _compare(stack: Stack, owner: Owner, sql: cursor, name: str, offset: int) ->
             assert reply.status == http.client.OK, body
 
         pairs = alternate(lambda: _run_round(get), lambda: _run_round(baseline), rounds=ROUNDS)
-    # Subtract the time that the HTTP call may take, so that the ratio shows whether the target is
+    # Subtract the allowed overhead of the HTTP call, so that the ratio shows whether the target is
     # met.
     ratio, spread = median_and_spread(
         [
@@ -116,6 +116,6 @@ def _run_round(action: Callable[[], object]) -> float:
 
 
 def _page_statement(sql: cursor, owner: Owner, offset: int) -> bytes:
-    """Return the exact SQL query with which the service reads a page of the ledger."""
+    """Return the SQL query that the service runs for a page of the ledger."""
     values = {"user_id": owner.user_id, "offset": offset, "limit": LIMIT + 1, "before": None}
     return sql.mogrify(ledger_pages.PAGE.text, values)

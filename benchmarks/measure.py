@@ -12,7 +12,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a benchmark, either a single number or a ratio of product to baseline."""
+    """A benchmark result, which is either a single number or a ratio of product to baseline."""
 
     name: str
     value: float
@@ -53,15 +53,15 @@ def alternate(
 ) -> list[tuple[float, float]]:
     """Measure product and baseline alternately, and return the pairs of results.
 
-    The measurements alternate, so that the load of other programs affects product and baseline
-    equally. The first measurements of product and baseline are ignored, because they only warm up
-    caches.
+    The measurements alternate, so that other programs slow down product and baseline equally. The
+    first pair of results is ignored, because it only warms up caches.
     """
     product()
     baseline()
     pairs = []
     for number in range(rounds):
-        # Let the product run first in every second round, and the baseline in all other rounds.
+        # Measure the product first in every second round, and the baseline first in all other
+        # rounds.
         if number % 2:
             baseline_result = baseline()
             pairs.append((product(), baseline_result))
@@ -76,6 +76,6 @@ def median_and_spread(values: Sequence[float]) -> tuple[float, tuple[float, floa
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return a percentile of the values, where ``share`` 0.99 means the 99th percentile."""
+    """Return a percentile of the values, for example the 99th if ``share`` is 0.99."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

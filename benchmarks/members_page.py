@@ -34,32 +34,30 @@ ROUNDS = 15 if is_full_size() else 7
 MAX_SLOWDOWN = 1.5
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
-# The maximum time that a search may take for the HTTP call, the filter parser and building the
-# query, in addition to the SQL query's time.
+# The allowed overhead of a search, in addition to its SQL query, for example for parsing the
+# filter.
 SEARCH_ALLOWANCE_SECONDS = 0.005
 SEARCH_BAR = "≤ 1.5 × + 5 ms"
 MAX_SLOWDOWN_OF_FIRST = 1.2
-# The maximum number of times that each round repeats a request or an SQL query. A round's result is
-# the shortest duration of the repetitions, because the load of other programs can only increase
-# durations. A round ends after ``ROUND_SECONDS``, even if the maximum number of repetitions isn't
-# reached.
+# The maximum number of repetitions of a request or query per round. The result of a round is its
+# fastest repetition, because other programs can only slow down a repetition. A round ends after
+# ``ROUND_SECONDS``, even if the maximum number of repetitions isn't reached.
 CALLS = 15
 ROUND_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of members, with the arguments for the HTTP request and for the service function."""
+    """A page of members, with the arguments for the HTTP request and the service function."""
 
     name: str
     query: dict[str, Any] = field(default_factory=dict)
     filters: MemberFilters = MemberFilters()  # noqa: RUF009 - the class is frozen
-    # The member filter of a search, or ``None`` for a page without a search.
     filter: dict[str, Any] | None = None
 
     @property
     def paging(self) -> dict[str, Any]:
-        """Return the query parameters that determine the position and the size of the page."""
+        """Return the query parameters for the position and the size of the page."""
         names = {attribute.name for attribute in dataclass_fields(PageRequest)}
         return {name: value for name, value in self.query.items() if name in names}
 
@@ -129,7 +127,6 @@ class _Bench:
     stack: Stack
     owner: Owner
     list_id: int
-    # The database cursor on which the baseline runs the SQL queries.
     sql: cursor
 
     def compare(self, page: Page) -> Finding:
@@ -144,7 +141,7 @@ class _Bench:
             pairs = alternate(
                 lambda: _run_round(lambda: get(page)), lambda: _run_round(baseline), rounds=ROUNDS
             )
-        # Subtract the time that the HTTP call may take, so that the ratio shows whether the target
+        # Subtract the allowed overhead of the HTTP call, so that the ratio shows whether the target
         # is met.
         is_search = page.filter is not None
         allowance = SEARCH_ALLOWANCE_SECONDS if is_search else ALLOWANCE_SECONDS
@@ -192,7 +189,7 @@ class _Bench:
             yield get
 
     def _statements(self, page: Page) -> list[str]:
-        """Return the exact SQL queries with which the service reads a page of members."""
+        """Return the SQL queries that the service runs for a page of members."""
         page_request = PageRequest(**{"limit": 50} | page.paging)
         if page.filter is None:
             caller = Caller(self.owner.user_id, USER_SCOPES, unrestricted=True)
@@ -228,7 +225,7 @@ class _Bench:
 
 @dataclass(frozen=True)
 class _RecordingDatabase(Database):
-    """A database connection pool that records each SQL statement with its values."""
+    """A database that records each SQL statement with its values."""
 
     sql: cursor
     statements: list[str] = field(default_factory=list)
@@ -262,7 +259,7 @@ _SIZES = """
 
 
 def _measure_indexes(sql: cursor, fill_seconds: float) -> Finding:
-    """Return the size of the database indexes that make pages of members fast."""
+    """Return the size of the database indexes that speed up pages of members."""
     sql.execute(_SIZES)
     sizes: dict[str, str] = dict(sql.fetchall())
     sql.execute("SELECT pg_indexes_size('subscriptions') / 1048576")

@@ -1,6 +1,6 @@
 """Measures the memory of an idle development stack.
 
-The size of a memory page that several processes share is divided equally among the processes (PSS).
+Shared memory is divided equally among the processes that share it (PSS).
 """
 
 import time
@@ -34,7 +34,7 @@ def run() -> list[Finding]:
 
 
 def _measure_processes(supervisor: psutil.Process, pids: dict[str, int]) -> dict[str, int]:
-    """Return how many bytes of memory each child process uses, including its descendants."""
+    """Return the memory of each child process and its descendants in bytes."""
     names = {pid: name for name, pid in pids.items()}
     sizes = {"supervisor": measure_memory(supervisor.pid)}
     for child in supervisor.children():

@@ -1,9 +1,8 @@
-"""Compares how fast the offline writer and sumy with YAKE process a post with 2,000 words.
+"""Compares the speed of the offline writer with sumy and YAKE for a post of 2,000 words.
 
 The baseline writes the summary with sumy's TextRank, and the tags with YAKE. Unlike sumy and YAKE,
-the offline writer detects the language and creates a slug. The benchmark parses the post's text
-before the measurement begins. The text of the post repeats the sample posts in
-``benchmarks.corpus``.
+the offline writer detects the language and creates a slug. The post is parsed before the
+measurement. The post repeats the sample posts in ``benchmarks.corpus``.
 """
 
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ _WORDS = 2_000
 _MAX_SLOWDOWN = 0.3
 _ROUNDS = 15
 _MEASURED = ("en", "zh")
-# The maximum number of summary sentences and of tags that the offline writer returns.
 _SENTENCES = 3
 _TAGS = 6
 
@@ -77,7 +75,7 @@ def _write_metadata(subject: _Subject) -> None:
 
 
 def _create_subject(language: str) -> _Subject:
-    """Return a long post that consists of the sample posts in one language."""
+    """Return a long post made of the sample posts in one language."""
     tokenize = get_tokenizer(language)
     paragraphs: list[str] = []
     words = 0

@@ -1,6 +1,6 @@
-"""Measures the job queue's speed while a snapshot stays open and 100,000 jobs of one owner end.
+"""Measures the speed of the job queue while a database snapshot stays open.
 
-The open database snapshot keeps Postgres from removing the old row versions of the ended jobs.
+Postgres can't remove the old row versions of the 100,000 jobs that end while the snapshot is open.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ IDLE = register_kind(
 
 
 def run() -> list[Finding]:
-    """Compare the job queue's speed in a database with an open snapshot and in one without."""
+    """Compare the speed of the job queue with and without an open database snapshot."""
     with TemporaryDirectory(prefix="pressroom-bench-") as directory:
         home = Path(directory)
         with (
@@ -61,10 +61,7 @@ def run() -> list[Finding]:
 
 
 def _compare_sweeps(beside: Stack, without: Stack) -> Finding:
-    """Measure how long the sweeper takes to check that no job is due.
-
-    The sweeper keeps its state between the measured sweeps.
-    """
+    """Measure how long a sweep takes if no job is due."""
     first_sweep_ms: dict[str, float] = {}
 
     def prepare(stack: Stack, times: list[float]) -> Callable[[], float]:
@@ -128,7 +125,7 @@ def _compare_jobs(beside: Stack, without: Stack) -> Finding:
 
 
 def _measure_p50(action: Callable[[], object], times: list[float]) -> Callable[[], float]:
-    """Return a function that repeats an action, and returns the median duration in milliseconds.
+    """Return a function that repeats an action and returns its median duration in milliseconds.
 
     Args:
         times: the list to which the returned function appends the duration of each repetition.

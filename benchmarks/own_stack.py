@@ -13,7 +13,7 @@ from devstack.supervisor.ports import PortPicker
 
 @contextmanager
 def own_stack(name: str) -> Iterator[Stack]:
-    """Run the services of a temporary stack, such as Postgres, until the ``with`` block ends.
+    """Run the services of a temporary stack during the ``with`` block.
 
     The caller must start the Pressroom processes that the benchmark needs.
     """

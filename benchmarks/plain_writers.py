@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# ``sumy[chinese]`` installs the package jieba, with which sumy splits Chinese text into words.
+# ``sumy[chinese]`` also installs jieba, which splits Chinese text into words.
 _PACKAGES = ("yake==0.7.3", "sumy[chinese]==0.13.0")
 
-# A program that runs sumy and YAKE once per input line, and prints how many seconds each package
+# A program that runs sumy and YAKE for each input line, and prints the seconds that each package
 # took.
 _SUMY_AND_YAKE = r"""
 import json, re, sys
@@ -55,12 +55,12 @@ for _ in sys.stdin:
 
 @contextmanager
 def sumy_and_yake(**options: object) -> Iterator[Callable[[], tuple[float, float]]]:
-    """Yield a function that runs sumy and YAKE once, and returns how many seconds each took.
+    """Yield a function that runs sumy and YAKE once and returns the seconds that each of them took.
 
-    Before the first round, the process loads all libraries and data of sumy and YAKE, so that
-    rounds measure only the work. A regular expression splits the text into sentences, because the
-    sentence tokenizer of NLTK would need a download. The program inserts spaces between Chinese
-    words before the first round, because YAKE splits words at spaces.
+    All libraries and data of sumy and YAKE are loaded before the first round. A regular expression
+    splits the text into sentences, because NLTK's sentence tokenizer would need a download. The
+    program inserts spaces between Chinese words before the first round, because YAKE splits words
+    at spaces.
     """
     with subprocess.Popen(
         [_prepare_python(), "-W", "ignore", "-c", _SUMY_AND_YAKE],
@@ -83,10 +83,7 @@ def sumy_and_yake(**options: object) -> Iterator[Callable[[], tuple[float, float
 
 
 def _prepare_python() -> Path:
-    """Create the Python environment for sumy and YAKE if necessary.
-
-    Return the path of the Python interpreter in the environment.
-    """
+    """Create the Python environment for sumy and YAKE if necessary."""
     environment = Path("build/plain-writers")
     python = environment / "bin/python"
     ready = environment / "ready"

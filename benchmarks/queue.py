@@ -84,7 +84,7 @@ def _compare_round_trips(stack: Stack, key: str) -> list[Finding]:
 
 
 def _compare_crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
-    """Compare the duration of a GET while 500 callers wait with the duration without callers."""
+    """Compare the duration of a GET with 500 waiting callers and without waiting callers."""
     get = build_request("GET", "/users/me", key)
     wait = build_request("POST", f"/echo?seconds={CROWD_WAIT_SECONDS}", key)
     threads: list[int] = []
@@ -135,7 +135,7 @@ def _compare_crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
 
 
 def _compare_throughput(stack: Stack, key: str) -> Finding:
-    """Compare how many calls per second the request queue and plain Celery complete."""
+    """Compare the number of calls per second of the request queue and of plain Celery."""
     request = build_request("POST", "/echo", key)
     bare = bare_app(stack.settings())
 

@@ -12,8 +12,7 @@ import matplotlib as mpl
 from benchmarks.growth_page import write_load_table
 
 mpl.use("svg")
-# Store the labels of the SVG files as text and not as shapes, so that the files are small, readable
-# and reproducible.
+# Store labels in SVG files as text, so that the files are small, readable and reproducible.
 mpl.rcParams["svg.fonttype"] = "none"
 mpl.rcParams["svg.hashsalt"] = "pressroom"
 
@@ -22,9 +21,9 @@ from matplotlib import pyplot  # noqa: E402 - the back end must be chosen before
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PICTURES = ROOT / "build" / "benchmarks"
-# The smallest ratio that a chart shows, because a logarithmic axis can't show zero or negative
-# ratios. Ratios below the smallest ratio of the axis are drawn at the start of the axis. A ratio
-# can be negative, because some benchmarks subtract the time that an HTTP call may take.
+# The smallest ratio that a chart shows. A logarithmic axis can't show zero or negative ratios, so
+# ratios below the minimum are drawn at its start. Ratios can be negative, because some benchmarks
+# subtract the allowed overhead of an HTTP call.
 _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
@@ -44,8 +43,7 @@ the most of everything. At 1 there are 2 M subscriptions, 1 M jobs, 2 M entries 
 `make bench NAME=growth` measures it."""
 
 _Finding = dict[str, Any]
-# Groups benchmark results by name and target, because each table row of docs/performance.md
-# combines results with equal names and targets.
+# Maps the name and target of a table row in docs/performance.md to the row's results.
 _Groups = dict[tuple[str, str], list[_Finding]]
 
 
@@ -96,8 +94,8 @@ def _build_growth(record: dict[str, Any]) -> list[str]:
 def _group_findings(record: dict[str, Any]) -> _Groups:
     groups: _Groups = {}
     for finding in record["findings"]:
-        # In results of the growth measurement, the name is a route, and the details contain the
-        # name of the group.
+        # The growth benchmark names each result after its route, and stores the group's name in the
+        # details.
         name = finding["details"].get("group") or finding["name"].partition(":")[0]
         groups.setdefault((name, finding["bar"]), []).append(finding)
     return groups
@@ -115,8 +113,7 @@ def _build_table(groups: _Groups) -> str:
 def _list_missed(groups: _Groups) -> list[str]:
     """Return a Markdown list of the results that miss their target.
 
-    A table row that combines several results doesn't show which result missed the target, but the
-    list does.
+    A table row may combine several results, so only the list shows which of them missed the target.
     """
     missed = {
         group: short
@@ -167,7 +164,10 @@ def _format_machine(record: dict[str, Any]) -> str:
 
 
 def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
-    """Draw a chart with one line per group of results, from the smallest to the largest ratio."""
+    """Draw a chart with one horizontal line per group of results.
+
+    A line begins at the group's smallest ratio and ends at its largest ratio.
+    """
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.25 * len(groups)), layout="constrained")
     names = [*groups][::-1]
     smallest, largest = (
@@ -183,5 +183,5 @@ def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
     axes.set_xlabel("× (1 = the baseline, or the smallest size)")
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)
-    # Remove the comments and line breaks from the SVG file to make the file smaller.
+    # Remove comments and line breaks to make the SVG file smaller.
     file.write_text(re.sub(r"<!--.*?-->|\s+", " ", file.read_text()).strip() + "\n")

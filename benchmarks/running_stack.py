@@ -26,7 +26,7 @@ def running_stack() -> Iterator[dict[str, Any]]:
 
 
 def start_stack(home: Path) -> dict[str, Any]:
-    """Start a development stack, and return the content of run.json, which describes the stack."""
+    """Start a development stack, and return the content of its run.json."""
     picker = PortPicker(home / "benchmark-ports.json")
     ports = {"PORT": str(picker.pick("api")), "FLOWER_PORT": str(picker.pick("flower"))}
     _run_command(home, "up", "--detach", **ports)
@@ -39,8 +39,8 @@ def stop_stack(home: Path) -> None:
 
 
 def _run_command(home: Path, *words: str, **environment: str) -> None:
-    # Ignore the Pressroom settings in the user's environment, because the settings may refer to
-    # services outside the benchmark.
+    # Ignore the user's Pressroom settings, because they may refer to services outside the
+    # benchmark.
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PRESSROOM_")}
     subprocess.run(
         [sys.executable, "-m", "cli.main", *words],

@@ -1,4 +1,4 @@
-"""Compares how long an image upload takes and how long converting the same image takes."""
+"""Compares the duration of an image upload with the duration of converting the same image."""
 
 import io
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def _compare(client: httpx2.Client, picture: _Picture) -> Finding:
         return measure_seconds(partial(convert_image, data, with_renditions=renditions))
 
     pairs = alternate(product, baseline, rounds=15 if is_full_size() else 7)
-    # Subtract the time that the HTTP call may take, so that the ratio shows whether the target is
+    # Subtract the allowed overhead of the HTTP call, so that the ratio shows whether the target is
     # met.
     ratios = [
         (product_time - ALLOWANCE_SECONDS) / baseline_time for product_time, baseline_time in pairs

@@ -1,4 +1,4 @@
-"""Compares how fast 64 concurrent uploads and two processes without uploads convert images."""
+"""Compares the speed of 64 concurrent uploads with two processes that only convert images."""
 
 import multiprocessing
 import time
@@ -76,8 +76,7 @@ def _upload_all(client: httpx2.Client, threads: Executor, pictures: list[bytes])
 
 def _upload(client: httpx2.Client, picture: bytes) -> dict[str, Any]:
     record = _read_record(client.post("/attachments", files={"file": ("photo.jpg", picture)}))
-    # Poll the uploaded image, because on a slow machine some conversions take longer than the API's
-    # maximum wait.
+    # Poll the image, because on a slow machine some conversions exceed the API's maximum wait.
     while record["status"] < _READY:
         time.sleep(0.1)
         record = _read_record(client.get(f"/attachments/{record['hash_id']}"))
@@ -91,9 +90,8 @@ def _read_record(reply: httpx2.Response) -> dict[str, Any]:
 
 
 def _converted_size(picture: bytes) -> int:
-    """Convert a picture for the baseline, and return the size of the converted picture.
+    """Convert a picture for the baseline, and return only the size of the result.
 
-    Only the picture's size is returned, so that the baseline doesn't transfer the converted picture
-    between processes.
+    Returning the picture would add the cost of transferring it between processes.
     """
     return len(convert_image(picture).data)

@@ -1,15 +1,13 @@
 """Compares how fast Pressroom and a plain HTTP client deliver the same backlog of webhook events.
 
 The benchmark uses eight owners with one endpoint each, because Pressroom calls only two endpoints
-of an owner at a time. All webhook endpoints are paused while members change, and resume at the same
-time, as after an outage of the receiver. A single Pressroom worker process delivers the webhook
-events. The receiver of the webhooks measures the time between the first and the last webhook
-request.
+of an owner at a time. All endpoints are paused while members change, and resume together, as after
+an outage of the receiver. A single Pressroom worker process delivers the webhook events. The
+receiver measures the time between the first and the last webhook.
 
-The baseline sends the same requests as Pressroom, from one process and with Pressroom's HTTP
-library and signing function. The baseline keeps one connection to each webhook endpoint open, and
-doesn't use a database. In each round, the benchmark checks that the receiver got each event exactly
-once, with the expected bytes.
+The baseline sends the same requests from one process, with Pressroom's HTTP library and signing
+function. The baseline keeps one connection per endpoint open, and uses no database. Each round
+checks that the receiver got each event exactly once and unchanged.
 """
 
 import asyncio
@@ -60,7 +58,7 @@ Post = tuple[str, bytes]
 
 @dataclass(frozen=True)
 class Hooked:
-    """An owner with a list, and a webhook endpoint that receives events of the list."""
+    """An owner with a list, and a webhook endpoint for events of the list."""
 
     caller: Caller
     list_id: int
@@ -74,7 +72,7 @@ class WebhookBench:
     stack: Stack
     hooked: Sequence[Hooked]
     receiver_port: int
-    # The webhooks of the latest backlog, as one list per endpoint.
+    # The webhooks that wait for delivery: one list of webhooks per endpoint.
     posts: list[list[Post]]
 
     def create_backlog(self) -> None:
@@ -126,7 +124,7 @@ class WebhookBench:
             await asyncio.gather(*(_post_each(client, each, posts) for each, posts in shares))
 
     def _set_state(self, state: EndpointState) -> None:
-        """Pause or resume all webhook endpoints in one transaction, and thus at the same time."""
+        """Pause or resume all webhook endpoints in one transaction."""
         change = EndpointChange(state=state)
         with self.stack.resources.unit_of_work() as uow:
             for each in self.hooked:

@@ -1,7 +1,7 @@
 """The commands of ``pressroom users``.
 
-The services are imported inside each command, when the command runs. The late imports make `users
-list` start faster, because that command needs no table classes.
+Each command imports the services that it needs, so that `users list` starts without the slow import
+of table classes.
 """
 
 import sys
@@ -26,14 +26,14 @@ from core.plans import Plan
 PasswordStdin = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from the first line of stdin.")
 ]
-# A deprecated option, which older scripts still use instead of --password-stdin.
+# A deprecated option for older scripts, replaced by --password-stdin.
 PasswordOption = Annotated[str | None, typer.Option("--password", hidden=True)]
 
 _USER_FIELDS = "id email name plan is_operator created_at"
 
 
 def read_password(*, from_stdin: bool, option: str | None = None) -> str:
-    """Return the password from ``option``, from stdin, or from a prompt at a terminal.
+    """Return the password from ``option``, from stdin or from a prompt.
 
     Raises ``typer.BadParameter`` if the user gave no password option and stdin is not a terminal.
     """

@@ -10,7 +10,7 @@ from core import clock
 from services.attachments import strays
 
 app = create_group("Uploaded images.")
-# Without a callback, Typer would turn a command group with a single command into that command.
+# Without a callback, Typer would replace a group that has a single command by that command.
 app.callback()(lambda: None)
 STRAYS_LEFT = 1
 

@@ -22,9 +22,9 @@ MISCONFIGURED = 2
 
 
 def use_running_stack() -> None:
-    """Use the settings of the running development stack if the environment names no database.
+    """Use the settings of the running development stack unless the environment names a database.
 
-    Raises ``typer.Exit`` if no development stack runs and the environment contains no settings.
+    Raises ``typer.Exit`` if no stack runs and the environment contains no settings.
     """
     has_database = {"PRESSROOM_DATABASE_URL", "PRESSROOM_DATABASE_URL_FILE"} & os.environ.keys()
     if has_database or find_spec("devstack") is None:
@@ -33,8 +33,7 @@ def use_running_stack() -> None:
 
     home = home_folder.find_home()
     settings = home_folder.read_stack_settings(home)
-    # PRESSROOM_HOME doesn't count as a setting, because the variable only selects the folder of the
-    # stack.
+    # PRESSROOM_HOME doesn't count as a setting, because it only selects the folder of the stack.
     has_settings = any(name.startswith(PREFIX) and name != "PRESSROOM_HOME" for name in os.environ)
     if not settings and not has_settings:
         typer.echo(
@@ -51,7 +50,7 @@ def use_running_stack() -> None:
 
 @contextmanager
 def open_command_resources() -> Iterator[Resources]:
-    """Yield connections to the servers that the settings name, or to the running stack."""
+    """Yield connections to the servers in the settings or in the running stack."""
     use_running_stack()
     settings = load_settings()
     # Log only errors, because other log entries would disturb scripts that read the output.
@@ -68,7 +67,7 @@ def open_command_resources() -> Iterator[Resources]:
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """Turn the errors of an unreachable database into a ``DomainError`` with a readable message."""
+    """Replace the errors of an unreachable database by a readable ``DomainError``."""
     try:
         yield
     except (OperationalError, psycopg2.OperationalError) as error:

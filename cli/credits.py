@@ -134,7 +134,7 @@ def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     print_records(entries, as_json=as_json)
 
 
-# Allow unknown options, because Typer reads a negative amount as an option.
+# Typer reads a negative amount as an option, so allow unknown options.
 @app.command("adjust", context_settings={"ignore_unknown_options": True})
 def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Json = False) -> None:
     """Correct a user's balance by an amount, which may be negative."""

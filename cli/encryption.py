@@ -6,7 +6,7 @@ from services.accounts.factors import totp
 from services.attachments import key_rotation
 
 app = create_group("Encryption keys.")
-# Without a callback, Typer would turn a command group with a single command into that command.
+# Without a callback, Typer would replace a group that has a single command by that command.
 app.callback()(lambda: None)
 
 

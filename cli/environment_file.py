@@ -26,8 +26,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _STDOUT = Path("-")
 _MAX_LINE_CHARACTERS = 100
-# The variables in docker-compose.yml that are not settings of Pressroom, with defaults and
-# descriptions.
+# Variables in docker-compose.yml that aren't settings of Pressroom, with defaults and descriptions.
 _COMPOSE_VARIABLES = {
     "PRESSROOM_IMAGE": (
         "pressroom:local",
@@ -51,21 +50,21 @@ _TRACING_VARIABLES = {
     "OTEL_TRACES_SAMPLER_ARG": "Argument of that, such as 0.1 for each tenth",
     "OTEL_RESOURCE_ATTRIBUTES": "What the collector is told of each process beside its name",
 }
-# The passwords that deploy/compose/secrets.sh reads from the written file.
+# Passwords that deploy/compose/secrets.sh reads from the written file.
 _PASSWORDS = {
     "POSTGRES_PASSWORD": "Password of the owner of the database's tables",
     "POSTGRES_APP_PASSWORD": "Password of the application's role in the database",
     "REDIS_PASSWORD": "Password of Redis",
     "MINIO_ROOT_PASSWORD": "Password of the administrator of the object storage",
 }
-# Values for settings that docker-compose.yml sets in its containers, so that the validation of the
-# file succeeds.
+# docker-compose.yml sets these settings in its containers, so they need values only for validating
+# the file.
 _COMPOSE_SETTINGS = {
     "database_url": "postgresql://pressroom_app:password@postgres:5432/pressroom",
     "redis_url": "redis://pressroom:password@redis:6379/0",
     "s3_endpoint": "http://minio:9000",
 }
-# Matches characters that Docker Compose or secrets.sh would interpret without single quotes.
+# Characters that Docker Compose or secrets.sh would interpret without single quotes.
 _SPECIAL_CHARACTER = re.compile(r"[\s#$\"\\`]")
 
 
@@ -102,7 +101,7 @@ def env(
         typer.echo(text, nl=False)
         return
     try:
-        # Create the file with its final permissions, so that other users can never read the file.
+        # Create the file with its final permissions, so that other users can never read it.
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
@@ -116,7 +115,7 @@ def env(
 
 
 def _create_values() -> dict[str, str]:
-    """Return the value of each variable in the file, with new random passwords and keys."""
+    """Return the variables for the file, with new random passwords and keys."""
     values = {variable_of(name): "" for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():
         if not field.is_required() and field.default not in (None, ()):
@@ -146,7 +145,7 @@ def _create_password() -> str:
 
 
 def _require_usable(values: Mapping[str, str]) -> None:
-    """Require that the file can represent all values, and that Pressroom accepts them as settings.
+    """Check that the file can contain all values, and that they are valid settings.
 
     Raises ``SettingsError``.
     """

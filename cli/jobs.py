@@ -91,7 +91,7 @@ def watch_job(job_id: JobId, as_json: Json = False) -> None:
 
 
 def register_kinds() -> None:
-    """Register all kinds of jobs, because changing a job may also change its subject."""
+    """Register all kinds of jobs, because cancelling or retrying a job may change its subject."""
     import workers.task_table  # noqa: F401
 
 
@@ -102,7 +102,7 @@ def _summary(job: Job) -> dict[str, Any]:
 
 
 def _row(job: Job) -> dict[str, Any]:
-    """Return the cells for a job in a table, with only one time and the duration."""
+    """Return the table row for a job, with only one time and the duration."""
     seconds = None
     if job.started_at and job.finished_at:
         seconds = (job.finished_at - job.started_at).total_seconds()

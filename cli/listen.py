@@ -23,10 +23,10 @@ from services.webhooks import signing
 
 _PAUSE_SECONDS = 1.0
 _PAGE_EVENTS = 1000
-# The size limit for responses is large, because a response contains a page with up to 1,000 events.
+# The size limit is large, because a response may contain 1,000 events.
 _BOUNDS = HttpBounds(max_seconds=30.0, max_connect_seconds=5.0, max_reply_bytes=16 * 1024 * 1024)
 _SERVER_ERRORS = range(500, 600)
-# The command retries a call to the API if the response has one of these statuses. A server that is
+# A call to the API is retried after a response with one of these statuses. A server that is
 # starting may respond with any 5xx status.
 _TEMPORARY_STATUSES = {429, *_SERVER_ERRORS}
 _SUCCESSES = range(200, 300)
@@ -82,10 +82,7 @@ def listen(
 
 
 class Follower:
-    """Reads the events in an account's feed.
-
-    Cursors of the feed stay valid when the API restarts.
-    """
+    """Reads the events in the feed of an account. Cursors stay valid when the API restarts."""
 
     def __init__(self, api: str, key: str, types: list[str]) -> None:
         self._url = f"{api.rstrip('/')}/events"
@@ -94,7 +91,7 @@ class Follower:
         self._http = HttpClient(_BOUNDS)
 
     def find_newest_cursor(self) -> str | None:
-        """Return a feed cursor that follows the newest existing event."""
+        """Return the cursor after the newest event."""
         position: str | None = None
         while True:
             events, position = self.fetch_events(position)
@@ -102,9 +99,9 @@ class Follower:
                 return position
 
     def fetch_events(self, cursor: str | None) -> tuple[list[dict[str, Any]], str]:
-        """Return the feed events after a cursor, and the cursor that follows these events.
+        """Return the events after a cursor, and the next cursor.
 
-        The API call is retried until the API is reachable.
+        The call is repeated until the API is reachable.
         """
         query: dict[str, Any] = {"limit": _PAGE_EVENTS, "type": self._types}
         query |= {} if cursor is None else {"cursor": cursor}
@@ -129,7 +126,7 @@ class Follower:
 
 
 class Forwarder:
-    """Sends signed webhooks to a server, which may be on the local machine."""
+    """Sends signed webhooks to a server, which may run on the local machine."""
 
     def __init__(self, url: str, secret: bytes) -> None:
         self._url = url
@@ -137,7 +134,7 @@ class Forwarder:
         self._http = HttpClient(_BOUNDS)
 
     def forward(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Send an event repeatedly until the server responds, and return the response's status."""
+        """Send an event until the server responds, and return the status of the response."""
         body = signing.serialise_event(event)
         while True:
             message_id = signing.build_message_id(event["id"])

@@ -16,12 +16,11 @@ MISCONFIGURED = 2
 
 
 class CommandGroup(NamedTuple):
-    """A group of ``pressroom`` commands, such as ``pressroom users``.
+    """A group of commands, such as ``pressroom users``.
 
     Attributes:
-        source: the module that defines the command group, and the name of the Typer app in the
-            module.
-        sentence: the description of the command group in ``pressroom --help``.
+        source: the module of the command group, and the name of the Typer app in the module.
+        sentence: the description of the group in ``pressroom --help``.
     """
 
     source: str
@@ -29,7 +28,7 @@ class CommandGroup(NamedTuple):
 
 
 # Optimization: command groups imported at first use (decision 17).
-# The module of a command group is imported only when a command of the group runs.
+# The module of a command group is imported only when one of its commands runs.
 GROUPS = {
     "env": CommandGroup(
         "cli.environment_file:app",
@@ -75,7 +74,7 @@ GROUPS = {
 
 
 class UnloadedGroup(TyperCommand):
-    """A placeholder for a command group whose module is not yet imported."""
+    """A command group whose module is not yet imported."""
 
     def __init__(self, name: str, group: CommandGroup) -> None:
         super().__init__(name, help=group.sentence)
@@ -89,7 +88,7 @@ class UnloadedGroup(TyperCommand):
 
 
 class LazyGroups(TyperGroup):
-    """The top level of ``pressroom``, which imports a command group at the group's first use."""
+    """The top level of ``pressroom``, which imports a command group at its first use."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -109,7 +108,7 @@ class LazyGroups(TyperGroup):
 
 
 def load_command(command: Any) -> Any:
-    """Return the command itself, or import the command group that a placeholder represents."""
+    """Return the command, and import its module if necessary."""
     return command.load() if isinstance(command, UnloadedGroup) else command
 
 

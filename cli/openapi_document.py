@@ -1,8 +1,8 @@
-"""Prints the OpenAPI document of the API under default settings.
+"""Prints the OpenAPI document of the API with default settings.
 
 The command ``python -m cli.openapi_document`` prints the current OpenAPI document. With
 ``--release``, the command writes the document to docs/contract/<newest version>.json. Tests compare
-the OpenAPI document of later code with the released file.
+the current document with the released one.
 """
 
 import argparse
@@ -16,22 +16,21 @@ from api.middleware.versions import VERSIONS
 from core.settings import Settings
 
 RELEASES_FOLDER = Path(__file__).parents[1] / "docs" / "contract"
-# The keys that are omitted from a released OpenAPI document, because no test compares texts and
-# examples.
+# The keys that a released document omits, because no test compares texts and examples.
 _TEXT_KEYS = {"summary", "description", "example", "examples"}
-# A JSON value that is longer than this is split, with one line per member.
+# A JSON value above this length is split into one line per member.
 _MAX_LINE_CHARACTERS = 600
 
 
 def build_document() -> dict[str, Any]:
-    """Return the OpenAPI document of the API, without reading settings or connecting to servers."""
+    """Return the OpenAPI document without reading settings or connecting to servers."""
     return create_app(Settings.model_construct()).openapi()
 
 
 def format_release(document: dict[str, Any]) -> str:
     """Return the JSON text of an OpenAPI document, without descriptions and examples.
 
-    Only the descriptions of responses are kept, because OpenAPI requires these descriptions.
+    Descriptions of responses are kept, because OpenAPI requires them.
     """
     return _format_node(_remove_texts(document)) + "\n"
 
@@ -41,8 +40,8 @@ def _remove_texts(node: Any, key: str = "") -> Any:
         return [_remove_texts(each) for each in node]
     if not isinstance(node, dict):
         return node
-    # The keys in ``properties`` and ``responses`` are field names or status codes, so none of these
-    # keys is omitted.
+    # The keys in ``properties`` and ``responses`` are names or status codes, so none of them is
+    # omitted.
     if key in {"properties", "responses"}:
         inner = "response" if key == "responses" else ""
         return {name: _remove_texts(each, inner) for name, each in node.items()}

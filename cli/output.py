@@ -25,25 +25,24 @@ _MAX_WIDTH = 100_000
 
 
 def create_group(sentence: str) -> typer.Typer:
-    """Return an empty command group whose help text is ``sentence``."""
     return typer.Typer(
         no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=sentence
     )
 
 
 def confirm(question: str, *, yes: bool, as_json: bool) -> None:
-    """Ask a person at a terminal to confirm. A script is not asked, because it can't answer."""
+    """Ask for confirmation at a terminal. Scripts aren't asked, because they can't answer."""
     if not (yes or as_json) and sys.stdin.isatty():
         typer.confirm(question, abort=True)
 
 
 def select_fields(record: object, names: str) -> dict[str, Any]:
-    """Return the fields of a record whose names are in ``names``, separated by spaces."""
+    """Return the fields of a record that ``names`` lists."""
     return {name: getattr(record, name) for name in names.split()}
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in a single unit, for example "3 h"."""
+    """Format a duration in a single unit, for example "3 h"."""
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * length or seconds == length:
             return f"{seconds / length:.0f} {unit}"
@@ -51,7 +50,6 @@ def format_duration(seconds: float) -> str:
 
 
 def print_record(record: Row, *, as_json: bool) -> None:
-    """Print a record as JSON, or as lines with a name and a value."""
     if as_json:
         typer.echo(json.dumps(record, default=_plain))
         return
@@ -61,14 +59,13 @@ def print_record(record: Row, *, as_json: bool) -> None:
 
 
 def print_records(records: Sequence[Row], *, as_json: bool) -> None:
-    """Print records as a JSON array or as a table."""
     if as_json:
         typer.echo(json.dumps(records, default=_plain))
         return
     if not records:
         typer.echo("None.")
         return
-    # Import Rich inside the function, because the import is slow and only tables need Rich.
+    # Import Rich only here, because the import is slow and only tables need Rich.
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
@@ -80,13 +77,12 @@ def print_records(records: Sequence[Row], *, as_json: bool) -> None:
         is_word = not any(" " in cell for cell in cells)
         table.add_column(name, no_wrap=is_word, overflow="ignore" if is_word else "fold")
     for row in rows:
-        # Print cells as plain text, because Rich must not interpret the texts of list owners as
-        # markup.
+        # Print cells as plain text, so that Rich doesn't interpret list owners' texts as markup.
         table.add_row(*map(Text, row))
     console = Console()
     needed = Measurement.get(console, console.options.update(max_width=_MAX_WIDTH), table)
-    # In a terminal, long cells are wrapped only between words, so that people can copy whole ids.
-    # In a pipe, cells are never wrapped, so that programs can read the table.
+    # In a terminal, cells are wrapped only between words, so that people can copy whole ids. In a
+    # pipe, cells aren't wrapped, so that programs can read the table.
     is_terminal = console.is_terminal
     console.width = max(console.width, needed.minimum) if is_terminal else needed.maximum
     console.print(table, crop=False)
@@ -94,9 +90,9 @@ def print_records(records: Sequence[Row], *, as_json: bool) -> None:
 
 @contextmanager
 def open_output_file(target: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing the result of a command.
+    """Open the file for the result of a command.
 
-    Raises ``file.not_written`` if opening or writing the file fails.
+    Raises ``file.not_written`` if the file can't be opened or written.
     """
     try:
         with target.open("wb") as out:
@@ -122,7 +118,7 @@ def _text(value: object) -> str:
 def _printable(text: str) -> str:
     """Return the text on a single line, without control characters.
 
-    Control characters in the texts of other people could manipulate the operator's terminal.
+    Control characters in other people's texts could manipulate the operator's terminal.
     """
     return "".join(
         each if each.isprintable() else " " if each.isspace() else "\N{REPLACEMENT CHARACTER}"

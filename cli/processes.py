@@ -1,7 +1,7 @@
 """The commands that run the processes of Pressroom in the foreground.
 
-Every ``pressroom`` command imports this module. The commands in this module therefore import their
-libraries only when they run.
+Every ``pressroom`` command imports this module, so its commands import their libraries only when
+they run.
 """
 
 import os
@@ -15,7 +15,7 @@ import typer
 from cli.output import Json, print_record
 from core.queues import Queue
 
-# When the API stops, requests in progress may continue for this many seconds.
+# When the API stops, requests may continue for this many seconds.
 API_GRACE_SECONDS = 20
 
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
@@ -23,7 +23,7 @@ Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 def register_commands(app: typer.Typer) -> None:
     # Register the commands of the development stack only if it is installed. The container image
-    # doesn't contain the development stack.
+    # contains no development stack.
     stack = (up, down, status, reset) if find_spec("devstack") else ()
     for command in (*stack, serve, worker, flower, migrate, bucket):
         app.command()(command)
@@ -85,16 +85,14 @@ def serve(
     from core.settings import load_settings
     from storage.database import require_time_limits
 
-    # Check the settings before the API starts, because uvicorn would restart a failing application
-    # process again and again.
+    # Check the settings first, because uvicorn would restart a failing API again and again.
     settings = load_settings()
     settings.forwarding_networks()
     with database_errors():
         require_time_limits(settings)
     raise_file_descriptor_limit()
-    # After a graceful shutdown, uvicorn sends SIGTERM to itself. The signal handler exits with code
-    # 0, because the stop was requested. A normal exit of Python would spend seconds on unloading
-    # modules, so the handler skips the unloading.
+    # After a graceful shutdown, uvicorn sends SIGTERM to itself. The exit code is 0, because the
+    # stop was requested. A normal exit of Python would spend seconds on unloading modules.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     uvicorn.run(
         "api.main:app",
@@ -122,8 +120,8 @@ def worker(
     as_json: Json = False,
 ) -> None:
     """Run a worker for one queue or several."""
-    # The variable REMAP_SIGTERM makes SIGTERM start a soft shutdown of Celery. REMAP_SIGTERM must
-    # be set before the import of Celery.
+    # REMAP_SIGTERM makes SIGTERM start a soft shutdown of Celery, and must be set before Celery is
+    # imported.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
     from core.counters.shared_counts import share_counts
 
@@ -197,11 +195,11 @@ def bucket(as_json: Json = False) -> None:
 
 
 def _exit_on_sigterm() -> None:
-    """Let the process exit immediately on SIGTERM, with the usual exit code for SIGTERM.
+    """Exit immediately on SIGTERM, with the usual exit code for SIGTERM.
 
-    A handler is necessary, because the first process of a container ignores signals without a
-    handler. A separate thread waits for the signal, because a Python signal handler would run only
-    after the current database call. The next run of the interrupted command resumes the work.
+    Without a handler, the first process of a container ignores signals. A thread waits for the
+    signal, because a Python signal handler would run only after the current database call. The next
+    run of the command resumes the interrupted work.
     """
     signals = {signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)

@@ -1,4 +1,4 @@
-"""Waits for a job, and shows the progress of the job in the terminal."""
+"""Waits for a job, and shows its progress in the terminal."""
 
 import time
 from typing import Any
@@ -14,7 +14,7 @@ _POLL_SECONDS = 0.2
 
 
 def wait_for_job(resources: Resources, job_id: int, *, what: str, quiet: bool) -> Job:
-    """Wait until a job has ended. Show the progress of the job unless ``quiet`` is true.
+    """Wait until a job has ended. Show the progress unless ``quiet`` is true.
 
     Args:
         what: the label of the progress bar.
@@ -33,7 +33,7 @@ def wait_for_job(resources: Resources, job_id: int, *, what: str, quiet: bool) -
 
 
 def get_result(job: Job) -> dict[str, Any]:
-    """Return the result of a job, or raise the job's error if the job did not succeed."""
+    """Return the result of a job, or raise its error."""
     if job.status != JobStatus.SUCCEEDED or job.result is None:
         reason = job.error or {"code": "job.failed", "message": "The job failed."}
         raise DomainError(Kind.INVALID, reason["code"], reason["message"])

@@ -17,8 +17,8 @@ at start. An empty variable counts as not set, except for the rate limits, the m
 quotas, which an empty value switches off. A process whose settings are wrong ends with code 2 and
 names each wrong setting. [install.md](install.md#configure) explains them by subject.
 """
-# Maps the heading of each group of settings to the prefixes of the settings' names. The last group
-# of settings contains all settings without a listed prefix.
+# Maps the heading of a group of settings to the prefixes of their names. The last group contains
+# the settings without a listed prefix.
 _GROUPS = {
     "Database": ("database_", "migration_database_", "read_database_"),
     "Redis": ("redis_", "broker_", "cache_"),

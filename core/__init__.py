@@ -1,7 +1,6 @@
-"""The core layer, which all other packages of Pressroom import.
+"""The lowest layer, which every other package imports.
 
-Pressroom imports ``core`` before any library, so that ``core`` can hide a slow module that a
-library would import unnecessarily.
+``core`` is imported before any library, so that it can hide a slow module that no process needs.
 """
 
 from core.process import absent_modules

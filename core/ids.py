@@ -16,7 +16,7 @@ _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def random_id() -> int:
-    """Return a random id for a row, which reveals neither the row's age nor the number of rows."""
+    """Return a random row id, which reveals neither the row's age nor the number of rows."""
     return secrets.randbelow(MAX_ID) + 1
 
 
@@ -31,10 +31,9 @@ def random_hash_id(length: int = 12) -> str:
 def neighbouring_ids(count: int) -> list[int]:
     """Return ascending ids for a batch of new rows, starting at a random number.
 
-    The ids of a batch are close together, so that a database index stores the ids on a few pages.
-    The ids of a batch reveal neither the age of a row nor the number of rows in the table. A
-    guessed number that is close to a known id is the id of another row with a probability of one in
-    half a million.
+    The ids of a batch are close together, so that a database index stores them on a few pages. The
+    ids reveal neither the age of a row nor the number of rows. Even close to a known id, only about
+    one in half a million numbers is the id of a row.
     """
     gaps = array("I", secrets.token_bytes(4 * count))
     first = secrets.randbelow(MAX_ID - count * _MAX_GAP)

@@ -1,8 +1,8 @@
 """Keyrings of secret keys, which an operator can rotate.
 
-The text of a keyring has the format ``id:base64url,id:base64url``. The first key of a keyring
-creates signatures, and every key of the keyring can verify signatures. HKDF-SHA256 (RFC 5869)
-derives a separate subkey from each key for each purpose.
+The text of a keyring has the format ``id:base64url,id:base64url``. The first key of a keyring signs
+messages, and every key can verify signatures. HKDF-SHA256 (RFC 5869) derives a separate subkey from
+each key for each purpose.
 """
 
 import base64
@@ -24,8 +24,8 @@ class Key:
 
     def subkey(self, purpose: str) -> bytes:
         """Derive a 32-byte subkey for one purpose, such as ``api-key``."""
-        # Import ``cryptography`` only when needed, because importing ``cryptography`` is slow and
-        # most commands don't derive subkeys.
+        # Import ``cryptography`` only when needed, because the import is slow and most commands
+        # don't derive subkeys.
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -85,10 +85,10 @@ class Signer:
         return self._digest(self._current, message)
 
     def digests(self, message: bytes) -> list[bytes]:
-        """Return one HMAC of the message per key of the keyring, starting with the current key.
+        """Return an HMAC of the message for each key, starting with the current key.
 
-        The caller must compare a stored HMAC with every returned HMAC, because a key that is no
-        longer current may have created the stored HMAC.
+        Callers compare a stored HMAC with every returned HMAC, because an older key may have
+        created the stored one.
         """
         return [self._digest(key_id, message) for key_id in self._subkeys]
 
@@ -99,7 +99,7 @@ class Signer:
     def verify(self, message: bytes, signature: str) -> bool:
         """Return whether a key of the keyring created the signature of the message.
 
-        The function compares signatures in constant time, to prevent timing attacks.
+        Signatures are compared in constant time, to prevent timing attacks.
         """
         key_id, _, encoded = signature.partition(".")
         if key_id not in self._subkeys:

@@ -66,5 +66,5 @@ def _configure_libraries() -> None:
 
 
 def _add_span(_logger: Any, _method: str, record: Any) -> Any:
-    """Add the current trace id and span id to a log record, so operators can find the trace."""
+    """Add the current trace id and span id to a log record."""
     return {**record, **spans.current_ids()}

@@ -2,8 +2,7 @@
 
 from core.process.absent_modules import hide_module
 
-# Hide the slow library Rich, which structlog would import for pretty tracebacks that Pressroom
-# doesn't print.
+# Prevent structlog from importing Rich, which is slow and only prints pretty tracebacks.
 with hide_module("rich"):
     import structlog
 

@@ -6,9 +6,9 @@ PLACES = 4
 MAX_AMOUNT = Decimal("99999999999.9999")
 
 # Maps each currency to its number of decimal places in a payment. Pressroom doesn't support ISK,
-# MGA and UGX, because ISO 4217 and docs.stripe.com/currencies disagree about the decimal places of
-# these currencies. Pressroom doesn't support currencies with three decimal places, because Stripe
-# accepts only amounts whose third decimal place is 0.
+# MGA and UGX, because ISO 4217 and docs.stripe.com/currencies disagree about their decimal places.
+# Pressroom doesn't support currencies with three decimal places, because Stripe accepts only
+# amounts whose third decimal place is 0.
 _CURRENCIES_WITHOUT_DECIMALS = "BIF CLP DJF GNF JPY KMF KRW PYG RWF VND VUV XAF XOF XPF"
 _CURRENCIES_WITH_TWO_DECIMALS = (
     "AED ALL AMD ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD BWP BZD CAD CHF CNY COP CRC "
@@ -25,8 +25,7 @@ _MINOR_DIGITS = {
 
 def is_storable(amount: Decimal) -> bool:
     """Return whether the amount is finite, has up to four decimal places and fits NUMERIC(15,4)."""
-    # Use ``copy_abs``, because ``abs`` would round the amount, and would fail on the large
-    # exponents that JSON allows.
+    # Use ``copy_abs``, because ``abs`` would round the amount and fail on large exponents.
     if not amount.is_finite() or amount.copy_abs() > MAX_AMOUNT:
         return False
     return amount == amount.quantize(Decimal(1).scaleb(-PLACES))

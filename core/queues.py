@@ -10,11 +10,11 @@ class Queue(StrEnum):
     The jobs in a queue take a similar amount of time and depend on the same servers.
     """
 
-    # Composer calls, which need a CPU core or a language model while an API caller waits.
+    # Composer calls, for which an API caller waits.
     REQUEST = "request"
-    # Searches for stock photos at a provider, for API callers who wait for the photos.
+    # Searches for stock photos, for which an API caller waits.
     PHOTOS = "photos"
-    # The queue for calls to payment providers. An API caller may be waiting for the result.
+    # Calls to payment providers, for which an API caller may be waiting.
     MONEY = "money"
     # Tasks that send mail and take as long as the mail server needs.
     MAIL = "mail"
@@ -22,7 +22,7 @@ class Queue(StrEnum):
     WEBHOOKS = "webhooks"
     # Exports, which use a CPU core for minutes.
     EXPORT = "export"
-    # Image conversions, which use a CPU core for about a second while an API caller may wait.
+    # Image conversions, which use a CPU core for about a second.
     MEDIA = "media"
     # Bulk adds, imports and undos of imports, which pause every few seconds to let other jobs run.
     BULK = "bulk"

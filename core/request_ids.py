@@ -1,8 +1,7 @@
-"""The id of the current request, which identifies the request in log lines, records and jobs.
+"""The id of the current request, for log lines, records and jobs.
 
-The request id is stored in the logging context, because otherwise nearly every function would need
-the request id as a parameter. While a worker runs a job, the current request is the request that
-enqueued the job.
+The request id is kept in the logging context, because nearly every function would otherwise need it
+as a parameter. While a worker runs a job, the current request is the request that enqueued the job.
 """
 
 import structlog

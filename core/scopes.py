@@ -22,7 +22,7 @@ class Scope(StrEnum):
 
 USER_SCOPES = frozenset(Scope) - {Scope.DELIVERY}
 
-# Explains each scope on the page on which a person grants scopes to a program. A scope without an
+# The explanations that a person reads before granting scopes to a program. A scope without an
 # explanation can't be granted to a program.
 SCOPE_EXPLANATIONS = {
     Scope.CREDIT_READ: "See your credit balance and what it was spent on",
@@ -47,7 +47,7 @@ _INCLUDED_SCOPES = {
 
 
 def expand_scopes(granted: Iterable[Scope]) -> frozenset[Scope]:
-    """Return the granted scopes and all scopes that the granted scopes include.
+    """Return the granted scopes and the scopes that they include.
 
     ``credit.full`` includes ``credit.read``, and ``subscription.full`` includes
     ``subscription.read``.

@@ -1,8 +1,7 @@
 """The formats of generated secrets.
 
-A generated secret consists of a prefix, 256 random bits and a checksum. With the checksum,
-Pressroom detects a typo in a secret without a database query. Leak scanners recognize a secret by
-its prefix and checksum.
+A generated secret consists of a prefix, 256 random bits and a checksum. The checksum reveals typos
+in a secret without a database query. Leak scanners recognize a secret by its prefix and checksum.
 """
 
 import secrets

@@ -16,7 +16,7 @@ _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 class SignedUrls:
     """A signer for one kind of URL.
 
-    A signature for one kind of URL is invalid for every other kind.
+    A signature is valid for only one kind of URL.
 
     Attributes:
         purpose: the name from which the keyring derives the signing key.
@@ -50,8 +50,7 @@ class SignedUrls:
 # file.
 FILE_URLS = SignedUrls("file-link")
 
-# `pressroom doctor` calls a signed URL to find out which IP address the API sees as the client's
-# address.
+# `pressroom doctor` calls a signed URL to find out which client address the API sees.
 SEEN_CALLERS = SignedUrls("seen-caller")
 
 

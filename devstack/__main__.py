@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> int:
-    # Import the commands inside ``main``, so that Ctrl-C during this slow Python import prints no
+    # Import the commands inside ``main``, so that Ctrl-C during the slow import prints no
     # traceback.
     from devstack.supervisor import commands
 

@@ -1,1 +1,1 @@
-"""Adapters for external services, each of which implements an interface (port) of Pressroom."""
+"""Adapters for external services. Each adapter implements an interface (port) of Pressroom."""

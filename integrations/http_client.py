@@ -1,6 +1,6 @@
 """HTTP clients for external servers, which may be slow, broken or hostile.
 
-Each HTTP call has a time limit, and each HTTP reply has a size limit. The HTTP clients don't follow
+Each HTTP call has a time limit and a size limit for the reply. The HTTP clients don't follow
 redirects, store cookies or request compression. The HTTP clients ignore environment variables, such
 as proxy settings.
 """
@@ -33,36 +33,35 @@ from core.telemetry.attributes import SpanAttributes
 
 T = TypeVar("T")
 
-# Loads the system's certificate authorities once per process, because loading takes longer than all
-# other steps of creating an HTTP client.
+# Load the certificate authorities only once per process, because loading them is slow.
 _load_authorities = cache(ssl.create_default_context)
 
 # Aliases for exceptions of the HTTP library, for use in adapters. ``HttpTimeout`` is a subclass of
 # ``HttpFailure``.
 HttpFailure = httpx2.HTTPError
 HttpTimeout = httpx2.TimeoutException
-# The HTTP exceptions that are raised before any part of the request has been sent.
+# The exceptions that are raised before any part of the request was sent.
 NotConnected = (httpx2.ConnectError, httpx2.ConnectTimeout)
-# The HTTP exceptions that are raised if the connection breaks before the reply is complete.
+# The exceptions that are raised if the connection breaks before the reply is complete.
 ConnectionLost = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 HttpHeaders = httpx2.Headers
 
 
 class ReplyRefused(httpx2.ReadError):
-    """An HTTP reply is too long, or is compressed and therefore of unknown size.
+    """An HTTP reply is too long or is compressed.
 
-    The exception's message explains why the HTTP reply was refused.
+    The exception's message states why the reply was refused.
     """
 
 
 class ReplyTooSlow(httpx2.ReadTimeout):
-    """An HTTP reply did not end within the time limit of the call."""
+    """An HTTP reply exceeded the time limit of the call."""
 
 
 def describe_failure(failure: HttpFailure) -> str:
-    """Return a description of an HTTP failure for the log.
+    """Describe an HTTP failure for the log.
 
-    Error messages of the HTTP library are not logged, because they may quote URLs.
+    The messages of the HTTP library are not logged, because they may contain URLs.
     """
     is_own_error = isinstance(failure, ReplyRefused | ReplyTooSlow)
     return str(failure) if is_own_error else type(failure).__name__
@@ -70,12 +69,11 @@ def describe_failure(failure: HttpFailure) -> str:
 
 @dataclass(frozen=True)
 class HttpBounds:
-    """The time and size limits for calls of an HTTP client.
+    """The time and size limits of an HTTP client.
 
     Attributes:
-        truncates_replies: whether a reply that exceeds the size limit is truncated instead of
-            refused.
-        has_traced_host: whether trace spans contain the host of the URL. A host that a customer has
+        truncates_replies: whether a reply above the size limit is truncated instead of refused.
+        has_traced_host: whether trace spans contain the URL's host. A host that a customer has
             chosen must not be traced, because the host may be confidential.
         provider: the name of the external service in the metrics.
     """
@@ -89,11 +87,10 @@ class HttpBounds:
 
     @property
     def timeout(self) -> httpx2.Timeout:
-        """Return the time limits for opening a connection and for each network operation.
+        """Return the time limits for connecting and for each network operation.
 
-        The HTTP library can't limit the total duration of an HTTP call, so each caller must set a
-        total time limit. A server that replies byte by byte never exceeds the time limit of a
-        single network operation.
+        Callers must limit the total time of a call, because the HTTP library can't. A server that
+        replies byte by byte never exceeds the limit of a single network operation.
         """
         connect = min(self.max_connect_seconds, self.max_seconds)
         return httpx2.Timeout(self.max_seconds, connect=connect)
@@ -104,8 +101,7 @@ class HttpReply:
     """A complete HTTP reply.
 
     Attributes:
-        body: the bytes of the reply body, as received from the server. A compressed reply body
-            stays compressed, because the decompressed body could exceed the size limit.
+        body: the bytes of the reply body, still compressed if the server has compressed them.
     """
 
     status: int
@@ -114,7 +110,7 @@ class HttpReply:
 
 
 class AsyncHttpClient:
-    """An asynchronous HTTP client, which may be used in only one event loop."""
+    """An asynchronous HTTP client for a single event loop."""
 
     def __init__(self, bounds: HttpBounds) -> None:
         self._bounds = bounds
@@ -127,7 +123,7 @@ class AsyncHttpClient:
         """Send an HTTP request and return the complete reply. Raises ``HttpFailure``.
 
         Args:
-            max_seconds: the time limit for the request, which overrides the client's time limit.
+            max_seconds: the time limit for this request instead of the client's time limit.
         """
         started_at = time.perf_counter()
         outcome = ProviderOutcome.FAILED
@@ -155,9 +151,9 @@ class AsyncHttpClient:
 
 
 class CallLoop:
-    """A thread with an event loop, which runs the HTTP calls of all other threads.
+    """A thread with an event loop that runs the HTTP calls of all threads.
 
-    Only an event loop can cancel an HTTP call whose reply headers arrive byte by byte.
+    Only an event loop can cancel a call whose reply arrives byte by byte.
     """
 
     def __init__(self) -> None:
@@ -165,7 +161,7 @@ class CallLoop:
         threading.Thread(target=self._run, name="http-client", daemon=True).start()
 
     def wait_for(self, calls: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the event loop, and return its result or raise its exception."""
+        """Run a coroutine on the event loop, and return its result."""
         return asyncio.run_coroutine_threadsafe(calls, self._loop).result()
 
     def stop(self) -> None:
@@ -179,7 +175,7 @@ class CallLoop:
 
 
 class HttpClient:
-    """An HTTP client that many threads can use at the same time."""
+    """A thread-safe HTTP client."""
 
     def __init__(self, bounds: HttpBounds) -> None:
         self._client = AsyncHttpClient(bounds)
@@ -195,11 +191,10 @@ class HttpClient:
 
 
 def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
-    """Return a trace span for an HTTP call.
+    """Return a trace span for an HTTP call, which contains only the HTTP method and the host.
 
-    The trace span of an HTTP call contains only the HTTP method and the host. Trace spans omit
-    paths and queries, which may contain search terms, and headers, which may contain API keys. The
-    trace context is not sent to the external server.
+    Paths, queries and headers are not traced, because they may contain search terms or API keys.
+    The trace context isn't sent to the external server.
     """
     host = urlsplit(url).hostname
     attributes: SpanAttributes = {"http.request.method": method}
@@ -209,10 +204,9 @@ def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
 
 
 def parse_retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:
-    """Return the number of seconds to wait according to a ``Retry-After`` header.
+    """Return the number of seconds in a ``Retry-After`` header, or ``None`` if it is invalid.
 
-    A ``Retry-After`` header contains a number of seconds or a date. Return ``None`` for an invalid
-    ``Retry-After`` header.
+    A ``Retry-After`` header contains a number of seconds or a date.
     """
     text = (header or "").strip()
     try:
@@ -231,7 +225,7 @@ def open_async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
     """Return an ``httpx2.AsyncClient`` that refuses compressed replies.
 
     By default, the HTTP library would decompress a reply without a size limit. The client adds
-    neither a trace span nor a total time limit to HTTP calls, so each caller must add both.
+    neither a trace span nor a total time limit to calls, so each caller must add both.
     """
 
     async def refuse_compressed(reply: httpx2.Response) -> None:

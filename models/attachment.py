@@ -1,4 +1,4 @@
-"""Attachments, which are owners' images, and the queue of objects to remove from the storage."""
+"""Attachments, which are images of owners, and the queue of stored objects to remove."""
 
 from enum import IntEnum
 from typing import Any
@@ -32,8 +32,8 @@ class Attachment(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The column `hash_id` sorts by bytes like keys in the object storage, because
-    # `services.attachments.strays` compares hash ids with keys.
+    # `hash_id` is sorted by bytes, like the keys in the object storage, because
+    # `services.attachments.strays` compares the two.
     hash_id: Mapped[str] = mapped_column(String(collation="C"), unique=True)
     status: Mapped[int] = mapped_column(SmallInteger, default=AttachmentStatus.PROCESSING)
     encrypted: Mapped[bool]
@@ -54,11 +54,10 @@ class Attachment(Model):
     original_mime_type: Mapped[str]
     original_size: Mapped[int]
     original_checksum: Mapped[str]
-    # The renditions, which are smaller versions of the image, or NULL if the owner requested no
-    # renditions. Each rendition of an image has a name, filename, MIME type, size, checksum, width
-    # and height. The list of renditions is empty until the converter has created the renditions.
+    # The renditions (smaller versions) of the image, or NULL if the owner requested none. Each
+    # rendition has a name, filename, MIME type, size, checksum, width and height. The list of
+    # renditions is empty until the converter has finished.
     renditions: Mapped[list[dict[str, Any]] | None] = mapped_column(JSONB(none_as_null=True))
-    # The owner's description of the image, for people who can't see the image.
     alt_text: Mapped[str | None]
     title: Mapped[str | None]
     tags: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
@@ -70,20 +69,19 @@ class Attachment(Model):
 class ObjectRemoval(Model):
     """An object that a worker must remove from the object storage.
 
-    The transaction that makes a stored object unnecessary adds a row to ``object_removals``. A
-    worker deletes the row from ``object_removals`` after removing the object from the object
-    storage.
+    A transaction that no longer needs a stored object adds a row to ``object_removals``. A worker
+    removes the object, and then deletes the row.
     """
 
     __tablename__ = "object_removals"
     __table_args__ = (Index(None, "try_at"),)
 
     id: Mapped[SerialId]
-    # The key of the object to remove from the object storage. If the key ends in a slash, the
-    # worker removes all objects whose keys begin with `key`.
+    # The key of the object to remove. A key that ends in a slash stands for all objects whose keys
+    # begin with it.
     key: Mapped[str]
-    # The time of the next attempt to remove the object. The first attempt to remove the object is
-    # delayed if readers may need the object for a while.
+    # When a worker next tries to remove the object. The first attempt to remove an object is
+    # delayed if readers may still need it.
     try_at: Mapped[CreatedAt]
     tries: Mapped[int] = mapped_column(default=0, server_default="0")
     last_reason: Mapped[str | None]

@@ -1,4 +1,4 @@
-"""Bulk actions of owners on members, and the recorded changes for undoing a bulk action."""
+"""Bulk actions of owners on members, and the changes that an undo reverses."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -21,8 +21,7 @@ class BulkActionKind(StrEnum):
 class BulkAction(Model):
     """A bulk action of an owner on all members of a list that match a filter.
 
-    A bulk action changes members in the order of their status. Members with the same status are
-    changed in the order of their ids.
+    A bulk action changes members in the order of status and id.
     """
 
     __tablename__ = "bulk_actions"
@@ -37,29 +36,28 @@ class BulkAction(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # The filter that selects the members to change, in the format of a segment's filter. The bulk
-    # action copies the filter of a segment, so that the owner can edit or delete the segment in the
-    # meantime.
+    # The filter that selects the members to change, in the format of a segment's filter. A
+    # segment's filter is copied, so that the owner can edit or delete the segment during the bulk
+    # action.
     filter: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     action: Mapped[str]
     tag_id: Mapped[int | None]
     type: Mapped[str | None]
 
     status: Mapped[str] = mapped_column(default="running", server_default="running")
-    # The status and the id of the last member that the bulk action checked, or NULL at the start of
-    # the bulk action.
+    # The status and id of the last checked member, or NULL at the start of the bulk action.
     reached_status: Mapped[str | None]
     reached_id: Mapped[int | None]
     seen: Mapped[int] = mapped_column(default=0, server_default="0")
     matched: Mapped[int] = mapped_column(default=0, server_default="0")
     changed: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # The id of the job that undoes the bulk action. ``undo_job_id`` has no foreign key, because the
-    # row of the job may be deleted before the row of the bulk action.
+    # The job that undoes the bulk action. ``undo_job_id`` has no foreign key, because the job may
+    # be deleted before the bulk action.
     undo_job_id: Mapped[int | None]
-    # The id of the last member that the undo of the bulk action checked.
+    # The id of the last member that the undo checked.
     undo_reached_id: Mapped[int | None]
-    # The number of members that the undo of the bulk action restored.
+    # The number of members that the undo restored.
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
     undone_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
@@ -70,7 +68,7 @@ class BulkChange(Model):
     """A change that a bulk action made to a member, with the member's values before the change."""
 
     __tablename__ = "bulk_changes"
-    # When a person is erased, this index finds the bulk changes of the person's subscriptions.
+    # The erasure of a person uses this index to find bulk changes of the person's subscriptions.
     __table_args__ = (Index("ix_bulk_changes_subscription_id", "subscription_id"),)
 
     bulk_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

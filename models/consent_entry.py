@@ -1,9 +1,8 @@
-"""Records of consents that Pressroom observed, and of consents that imported files claim.
+"""Records of consent, either observed by Pressroom or claimed by an imported file.
 
-The application's database role may only add and read records of consent. Only database functions
-that run with the table owner's rights truncate old IP addresses, and delete consent records of
-erased people and undone imports. The consent tables aren't partitioned by time, because records of
-consent aren't deleted by age.
+The application's database role may only add and read records of consent. Only SECURITY DEFINER
+functions may truncate IP addresses or delete consent records, for example after an erasure. The
+consent tables aren't partitioned by time, because consent records aren't deleted by age.
 """
 
 from datetime import datetime
@@ -14,13 +13,13 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
-# The SQL condition for an IP address that hasn't been shortened to a network. A network in the
-# column `ip` is written in CIDR notation, with a slash.
+# The SQL condition for an IP address that hasn't been shortened to a network. Networks are written
+# in CIDR notation, with a slash.
 _WHOLE_IP = "strpos(ip, '/') = 0"
 
 
 class ConsentHow(StrEnum):
-    # A stranger entered the e-mail address in a sign-up form, with or without a challenge.
+    # Somebody entered the e-mail address in a sign-up form.
     FORM = "form"
     # The person confirmed the subscription with a mailed token.
     CONFIRMATION = "confirmation"
@@ -87,7 +86,7 @@ class ConsentEntry(Model):
 class ConsentClaim(Model):
     """A member's consent outside Pressroom, as claimed by an imported file.
 
-    When an import is undone, the claims from the imported file are deleted.
+    Undoing an import deletes the claims from its file.
     """
 
     __tablename__ = "consent_claims"
@@ -101,13 +100,13 @@ class ConsentClaim(Model):
         Index("ix_consent_claims_whole_ip", "occurred_at", postgresql_where=_WHOLE_IP),
     )
 
-    # The table ``consent_claims`` has no foreign keys, because foreign keys would double the time
-    # for storing a million claims. A claim of consent can outlive the row of its import.
+    # ``consent_claims`` has no foreign keys, because they would double the time for storing a
+    # million claims. A consent claim can outlive its import.
     import_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     how: Mapped[str] = mapped_column(primary_key=True)
-    # The time of consent according to the imported file, or the time of the import if the file
-    # contains no time.
+    # When the person consented according to the file, or the time of the import if the file doesn't
+    # say when.
     occurred_at: Mapped[datetime]
     ip: Mapped[str | None]
     url: Mapped[str | None]

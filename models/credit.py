@@ -1,6 +1,6 @@
-"""The ledger of credits, and the orders that pay for credits.
+"""The ledger of credits, and orders for credits.
 
-The credit ledger is append-only. Database triggers prevent changes and deletions of ledger entries.
+The ledger is append-only. Database triggers prevent changes and deletions of ledger entries.
 """
 
 from datetime import datetime
@@ -48,9 +48,8 @@ class CreditAccount(Model):
     debt: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
     # A balance below the threshold `low_below` causes a low balance event in the owner's feed.
     low_below: Mapped[Decimal] = mapped_column(Amount, server_default=text("100"))
-    # True if a low balance event was added to the owner's feed since the balance was last topped up
-    # above the threshold. While `low_told` is true, no low balance event is added, so that reversed
-    # charges don't cause repeated events.
+    # True after a low balance event, until incoming credits raise the balance to the threshold.
+    # Reversed charges don't reset `low_told`, so that they don't cause repeated events.
     low_told: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     status: Mapped[str] = mapped_column(server_default="active")
     # The `seq` and the hash of the account's last ledger entry.
@@ -93,18 +92,16 @@ class CreditEntry(Model):
     source_type: Mapped[str]
     source_id: Mapped[str]
     meta: Mapped[dict[str, Any] | None]
-    # SHA-256 of the ledger entry's content and of the hash of the preceding ledger entry
-    # (services.credits.verify).
+    # SHA-256 of the ledger entry and of the preceding entry's hash (services.credits.verify).
     hash: Mapped[bytes]
     created_at: Mapped[CreatedAt]
 
 
 class OpenCharge(Model):
-    """A charge for a call to a provider, while the provider hasn't responded to the call yet.
+    """A charge for a provider call that hasn't been answered yet.
 
-    Maintenance reverses an open charge if the provider doesn't respond to the call in time. A
-    process must delete the row of an open charge before settling or reversing the charge, so that
-    no charge is settled or reversed twice.
+    Maintenance reverses an open charge if the provider doesn't respond in time. A process deletes
+    the row of an open charge first, so that no charge is settled or reversed twice.
     """
 
     __tablename__ = "open_charges"
@@ -112,21 +109,20 @@ class OpenCharge(Model):
     entry_id: Mapped[int] = mapped_column(
         ForeignKey("credit_entries.id"), primary_key=True, autoincrement=False
     )
-    # Identifies the API call for which the user is charged. A user can repeat a charged call for
-    # free within a day after the charge was settled.
+    # Identifies the charged API call, which the user can repeat for free within a day after the
+    # charge was settled.
     call: Mapped[str]
     # Identifies the work that an API call requests from a provider. Calls that request the same
     # work share one charge, and the work is done only once.
     work: Mapped[str] = mapped_column(index=True)
     # The worker that calls the provider, or NULL before a worker starts the call.
     taken_by: Mapped[str | None]
-    # The time at which maintenance reverses the charge, unless the charge has been settled by this
-    # time.
+    # When maintenance reverses the charge, unless it has been settled.
     deadline: Mapped[datetime] = mapped_column(index=True)
 
 
 class CreditCheckpoint(Model):
-    """The last verified ledger entry of an account, with the balance and the debt after the entry.
+    """The last verified ledger entry of an account, with the resulting balance and debt.
 
     The signature of a checkpoint covers every column except ``signature``
     (`services.credits.verify`).
@@ -141,8 +137,8 @@ class CreditCheckpoint(Model):
     hash: Mapped[bytes]
     balance: Mapped[Decimal] = mapped_column(Amount)
     debt: Mapped[Decimal] = mapped_column(Amount)
-    # True if a verification found a fault in the account's ledger entries. The next verification of
-    # an account with a fault reads all ledger entries of the account.
+    # True if a verification found a fault in the account's ledger entries. After a fault, the next
+    # verification reads all ledger entries of the account.
     is_suspect: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     signature: Mapped[str]
 
@@ -167,7 +163,7 @@ class Resolution(StrEnum):
 
 
 class OrderVia(StrEnum):
-    """The source of a change to an order, such as a webhook event of the payment provider."""
+    """The cause of a change to an order, such as a webhook event."""
 
     REQUEST = "request"
     JOB = "job"
@@ -179,12 +175,9 @@ class OrderVia(StrEnum):
 
 
 class PaymentOrder(Model):
-    """An order for credits, with the terms of the order and the known facts about the payment.
+    """An order for credits, with its terms and the known facts about its payment.
 
-    A database trigger allows only the transitions in ``payment_order_transitions``. A database
-    trigger prevents changes to the terms of an order, and the removal of recorded facts about the
-    payment. A database trigger records every change of an order's status in
-    ``payment_order_changes``.
+    A database trigger prevents changes to the terms of an order, and the removal of payment facts.
     """
 
     __tablename__ = "payment_orders"
@@ -210,8 +203,7 @@ class PaymentOrder(Model):
         Index(None, "channel", "payment_id"),
         Index(None, "status", "created_at"),
         Index(None, "next_check_at", postgresql_where="next_check_at IS NOT NULL"),
-        # An index for finding abandoned orders, which maintenance deletes, starting with the oldest
-        # order.
+        # An index for finding the oldest abandoned orders, which maintenance deletes.
         Index(
             "ix_payment_orders_abandoned",
             "created_at",
@@ -240,7 +232,7 @@ class PaymentOrder(Model):
     # The ids that the payment provider assigned to the payment page and to the payment.
     session_id: Mapped[str | None]
     payment_id: Mapped[str | None]
-    # The URL of the payment provider's page on which the payer pays for the order.
+    # The URL of the payment provider's page for the order.
     payment_url: Mapped[str | None]
     # The URL to which the payment page redirects the payer.
     redirect_url: Mapped[str | None]
@@ -248,19 +240,18 @@ class PaymentOrder(Model):
     claim_token_hmac: Mapped[bytes | None] = mapped_column(unique=True)
     claimed_at: Mapped[datetime | None]
 
-    # The facts about the payment that the payment provider has reported. A recorded fact about a
-    # payment is never removed, so that the payment provider may report facts in any order.
+    # The facts that the payment provider has reported about the payment. Reported facts are never
+    # removed, so that the provider may report them in any order.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The time at which the payment provider reported that the payment page is closed.
+    # When the payment provider reported that the payment page is closed.
     closed_at: Mapped[datetime | None]
     # The total amount of all refunds of the payment, in the smallest unit of the currency.
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     # The total amount of failed refunds, which the payer didn't receive.
     refunds_failed_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    # The total disputed amounts of the payment in all disputes, in ended disputes, and in lost
-    # disputes.
+    # The total amounts of all disputes, of ended disputes and of lost disputes.
     disputes_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_ended_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_lost_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
@@ -280,25 +271,24 @@ class PaymentOrder(Model):
     # The number of credits that the ledger removed because of refunds and disputes of the order.
     taken: Mapped[Decimal] = mapped_column(Amount, default=0, server_default=text("0"))
 
-    # The time at which a worker next asks the payment provider about the order, or NULL if no more
-    # checks are needed.
+    # When a worker next asks the payment provider about the order, or NULL if no check is needed.
     next_check_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
 
     @property
     def lost_minor(self) -> int:
-        """Return the total amount that the payer got back through refunds and lost disputes."""
+        """Return the amount that was returned to the payer through refunds and lost disputes."""
         return self._returned_minor(self.disputes_lost_minor)
 
     @property
     def gone_minor(self) -> int:
-        """Return the amount of all refunds, lost disputes and open disputes about the payment."""
+        """Return the amount of all refunds, lost disputes and open disputes."""
         return self._returned_minor(self.disputed_minor or 0)
 
     @property
     def refunded_amount(self) -> Decimal:
-        """Return the amount that the payer permanently got back, in the currency's main unit."""
+        """Return the amount that was returned to the payer, in the currency's main unit."""
         return Decimal(self.lost_minor).scaleb(-minor_digits(self.currency))
 
     def _returned_minor(self, disputed: int) -> int:
@@ -319,7 +309,7 @@ class PaymentOrderTransition(Model):
 
 
 class PaymentOrderChange(Model):
-    """A change of an order's status, with the source of the change.
+    """A change of an order's status, and the cause of the change.
 
     A database trigger records every change of an order's status.
     """
@@ -329,7 +319,7 @@ class PaymentOrderChange(Model):
 
     id: Mapped[SerialId]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))
-    # The order's status before the change, or NULL if the change is the creation of the order.
+    # The order's status before the change, or NULL for the creation of the order.
     from_status: Mapped[str | None]
     to_status: Mapped[str]
     via: Mapped[str]
@@ -349,10 +339,10 @@ class PaymentOrderCheckpoint(Model):
 
 
 class PaymentEvent(Model):
-    """The facts about a payment in a webhook event of the payment provider.
+    """The payment facts in a webhook event of the payment provider.
 
-    The transaction that changes an order because of a webhook event also stores the event's facts.
-    The complete webhook event isn't stored, because the event names the payer.
+    A payment event is stored in the transaction that changes the order. The complete webhook event
+    isn't stored, because it names the payer.
     """
 
     __tablename__ = "payment_events"
@@ -360,8 +350,7 @@ class PaymentEvent(Model):
 
     id: Mapped[SerialId]
     channel: Mapped[str]
-    # The id that the payment provider assigned to the event, which is the same in repeated
-    # deliveries of the event.
+    # The payment provider's id of the event, which repeated deliveries share.
     event_id: Mapped[str]
     type: Mapped[str]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))

@@ -32,7 +32,7 @@ class Model(DeclarativeBase):
 
 
 SerialId = Annotated[int, mapped_column(BigInteger, Identity(), primary_key=True)]
-# Rows with public ids have random ids, because random ids don't reveal the number of rows.
+# Public ids are random, so that they don't reveal the number of rows.
 RandomId = Annotated[int, mapped_column(primary_key=True, default=random_id, autoincrement=False)]
 CreatedAt = Annotated[datetime, mapped_column(server_default=func.now())]
 UpdatedAt = Annotated[

@@ -12,10 +12,9 @@ from models.declarative import Model, SerialId
 class RecordedEvent(Model):
     """An event in the audit log of one user's account, such as a login.
 
-    Recorded events are deleted after a year. A database trigger refuses every change of a recorded
-    event, except that the erasure of a person deletes the origin of the person's events. A recorded
-    event contains the ids of lists and other objects, but not their names. Code that displays a
-    recorded event must look up the names of the lists and other objects.
+    Recorded events are deleted after a year. A database trigger refuses changes of recorded events.
+    Only the erasure of a person may clear the origin of the person's events. A recorded event
+    contains the ids of lists and other objects, but not their names.
     """
 
     __tablename__ = "events"
@@ -26,16 +25,14 @@ class RecordedEvent(Model):
     )
 
     id: Mapped[SerialId]
-    # ``user_id`` has no foreign key, because a foreign key would cause deadlocks. With a foreign
-    # key, recording an event would wait for an account recovery, which locks the user and may wait
-    # for the event's transaction.
+    # ``user_id`` has no foreign key, because a foreign key would cause deadlocks. An account
+    # recovery locks the user, and may wait for the transaction that records the event.
     user_id: Mapped[int]
     # The type of the event, which `services.security_events` defines.
     type: Mapped[str]
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.now(), index=True)
-    # The origin of the event, which consists of the client's IP address, the client's program and
-    # the credential. If an operator's command causes an event, the command counts as the
-    # credential.
+    # The origin of the event, which is the client's IP address, user agent and credential. An
+    # operator's command counts as a credential.
     ip: Mapped[str | None]
     user_agent: Mapped[str | None]
     credential_kind: Mapped[str | None]
@@ -46,14 +43,13 @@ class RecordedEvent(Model):
 class FeedEvent(Model):
     """An event in an owner's feed, such as a new subscription.
 
-    Feed events are never changed, and are deleted after 30 days. A feed event contains ids instead
-    of personal data, so that the erasure of a person doesn't have to change the feed.
+    Feed events are never changed, and are deleted after 30 days. Feed events contain ids instead of
+    personal data, so that an erasure doesn't have to change the feed.
     """
 
     __tablename__ = "feed_events"
     __table_args__ = (
-        # Queries search for each event type separately, so that events of rare types are found
-        # quickly.
+        # Queries search each event type separately, so that they find rare events quickly.
         Index(None, "user_id", "type", "place", "id"),
         Index(None, "list_id", "type", "place", "id", postgresql_where="list_id IS NOT NULL"),
         CheckConstraint("octet_length(data::text) <= 2000", name="data_bounded"),
@@ -74,10 +70,10 @@ class FeedEvent(Model):
 
 
 class FeedOffset(Model):
-    """The number that is added to a database transaction's number to get the position in the feed.
+    """The number that is added to a transaction's number to get its position in the feed.
 
-    The table ``feed_offsets`` has one row. Each restore of a backup raises the feed offset, because
-    the restored database assigns lower transaction numbers than the original database.
+    The table ``feed_offsets`` has one row. Restoring a backup raises the feed offset, because
+    transaction numbers start again in a new database.
     """
 
     __tablename__ = "feed_offsets"

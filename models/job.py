@@ -1,6 +1,6 @@
-"""Jobs, which are units of slow work that workers do, and records of idempotent requests.
+"""Jobs, which workers run, and records of idempotent requests.
 
-The transaction of the request that enqueues a job also inserts the row of the job. A broker message
+A job's row is inserted in the transaction of the request that enqueues the job. A broker message
 contains only the id of a job. A periodic sweep sends lost broker messages again, so that every
 committed job runs.
 """
@@ -64,18 +64,17 @@ class Job(Model):
     queue: Mapped[str]
     # The user who can see the job in the API.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The user who benefits from the job, or 0 for an internal job of Pressroom. A queue alternates
-    # between the jobs of different users, so that no user can block the queue.
+    # The user who benefits from the job, or 0 for an internal job. A queue alternates between
+    # users, so that no user can block it.
     on_behalf_of: Mapped[int] = mapped_column(default=0, server_default="0")
     subject_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=JobStatus.QUEUED, server_default="queued")
 
-    # The number of times that a worker claimed the job, which serves as a fencing token. Every
-    # write of a worker checks the fencing token, so that a worker that lost its lease can't change
-    # the job.
+    # How many times workers claimed the job, which serves as a fencing token. Every write checks
+    # the fencing token, so that a worker without a lease can't change the job.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
-    # How many times in a row workers lost their lease on the job while the job made no progress. A
-    # high number of lost leases reveals a job that crashes every worker.
+    # How many times in a row workers lost their lease on the job without progress. A high number of
+    # lost leases reveals a job that crashes its workers.
     crashes: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of consecutive temporary failures of the job.
     retries: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -88,8 +87,8 @@ class Job(Model):
 
     # The earliest time at which a worker may claim the job, for example after the delay of a retry.
     run_at: Mapped[CreatedAt]
-    # The earliest time at which the sweep sends a broker message for the queued job. Queued jobs
-    # without a broker message (`sends` is 0) get their first message in the order of `send_after`.
+    # When the sweep may send a broker message for the queued job. Queued jobs without a broker
+    # message (`sends` is 0) get their first message in the order of `send_after`.
     send_after: Mapped[CreatedAt]
     sends: Mapped[int] = mapped_column(default=0, server_default="0")
 
@@ -98,14 +97,12 @@ class Job(Model):
     result: Mapped[dict[str, Any] | None]
     error: Mapped[dict[str, Any] | None]
     request_id: Mapped[str | None] = mapped_column(Text)
-    # The span in which the job was enqueued, in the format of W3C Trace Context, or NULL without
-    # tracing.
+    # The W3C Trace Context of the span in which the job was enqueued, or NULL without tracing.
     traceparent: Mapped[str | None] = mapped_column(Text)
-    # The API process whose caller may wait for the job. When the job changes, only the API process
-    # `waiter` is notified, or every API process if `waiter` is NULL.
+    # The API process that is notified when the job changes, or NULL to notify every API process.
     waiter: Mapped[str | None]
     # The version of the job, which increases with each change that API callers can see. Server-sent
-    # events about a job use the job's version as their id.
+    # events about a job have its version as their id.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
 
     created_at: Mapped[CreatedAt]

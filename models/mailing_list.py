@@ -11,7 +11,7 @@ from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, 
 
 
 class MailingList(Model):
-    """A mailing list (a channel) to which people subscribe."""
+    """A mailing list to which people subscribe."""
 
     __tablename__ = "lists"
     __table_args__ = (
@@ -43,16 +43,15 @@ class MailingList(Model):
     email_channel_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     challenge_enabled: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     challenge_provider: Mapped[str | None]
-    # The highest delivery number whose trace ids are revoked, or NULL if no trace ids are revoked.
-    # A person whose trace id is revoked can use the trace id only to unsubscribe.
+    # The delivery number up to which trace ids are revoked, or NULL if none are revoked. A revoked
+    # trace id can only be used to unsubscribe.
     traces_revoked_through: Mapped[int | None]
-    # True if new members must confirm their address. If a list doesn't require confirmation, anyone
-    # can subscribe any address to the list.
+    # True if new members must confirm their address. Without confirmation, anyone can subscribe any
+    # address.
     confirm_required: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     # The origins to which a sign-up form on the owner's website may redirect.
     redirect_origins: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
-    # The ids of the public fields in the sign-up form, or NULL if the form contains all public
-    # fields of the owner.
+    # The ids of the public fields in the sign-up form, or NULL for all public fields.
     asked_field_ids: Mapped[list[int] | None]
     # The ids of the fields that people must fill in when they sign up.
     required_field_ids: Mapped[list[int]] = mapped_column(default=list, server_default=text("'{}'"))
@@ -67,8 +66,8 @@ class MailingList(Model):
     sign_up_text: Mapped[str | None]
     thanks_text: Mapped[str | None]
     confirmation_text: Mapped[str | None]
-    # The suspicious words in the list's texts that an operator must review, or NULL if the texts
-    # contain no suspicious words.
+    # Suspicious words in the list's texts, which an operator must review, or NULL if there are
+    # none.
     suspicious_words: Mapped[list[str] | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -84,11 +83,10 @@ class FieldType(StrEnum):
 
 
 class MemberField(Model):
-    """A member field, which an owner defines once for all of the owner's lists.
+    """A member field, which an owner defines once for all lists.
 
-    A retired field is hidden everywhere, but the database keeps the members' values of the field.
-    ``subscriptions.fields`` stores a member's values by the ids of the fields, so that renaming a
-    field changes no row of ``subscriptions``.
+    A retired field is hidden everywhere, but the members' values are kept. ``subscriptions.fields``
+    refers to fields by their ids, so that renaming a field changes no subscription.
     """
 
     __tablename__ = "fields"
@@ -114,11 +112,11 @@ class MemberField(Model):
     description: Mapped[str | None]
     type: Mapped[str]
     choices: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
-    # True if people can enter their value of the field in a form.
+    # True if people can fill in the field in a form.
     is_public: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     retired_at: Mapped[datetime | None]
-    # The suspicious words in the field's label or choices that an operator must review, or NULL if
-    # there are no suspicious words.
+    # Suspicious words in the field's label or choices, which an operator must review, or NULL if
+    # there are none.
     suspicious_words: Mapped[list[str] | None]
     created_at: Mapped[CreatedAt]
 
@@ -126,8 +124,8 @@ class MemberField(Model):
 class MemberTag(Model):
     """A word with which an owner groups members of one list.
 
-    ``subscriptions.tag_ids`` stores the ids of a member's tags, so that renaming a tag changes no
-    row of ``subscriptions``.
+    ``subscriptions.tag_ids`` refers to tags by their ids, so that renaming a tag changes no
+    subscription.
     """
 
     __tablename__ = "tags"
@@ -138,10 +136,10 @@ class MemberTag(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # The name of the tag, as the owner wrote the name.
+    # The tag's name as the owner wrote it.
     name: Mapped[str]
-    # The case-folded name of the tag. Python case-folds the tag's name, because case folding in the
-    # database depends on the locale.
+    # The case-folded name. Python folds the case, because case folding in the database depends on
+    # the locale.
     folded: Mapped[str]
     created_at: Mapped[CreatedAt]
 
@@ -149,7 +147,7 @@ class MemberTag(Model):
 class DeletedTag(Model):
     """A deleted tag.
 
-    Maintenance removes the row of a deleted tag after removing the tag's id from all members.
+    Maintenance deletes the row of a deleted tag after removing the tag from all members.
     """
 
     __tablename__ = "deleted_tags"
@@ -171,7 +169,7 @@ class Segment(Model):
     # The case-folded name.
     folded: Mapped[str]
     # The segment's filter in the format of `services.subscriptions.filters.member_filter`. The
-    # column is deferred, so that queries for many segments don't load the filters.
+    # filter is loaded only when code reads it.
     filter: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -180,9 +178,8 @@ class Segment(Model):
 class ListReport(Model):
     """A report that a list is unwanted or deceptive.
 
-    A person can report a list to which the person never subscribed. A stranger can report a list
-    whose page is deceptive. Each person can report a list once, and strangers can report a list
-    once per network.
+    People can report a list without being subscribed. Each person can report a list once. Strangers
+    can report a list once per network.
     """
 
     __tablename__ = "list_reports"

@@ -18,16 +18,15 @@ class Maintenance(Model):
     name: Mapped[str] = mapped_column(primary_key=True)
     every_seconds: Mapped[int]
     due_at: Mapped[CreatedAt]
-    # The earliest time at which the sweep sends a broker message for the due task.
+    # When the sweep may send a broker message for the due task.
     send_after: Mapped[CreatedAt]
-    # The number of times that the task was started, which serves as a fencing token. Only the
-    # latest run of a task can store the task's result.
+    # How many times the task was started, which serves as a fencing token. Only the latest run of a
+    # task can store the task's result.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     lease_expires_at: Mapped[datetime | None]
     last_started_at: Mapped[datetime | None]
     last_finished_at: Mapped[datetime | None]
-    # The position in a large table at which the task's next run resumes, if the task needs several
-    # runs for the table.
+    # The position in a large table at which the task's next run resumes.
     bookmark: Mapped[int | None]
     last_result: Mapped[dict[str, Any] | None]
     last_error: Mapped[str | None]

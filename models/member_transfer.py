@@ -11,22 +11,21 @@ from models.declarative import CreatedAt, Model, SerialId, allow_values
 
 
 class ImportKind(StrEnum):
-    """The meaning of a file's rows."""
+    """The kind of rows in an imported file."""
 
     MEMBERS = "members"
     # Addresses that must not receive mail, with a reason for each address.
     SUPPRESSIONS = "suppressions"
-    # Addresses that must not receive mail, because mail to these addresses bounced.
+    # Addresses to which mail bounced.
     BOUNCES = "bounces"
-    # Addresses that must not receive mail, because the recipients complained about spam.
+    # Addresses whose owners complained about spam.
     COMPLAINTS = "complaints"
 
 
 class MemberImport(Model):
-    """An import of members into a list, with the options, progress and row counts of the import.
+    """An import of members into a list, with its options, progress and row counts.
 
-    The row of an import serves as the audit record of the imported members, whose subscriptions
-    reference the row.
+    Subscriptions of imported members reference the row of their import as an audit record.
     """
 
     __tablename__ = "imports"
@@ -41,7 +40,7 @@ class MemberImport(Model):
         Index("ix_imports_running", "list_id", postgresql_where="status = 'running'"),
         Index("ix_imports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
         Index("ix_imports_undo_job_id", "undo_job_id", postgresql_where="undo_job_id IS NOT NULL"),
-        # Maintenance uses this index to find and delete old imports that have no remaining members.
+        # An index for finding old imports without members, which maintenance deletes.
         Index(
             "ix_imports_finished_at",
             "finished_at",
@@ -52,8 +51,7 @@ class MemberImport(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # The source of the imported members, which is `members` for the body of a request and `file`
-    # for an uploaded file.
+    # `members` for the body of a request, and `file` for an uploaded file.
     source: Mapped[str]
     kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
     filename: Mapped[str | None]
@@ -68,17 +66,16 @@ class MemberImport(Model):
     mapping: Mapped[dict[str, Any] | None]
     dry_run: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     on_existing: Mapped[str] = mapped_column(default="skip", server_default="skip")
-    # True if the import creates a member field for each column of the file whose meaning is
-    # unknown.
+    # True if the import creates a member field for each unknown column of the file.
     create_fields: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The order of day and month in ambiguous dates, either dmy or mdy.
     date_order: Mapped[str | None]
     # The character encoding of the file, which the owner set or Pressroom detected.
     encoding: Mapped[str | None]
-    # Maps the index of each column in the file to the format of the column's dates and numbers.
+    # Maps the index of each column to the format of its dates and numbers.
     column_forms: Mapped[dict[str, Any] | None]
-    # Maps the index of each column with an ambiguous name to true if the column's cells prove that
-    # the column contains consent.
+    # Maps the index of each column with an ambiguous name to true if its cells prove that it
+    # contains consent.
     consent_columns: Mapped[dict[str, Any] | None]
     # Maps each consent value in the file to the status that the owner assigned.
     status_values: Mapped[dict[str, Any] | None]
@@ -92,10 +89,9 @@ class MemberImport(Model):
     # The target of each column in the file, such as a member field
     # (``services.subscriptions.imports.column_plan``).
     columns: Mapped[dict[str, Any] | None]
-    # Encrypted examples of the file's cells and rows for the owner, or NULL after the import's
-    # files were removed.
+    # Encrypted sample rows and cells of the file for the owner, or NULL after the file was removed.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)
-    # The number of chunks of the file, or 0 until the whole file has been split into chunks.
+    # The number of chunks of the file, or 0 until the file has been split.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
     # The total size of the file's chunks in bytes.
     chunk_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -110,9 +106,9 @@ class MemberImport(Model):
     # chunks in parallel.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # `received` counts all rows of the import, and each column named after a verdict counts the
-    # rows with the verdict. Each row of the import has the verdict `added`, `already`, `opted_out`,
-    # `invalid`, `duplicate`, `denied` or `over_quota`.
+    # `received` counts all rows of the import. Each column with the name of a verdict counts the
+    # rows with this verdict. Each row of the import has the verdict `added`, `already`,
+    # `opted_out`, `invalid`, `duplicate`, `denied` or `over_quota`.
     received: Mapped[int] = mapped_column(default=0, server_default="0")
     added: Mapped[int] = mapped_column(default=0, server_default="0")
     already: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -124,26 +120,24 @@ class MemberImport(Model):
     # The number of existing members that the import changed. The rows of changed members have the
     # verdict `already`.
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of values that the import skipped because the values don't match the types of their
-    # fields.
+    # The number of values that the import skipped because they don't match the type of their field.
     left_out: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of rows that are invalid because Pressroom doesn't recognize their consent value.
+    # The number of rows that are invalid because of an unknown consent value.
     unknown_status: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of rows that were rejected because of the member quota of the owner's plan. After
-    # the first row that exceeds the quota, the import adds no new person.
+    # The number of rows that exceed the owner's member quota. After the first row that exceeds the
+    # quota, the import adds no new person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # The id of the job that undoes the import. ``undo_job_id`` has no foreign key, because the row
-    # of the job may be deleted before the row of the import.
+    # The id of the job that undoes the import. ``undo_job_id`` has no foreign key, because the job
+    # may be deleted before the import.
     undo_job_id: Mapped[int | None]
-    # The id of the last subscription that the undo of the import restored.
+    # The id of the last subscription that the undo restored.
     undo_restored: Mapped[int | None]
-    # The id of the last subscription that the undo of the import removed.
+    # The id of the last subscription that the undo removed.
     undo_removed: Mapped[int | None]
-    # The number of members that the undo of the import removed or restored.
+    # The number of members that the undo removed or restored.
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The number of members that the undo of the import skipped, because the members changed after
-    # the import.
+    # The number of members that the undo skipped, because they changed after the import.
     kept: Mapped[int] = mapped_column(default=0, server_default="0")
     undone_at: Mapped[datetime | None]
 
@@ -158,9 +152,9 @@ _ImportId = Annotated[
 
 
 class ImportChunk(Model):
-    """The result of a chunk that an import has applied to the list.
+    """The result of applying a chunk of an import.
 
-    The transaction that applies a chunk also stores the chunk's result, so that no chunk is applied
+    The result is stored in the transaction that applies the chunk, so that no chunk is applied
     twice.
     """
 
@@ -168,15 +162,15 @@ class ImportChunk(Model):
 
     import_id: Mapped[_ImportId]
     number: Mapped[int] = mapped_column(primary_key=True)
-    # The rows of the chunk that were not added to the list, as CSV lines compressed with zlib.
+    # The chunk's rows that were not added to the list, as CSV compressed with zlib.
     not_added: Mapped[bytes]
 
 
 class WaitingChunk(Model):
-    """A chunk of an import that waits for a helper job, or that a helper job currently applies.
+    """A chunk of an import that a helper job is applying or will apply.
 
-    If a helper job ends before it has applied its chunk, another helper job can claim the chunk.
-    The import fails if one of its chunks has failed too often.
+    If a helper job ends early, another helper job can claim the chunk. The import fails if a chunk
+    has failed too often.
     """
 
     __tablename__ = "waiting_chunks"
@@ -189,10 +183,9 @@ class WaitingChunk(Model):
 
 
 class NamedMember(Model):
-    """A member with several e-mail addresses, one of which occurs in a row of an import.
+    """A member with several e-mail addresses, one of which occurs in an import.
 
-    If several rows of an import refer to the same member by different addresses, only the first of
-    these rows is applied.
+    If rows with different addresses refer to the same member, only the first row is applied.
     """
 
     __tablename__ = "named_members"
@@ -204,7 +197,7 @@ class NamedMember(Model):
 
 
 class ImportChange(Model):
-    """The change that an import made to a subscription, with the values before and after it."""
+    """A change that an import made to a subscription, with the old and new values."""
 
     __tablename__ = "import_changes"
     # Imports and erasures use this index to find the changes that imports made to a subscription.
@@ -222,8 +215,8 @@ class ImportChange(Model):
     type_after: Mapped[str]
     paid_expiry_before: Mapped[datetime | None]
     paid_expiry_after: Mapped[datetime | None]
-    # Maps the id of each changed field to the member's value after or before the import, or NULL if
-    # no field changed. A JSON null means that the member had no value for the field.
+    # Maps the ids of changed fields to the member's new or old values, or NULL if no field changed.
+    # A JSON null means that the member had no value for the field.
     fields_after: Mapped[dict[str, Any] | None]
     fields_before: Mapped[dict[str, Any] | None]
     tags_added: Mapped[list[int] | None]
@@ -237,8 +230,8 @@ class ImportChange(Model):
 class MemberExport(Model):
     """An export of a list's members to a file.
 
-    The exported file contains either the members for the owner, or the roster for the program that
-    sends the list.
+    An export contains either the members, for the owner, or the roster, for the program that sends
+    the list.
     """
 
     __tablename__ = "exports"
@@ -254,10 +247,10 @@ class MemberExport(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     kind: Mapped[str]
-    # The filter that selects the members to export, in the format of a segment's filter, or NULL
-    # for the default filter of the export's kind.
+    # The filter for the members to export, in the format of a segment's filter, or NULL for the
+    # default.
     filter: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
-    # The statuses of the exported members, or NULL for the default statuses of the export's kind.
+    # The statuses of the exported members, or NULL for the default.
     statuses: Mapped[list[str] | None]
     format: Mapped[str] = mapped_column(default="csv", server_default="csv")
     # True if the CSV file begins with a byte-order mark.

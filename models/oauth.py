@@ -12,16 +12,15 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_values
 
-# Only an operator can grant the delivery scope. As a safeguard against mistakes in the code, a
-# database constraint refuses the delivery scope for OAuth clients.
+# Only an operator can grant the delivery scope. A database constraint refuses the delivery scope
+# for OAuth clients, in case the code has a bug.
 _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"
 
 
 class OAuthClient(Model):
     """A program that asks people for access to their Pressroom accounts.
 
-    A public client, such as a phone app, has no client secret, because users could extract the
-    secret.
+    A public client, such as a phone app, has no client secret, because users could extract it.
     """
 
     __tablename__ = "oauth_clients"
@@ -121,7 +120,7 @@ class OAuthToken(Model):
     scopes: Mapped[list[str]]
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[datetime] = mapped_column(index=True)
-    # The time at which the refresh token was exchanged for new tokens. A second attempt to exchange
-    # a refresh token indicates that the token was stolen.
+    # The time at which the refresh token was exchanged for new tokens. A second exchange of a
+    # refresh token indicates that the token was stolen.
     rotated_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]

@@ -18,9 +18,9 @@ class OptOutKind(StrEnum):
 class OptOut(Model):
     """A person's opt-out from a list or from a list's mail, which only the person can withdraw.
 
-    An opt-out outlives the person's subscription. Because an opt-out contains an HMAC of the
-    person's address, the opt-out applies even after the person's erasure. Code that activates a
-    subscription or enables mail for a subscription must check for opt-outs.
+    An opt-out outlives the person's subscription. An opt-out contains an HMAC of the address, so
+    that it applies even after the person's erasure. Code that activates a subscription or enables
+    its mail must check for opt-outs.
     """
 
     __tablename__ = "opt_outs"
@@ -33,9 +33,7 @@ class OptOut(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # The person who opted out, or NULL after the person's erasure. If someone adds an erased
-    # person's address to the list again, the opt-out applies, because the opt-out contains an HMAC
-    # of the address.
+    # The person who opted out, or NULL after the person's erasure.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
@@ -53,8 +51,7 @@ class DeniedEntry(Model):
     """
 
     __tablename__ = "denied_entries"
-    # The erasure of a person uses this index to replace the person's address in all deny lists with
-    # an HMAC.
+    # The erasure of a person uses this index to find the person's address in all deny lists.
     __table_args__ = (Index("ix_denied_entries_entry", "entry"),)
 
     user_id: Mapped[int] = mapped_column(
@@ -66,7 +63,7 @@ class DeniedEntry(Model):
 class ErasedDenial(Model):
     """An HMAC of a denied address that belonged to an erased person.
 
-    Without the HMAC, a person could remove an address from a deny list by requesting an erasure.
+    Without the HMAC, people could get off a deny list by requesting an erasure.
     """
 
     __tablename__ = "erased_denials"

@@ -1,8 +1,8 @@
-"""Counts active subscribers and daily changes without a counter row that every change would lock.
+"""Counts active subscribers and daily changes, without locking a counter row for each change.
 
-For each statement that changes subscriptions, a database trigger writes a delta row. Maintenance
-adds the delta rows of a list to the list's count row, and deletes the delta rows. The number of a
-list's subscribers is the sum of the list's count row and delta rows.
+A database trigger writes a delta row for each statement that changes subscriptions. Maintenance
+adds delta rows to the count row of their list, and deletes them. The number of subscribers of a
+list is the sum of its count row and its delta rows.
 """
 
 from datetime import date
@@ -36,20 +36,19 @@ class SubscriberDelta(Model):
 class MemberDay(Model):
     """How many members with the same source and tier joined and left a list on one day (UTC).
 
-    A statement that reads ``member_days`` must add the rows of ``member_day_deltas``, which contain
-    the latest changes.
+    Queries must add the rows of ``member_day_deltas``, which contain the latest changes.
     """
 
     __tablename__ = "member_days"
 
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), primary_key=True)
     day: Mapped[date] = mapped_column(primary_key=True)
-    # The source and the tier of the counted members at the time of the change.
+    # The source and the tier that the members had when the counts changed.
     source: Mapped[str] = mapped_column(primary_key=True)
     type: Mapped[str] = mapped_column(primary_key=True)
-    # The number of people who became active members of the list on the day.
+    # The number of people who became active members on the day.
     joined: Mapped[int]
-    # The number of people who ceased to be active members of the list on the day.
+    # The number of people who stopped being active members on the day.
     gone: Mapped[int]
     # The number of active members who changed to the tier `type` from a different tier.
     moved_in: Mapped[int]
@@ -58,7 +57,7 @@ class MemberDay(Model):
 
 
 class MemberDayDelta(Model):
-    """A change of daily member counts that maintenance hasn't added to ``member_days`` yet.
+    """A change that maintenance hasn't added to ``member_days`` yet.
 
     The database trigger that counts subscribers writes the rows of ``member_day_deltas``.
     """
@@ -77,8 +76,8 @@ class MemberDayDelta(Model):
     moved_out: Mapped[int]
 
 
-# Read the count rows and the delta rows in a single statement, because two statements could count a
-# change twice or not at all.
+# Read counts and deltas in a single statement, because two statements could count a change twice or
+# not at all.
 COUNTS_AND_DELTAS = (
     select(SubscriberCount.list_id, SubscriberCount.active)
     .union_all(select(SubscriberDelta.list_id, SubscriberDelta.active))

@@ -34,7 +34,7 @@ class Subscription(Model):
     __tablename__ = "subscriptions"
     __table_args__ = (
         # ``user_id`` is the first column of the index, so that queries for all subscriptions of a
-        # person can use the index.
+        # person can use it.
         UniqueConstraint("user_id", "list_id"),
         allow_values("status", SubscriptionStatus),
         allow_values("type", Tier),
@@ -44,11 +44,10 @@ class Subscription(Model):
             "id",
             postgresql_where="import_id IS NOT NULL",
         ),
-        # The indexes on active members serve the owners' pages: the latest members, the search by
-        # address, and the members on a paid tier. The indexes of active members omit all other
-        # members, which halves the size of the indexes. The entries of new members are appended to
-        # the index, which keeps the index compact. Pages that list the latest members first read
-        # the index backwards.
+        # Indexes for owners' pages, which show the latest members, find members by address and list
+        # members on a paid tier. The indexes contain only active members, which halves their size.
+        # New members are appended at the end of the index, which keeps it compact. Pages with the
+        # latest members read the index backwards.
         Index("ix_subscriptions_active", "list_id", "id", postgresql_where=_ACTIVE),
         Index(
             "ix_subscriptions_active_email",
@@ -84,9 +83,8 @@ class Subscription(Model):
             postgresql_include=["email"],
             postgresql_where="status <> 'active'",
         ),
-        # Indexes for filters of members (services/subscriptions/filters). To speed up imports, the
-        # tag index omits members without tags, and the field index omits members without field
-        # values.
+        # Indexes for filters of members (services/subscriptions/filters). Members without tags or
+        # field values aren't indexed, which speeds up imports.
         Index(
             "ix_subscriptions_tag_ids",
             "tag_ids",
@@ -101,9 +99,8 @@ class Subscription(Model):
             postgresql_using="gin",
             postgresql_where="fields <> '{}'",
         ),
-        # The index contains all three-character sequences of names and addresses, so that members
-        # can be found by any part of a name or an address. ``list_id`` is the first column of the
-        # index, so that a search reads only entries for members of one list.
+        # A trigram index, which finds members by any part of a name or address. ``list_id`` is the
+        # first column, so that a search reads only the entries of one list.
         Index(
             "ix_subscriptions_words",
             "list_id",
@@ -133,8 +130,7 @@ class Subscription(Model):
     # The way in which the person first joined the list: challenge, form, login, import or transfer.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
-    # The time at which a person who hasn't confirmed the subscription gets a single reminder, or
-    # NULL if the person gets no reminder.
+    # When the person is reminded once to confirm the subscription, or NULL for no reminder.
     remind_at: Mapped[datetime | None]
     # Maps the id of each member field, as text, to the member's value of the field.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
@@ -144,12 +140,10 @@ class Subscription(Model):
     # The time at which the person joined the list according to an import, or NULL if the person
     # joined at `created_at`.
     joined_at: Mapped[datetime | None]
-    # The answers in the sign-up form of a person who already had a subscription to the list. The
-    # answers in the sign-up form are copied to the next mailed token, and take effect when the
-    # person uses the token.
+    # The answers in the sign-up form of a person who was already subscribed. The answers in the
+    # form are copied to the next mailed token, and take effect when the person uses the token.
     submitted: Mapped[dict[str, Any] | None]
-    # The language of mails to the person, taken from the page on which the person subscribed, or
-    # NULL if the language is unknown.
+    # The language of the page on which the person subscribed, or NULL if it is unknown.
     language: Mapped[str | None]
     # The latest import that activated the subscription.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))
@@ -161,18 +155,17 @@ class Subscription(Model):
 
 
 class SubscriptionEvent(Model):
-    """A change of a subscription, with the person or process that made the change.
+    """A change of a subscription, and who or what made it.
 
-    A subscription event never changes, except for its IP address. After 90 days, the IP address of
-    a subscription event is shortened to its network. The erasure of a person deletes the IP
-    addresses in the person's subscription events.
+    A subscription event never changes, except for its IP address. After 90 days, the IP address is
+    shortened to its network. The erasure of a person deletes the IP addresses in the person's
+    events.
     """
 
     __tablename__ = "subscription_events"
     __table_args__ = (
         Index("ix_subscription_events_member", "list_id", "user_id", text("id DESC")),
-        # An index with which the erasure of a person finds the subscription events about the
-        # person.
+        # The erasure of a person uses this index to find events about the person.
         Index("ix_subscription_events_user_id_id", "user_id", "id"),
         # An index for counting requested confirmations and confirmed subscriptions.
         Index(
@@ -182,9 +175,8 @@ class SubscriptionEvent(Model):
             postgresql_where="action = 'confirmed' OR action = 'requested'"
             " AND status_after = 'pending'",
         ),
-        # An index with which the erasure of a person finds the subscription events that the person
-        # caused. The index on `actor_id` excludes the many events of imports and undos, which have
-        # no IP address.
+        # The erasure of a person uses this index to find events that the person caused. The index
+        # on `actor_id` excludes the many events of imports and undos, which have no IP address.
         Index(
             "ix_subscription_events_actor_id_id",
             "actor_id",
@@ -211,8 +203,7 @@ class SubscriptionEvent(Model):
     # The names of changed attributes whose values the event doesn't store, such as `name`, `tags`
     # or `fields.city`.
     changed: Mapped[list[str] | None]
-    # The reason for unsubscribing that the person chose from a fixed list, or NULL if the person
-    # chose no reason.
+    # The reason for unsubscribing that the person chose from a fixed list, or NULL for no reason.
     reason: Mapped[str | None]
     ip: Mapped[str | None]
     request_id: Mapped[str | None]
@@ -222,8 +213,7 @@ class SubscriptionEvent(Model):
 class MailedLink(Model):
     """A token that was mailed to a person.
 
-    A person who uses the mailed token proves ownership of the e-mail address. A mailed token can be
-    used only once.
+    Using the token proves ownership of the e-mail address. A mailed token can be used only once.
     """
 
     __tablename__ = "mailed_links"
@@ -236,15 +226,13 @@ class MailedLink(Model):
 
     id: Mapped[SerialId]
     purpose: Mapped[str]
-    # The user who received the token, or NULL if the token registers an address that has no user
-    # yet.
+    # The user who received the token, or NULL for an address without a user.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
-    # The e-mail address to which the token was mailed if the person's account may have a different
-    # address, otherwise NULL.
+    # The address to which the token was mailed, or NULL if it can't differ from the account's
+    # address.
     email: Mapped[str | None] = mapped_column(index=True)
-    # The database stores only an HMAC of the token's secret. Only the mail contains the secret of
-    # the token.
+    # An HMAC of the token's secret, which only the mail contains.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]

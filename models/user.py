@@ -36,8 +36,8 @@ class User(Model):
     updated_at: Mapped[UpdatedAt]
     # The time at which the person last recovered the account (``services.recovery``).
     recovered_at: Mapped[datetime | None]
-    # The time of the person's erasure. The user row of an erased person contains no personal data,
-    # and remains because foreign keys reference the row.
+    # The time of the person's erasure. The row of an erased person contains no personal data, and
+    # remains because foreign keys reference it.
     erased_at: Mapped[datetime | None]
 
 
@@ -48,21 +48,20 @@ class ApiKey(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
-    # The database stores only an HMAC of an API key and the key's last characters. People recognize
-    # their API keys by the last characters.
+    # The database stores only an HMAC of an API key, and the last characters, so that people can
+    # recognize their keys.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     last_four: Mapped[str]
     # The scopes of the API key, or NULL for an unrestricted API key, which has all scopes of its
     # user except `delivery`.
     scopes: Mapped[list[str] | None]
-    # The API key with which a program created this API key. Revoking an API key also revokes every
-    # API key that a program created with the revoked key.
+    # The API key with which a program created this API key. Revoking an API key also revokes all
+    # API keys that were created with it.
     maker_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id"), index=True)
     created_at: Mapped[CreatedAt]
     # The time at which the API key expires, or NULL for an API key that never expires.
     expires_at: Mapped[datetime | None]
-    # When Pressroom mailed the owner that the API key, with which webhook endpoints were created,
-    # expires soon.
+    # When the owner was warned by mail that the API key of webhook endpoints expires soon.
     expiry_told_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
@@ -79,8 +78,7 @@ class UserSession(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # The database stores only an HMAC of the session's secret. Only the browser's cookie contains
-    # the secret of the session.
+    # An HMAC of the session's secret, which only the browser's cookie contains.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     # A name that helps people recognize their sessions, such as "Firefox on Linux".
     browser: Mapped[str | None]
@@ -102,9 +100,9 @@ class LoginAttempts(Model):
     __tablename__ = "login_attempts"
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
 
-    # An HMAC of the subject whose failed logins are counted. Failed logins are counted per network,
-    # per e-mail address, and per e-mail address and client. Failed logins are counted even if no
-    # account has the e-mail address.
+    # Failed logins are counted per network, per e-mail address, and per e-mail address and client.
+    # ``subject`` is an HMAC of the network, of the address, or of the address and client. Failed
+    # logins are counted even if no account has the e-mail address.
     subject: Mapped[bytes] = mapped_column(primary_key=True)
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
@@ -141,7 +139,7 @@ class RecoveryCode(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # The database stores only an HMAC of the recovery code. Only the person has the recovery code.
+    # An HMAC of the recovery code, which only the person has.
     code_hmac: Mapped[bytes] = mapped_column(unique=True)
     created_at: Mapped[CreatedAt]
     used_at: Mapped[datetime | None]
@@ -157,14 +155,14 @@ class Passkey(Model):
     name: Mapped[str]
     credential_id: Mapped[bytes] = mapped_column(unique=True)
     public_key: Mapped[bytes]
-    # How many uses of the passkey the person's device counted, or 0 if the device counts no uses.
+    # The device's counter of passkey uses, or 0 if the device doesn't count them.
     sign_count: Mapped[int]
     created_at: Mapped[CreatedAt]
     last_used_at: Mapped[datetime | None]
 
 
 class SpentProof(Model):
-    """The hash of a short-lived signed value that was used and can't be used a second time."""
+    """The hash of a short-lived signed value that was used once and can't be used again."""
 
     __tablename__ = "spent_proofs"
     __table_args__ = (
@@ -177,11 +175,11 @@ class SpentProof(Model):
 
 
 class FormerAddress(Model):
-    """A former e-mail address of a person, which may identify the person in an imported file.
+    """A person's former e-mail address, which imported files may still contain.
 
-    The opt-outs of a person apply to all former addresses of the person. Several people may have
-    the same former address. The current address of a user identifies only this user, even if the
-    address is a former address of another user.
+    A person's opt-outs apply to all of the person's former addresses. Several people may have the
+    same former address. An address that is in use identifies only its current user, even if it is
+    another user's former address.
     """
 
     __tablename__ = "former_addresses"
@@ -194,13 +192,12 @@ class FormerAddress(Model):
         index=True,
     )
     left_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    # The new address that owners of lists may see, or NULL if the person hides the new address from
-    # owners.
+    # The new address that owners of lists may see, or NULL if the person hides it from them.
     shown: Mapped[str | None]
 
 
 class AccountMail(Model):
-    """A mail about an account, which is stored until a short time after it was sent.
+    """A mail about an account, which is deleted soon after it was sent.
 
     The recipient of the mail may have no account.
     """
@@ -210,8 +207,7 @@ class AccountMail(Model):
 
     id: Mapped[SerialId]
     kind: Mapped[str]
-    # The recipient's address. The notice that an account's address was changed is sent to the
-    # account's former address.
+    # The recipient's address. The notice of a changed address is sent to the former address.
     email: Mapped[str]
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
@@ -219,8 +215,8 @@ class AccountMail(Model):
     # A text to insert into the mail, such as the name of a program or browser, or the time at which
     # an API key expires.
     detail: Mapped[str | None]
-    # The list that a mail to a reader is about. ``list_id`` has no foreign key, because a foreign
-    # key would lock the list's row when a mail is added.
+    # The list that a mail to a reader is about. ``list_id`` has no foreign key, because adding a
+    # mail would lock the list's row.
     list_id: Mapped[int | None]
     # The language of the page on which a reader requested the mail.
     language: Mapped[str | None]
@@ -228,16 +224,15 @@ class AccountMail(Model):
     # counts the mails with the same `source_digest`.
     source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
-    # The time at which the rate limits for strangers' mails admitted the mail.
+    # When the rate limits for strangers admitted the mail.
     admitted_at: Mapped[datetime | None]
     sent_at: Mapped[datetime | None]
 
 
 class Erasure(Model):
-    """The erasure of one person, with the progress and the results of the erasure's job.
+    """The erasure of one person, with its progress and results.
 
-    The row of a finished erasure is kept as a proof of the erasure. The row of a finished erasure
-    contains only ids, counts and times.
+    A finished erasure is kept as proof, and contains only ids, counts and times.
     """
 
     __tablename__ = "erasures"
@@ -250,16 +245,13 @@ class Erasure(Model):
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id"), primary_key=True, autoincrement=False
     )
-    # ``job_id`` has no foreign key, because the row of the job is deleted before the row of the
-    # erasure.
+    # ``job_id`` has no foreign key, because the job is deleted before the erasure.
     job_id: Mapped[int]
-    # The HMAC of the person's address, which identifies an unfinished erasure, or NULL if the
-    # erasure is finished.
+    # An HMAC of the person's address while the erasure is unfinished, or NULL afterwards.
     address_hmac: Mapped[bytes | None]
     # The next stage of the erasure (`services.privacy.stages`), or NULL before the first stage.
     stage: Mapped[str | None]
-    # The position in a table at which the next stage of the erasure resumes, or NULL for the start
-    # of the table.
+    # The position in a table at which the next stage resumes, or NULL for the start of the table.
     bookmark: Mapped[int | None]
     # The number of rows that each stage of the erasure has erased so far.
     counts: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))

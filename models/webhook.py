@@ -29,8 +29,8 @@ class DeliveryStatus(StrEnum):
 class WebhookEndpoint(Model):
     """A URL to which Pressroom sends the events of the endpoint's owner.
 
-    Delivery rows exist only for events up to the endpoint's position in the feed, so that a slow
-    endpoint occupies little space.
+    Deliveries are created only up to the endpoint's feed position, so that a slow endpoint needs
+    little space.
     """
 
     __tablename__ = "webhook_endpoints"
@@ -57,25 +57,24 @@ class WebhookEndpoint(Model):
     state: Mapped[str] = mapped_column(default=EndpointState.ACTIVE, server_default="active")
     # Explains to the owner why the endpoint is paused or ended.
     reason: Mapped[str | None]
-    # The endpoint's position in the feed, up to which workers have created the deliveries to the
-    # endpoint.
+    # The feed position up to which workers have created deliveries to the endpoint.
     place: Mapped[int]
     event_id: Mapped[int]
-    # Maps each event type that the owner added to an existing endpoint to the feed position at
-    # which deliveries of the type start.
+    # Maps each event type that was added after the endpoint's creation to the feed position at
+    # which its deliveries start.
     starts: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
-    # The time at which a worker must handle the endpoint even without a new event, for example to
-    # retry a delivery.
+    # When a worker must handle the endpoint even without a new event, for example for a retry.
     due_at: Mapped[datetime | None]
-    # True if new events have to wait, because the oldest delivery or too many deliveries of the
-    # endpoint are unfinished.
+    # True if new events must wait, because the oldest delivery or too many deliveries are
+    # unfinished.
     is_held: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The time of the first failed delivery attempt since the endpoint's last successful delivery.
-    # `failing_since` is NULL if no delivery is failing, or if all failing deliveries were given up.
+    # `failing_since` is NULL if no delivery is failing, or if all failing deliveries were
+    # abandoned.
     failing_since: Mapped[datetime | None]
-    # The number of consecutive requests to the endpoint that timed out without a response.
+    # How many requests to the endpoint timed out in a row.
     silences: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The time until which deliveries pause, because requests to the endpoint timed out.
+    # The time at which deliveries resume after timeouts.
     rests_until: Mapped[datetime | None]
     # The id of the latest job that sends deliveries to the endpoint.
     job_id: Mapped[int | None]
@@ -88,7 +87,7 @@ class WebhookEndpoint(Model):
 class WebhookSecret(Model):
     """A secret with which Pressroom signs the deliveries to an endpoint.
 
-    The secret is stored in encrypted form.
+    The secret is stored encrypted.
     """
 
     __tablename__ = "webhook_secrets"
@@ -97,15 +96,13 @@ class WebhookSecret(Model):
     endpoint_id: Mapped[int] = mapped_column(
         ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), index=True
     )
-    # The random encryption context of the webhook secret, without which the secret can't be
-    # decrypted. The encryption context isn't the endpoint's id, because the secret is encrypted
-    # before the endpoint has an id.
+    # The random encryption context of the secret. The context isn't the endpoint's id, because the
+    # secret is encrypted before the endpoint has an id.
     context: Mapped[str] = mapped_column(unique=True)
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
     created_at: Mapped[CreatedAt]
-    # The time at which the secret expires, or NULL for the endpoint's latest secret, which doesn't
-    # expire.
+    # When the secret expires, or NULL for the endpoint's latest secret.
     expires_at: Mapped[datetime | None] = mapped_column(index=True)
 
 

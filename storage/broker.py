@@ -1,7 +1,6 @@
-"""The connection to the message broker, which sends messages without importing task code.
+"""Sends messages to the broker without importing task code.
 
-A message that the broker loses does no harm, because the sweep of lost jobs sends lost messages
-again.
+Lost messages do no harm, because the sweep of lost jobs sends them again.
 """
 
 import ssl
@@ -26,9 +25,9 @@ from storage.redis import client
 from storage.task_messages import build_app, queue_name
 
 # The broker redelivers a message that no worker acknowledges within the visibility timeout. The
-# visibility timeout must exceed the hard time limit of every task, or else a slow task would run
-# twice. A lost job is retried long before its message is redelivered, because the job's lease
-# expires within seconds.
+# visibility timeout must exceed the time limit of every task, because a slow task would otherwise
+# run twice. A lost job is retried long before the visibility timeout, because its lease expires
+# within seconds.
 VISIBILITY_TIMEOUT_SECONDS = 7200
 
 _REDIS_OPTIONS = {
@@ -36,13 +35,11 @@ _REDIS_OPTIONS = {
     "unacked_restore_limit": 100,
     "socket_keepalive": True,
     "health_check_interval": 10,
-    # A consumer of messages has longer timeouts than a sender, because a consumer waits on the
-    # socket for messages.
+    # The timeouts are long enough for consumers, which wait on the socket for messages.
     "socket_timeout": 10,
     "socket_connect_timeout": 2,
 }
-# A sender of messages has shorter timeouts than a consumer, because an API request may wait for the
-# sender.
+# The timeouts for sending messages are short, because an API request may wait.
 _SENDER_OPTIONS = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
@@ -64,14 +61,14 @@ TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{MasterTransport.__name__}"
 
 
 def create_celery_app(settings: BrokerSettings) -> Celery:
-    """Return a Celery application with the settings that producers and workers must share."""
+    """Return a Celery application with the settings that producers and workers share."""
     return build_app(**_build_connection_settings(settings.broker))
 
 
 def _build_connection_settings(url: str) -> dict[str, Any]:
     """Return Celery's settings for a connection to the broker.
 
-    Every encrypted connection checks the broker's certificate.
+    Encrypted connections always check the broker's certificate.
     """
     sentinels = client.parse_sentinels(url)
     options: dict[str, Any] = dict(_REDIS_OPTIONS)
@@ -92,7 +89,7 @@ def _build_connection_settings(url: str) -> dict[str, Any]:
 
 
 class Broker:
-    """A client of the message broker, which sends messages and counts the messages in a queue."""
+    """Sends messages to the broker, and counts the messages in a queue."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._app = create_celery_app(settings)
@@ -104,7 +101,7 @@ class Broker:
     ) -> bool:
         """Send a message to a queue, and return whether the broker accepted the message.
 
-        A failed send loses no work, because the sweep of lost jobs sends the message again.
+        If sending fails, the sweep of lost jobs sends the message again.
         """
 
         def put() -> object:
@@ -149,8 +146,7 @@ class Broker:
 def _closed_by_failure(connection: Connection) -> Iterator[None]:
     """Close a broker connection if the ``with`` block raises an exception.
 
-    If the broker connection stayed open after a failed command, the next command could read the
-    late reply to the failed command.
+    If the connection stayed open, the next command could read a late reply to the failed command.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Creates the bucket in the object storage, and a storage user with access to only this bucket."""
+"""Creates the bucket, and a storage user who may access only this bucket."""
 
 from minio.credentials.providers import StaticProvider
 from minio.error import MinioAdminException
@@ -18,8 +18,7 @@ def create_bucket(settings: BucketSettings) -> None:
     """Create the configured bucket unless the bucket exists.
 
     If the settings contain an administrator's keys, create a storage user who may access only the
-    bucket. If the storage user exists, change the user's secret key to the secret key in the
-    settings.
+    bucket. If the storage user exists, update its secret key.
     """
     administrator = settings.s3_admin_access_key
     password = settings.s3_admin_secret_key

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Clients:
     """The clients of Redis, the broker and the object storage, each created at its first use.
 
-    The library of each client is imported at the client's first use, so that commands that need
-    only the database start faster.
+    The library of a client is imported at the client's first use, so that commands that need only
+    the database start faster.
 
     Attributes:
         waiter: the name under which this process receives notifications, or ``None`` if this
@@ -84,9 +84,8 @@ class Clients:
     def open_clients(self) -> None:
         """Open every client that is not open yet.
 
-        A server process opens all clients at startup, so that wrong settings are reported
-        immediately. Clients that are opened at startup don't delay a request by importing a
-        library, and two threads never open the same client.
+        A server process opens all clients at startup. Wrong settings are reported immediately, no
+        request waits for the import of a library, and no two threads open the same client.
         """
         _ = self.cache, self.notifier, self.broker, self.objects, self.key_wrapper
 

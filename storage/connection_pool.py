@@ -9,7 +9,7 @@ import psycopg2
 from psycopg2.extensions import connection
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
-# A connection is tested before use if it was idle for at least ``TRUSTED_IDLE_SECONDS``.
+# After this idle time, a connection is tested before use.
 TRUSTED_IDLE_SECONDS = 1.0
 
 _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
@@ -17,7 +17,7 @@ _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
 
 # Optimization: our own connection pool (decision 17).
 class ConnectionPool:
-    """A pool of autocommitting connections, each of which serves one thread at a time.
+    """A pool of autocommitting connections for one thread each.
 
     ``take`` returns the most recently used idle connection.
     """

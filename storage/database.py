@@ -24,29 +24,24 @@ from storage.discreet_cursor import DiscreetCursor
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, sessionmaker
 
-# Time limits for every SQL statement of a request or a task. Without time limits, stuck SQL
-# statements would pile up.
+# Time limits for every SQL statement, because stuck statements would pile up.
 _TIME_LIMITS = {
     "statement_timeout": "10s",
     "lock_timeout": "3s",
     "idle_in_transaction_session_timeout": "15s",
 }
-# Settings of every database session of the application. `pressroom migrate` stores the session
-# settings in the application's database role, because an external connection pooler ignores a
-# client's settings.
+# The settings of the application's database sessions. `pressroom migrate` stores the session
+# settings in the application's role, because a connection pooler would ignore a client's settings.
 SESSION_DEFAULTS: Mapping[str, str] = {
     **_TIME_LIMITS,
     "timezone": "UTC",
-    # JIT compilation of the statement that imports a chunk of rows would take longer than running
-    # the statement.
+    # JIT compilation of the import statement would take longer than running it.
     "jit": "off",
 }
-# While the metric of connections in use counts a pooled connection, the connection's `record_info`
-# contains this key.
+# The key in `record_info` that marks a pooled connection as counted in the metric.
 _COUNTED_KEY = "counted"
-# Selects the names of the required settings that the database session lacks. The values of time
-# limits are not checked, because a different release may store different values in the database
-# role.
+# Selects the names of required settings that the session lacks. The values of time limits are not
+# checked, because another release may store other values.
 _SELECT_MISSING_SETTINGS = (
     "SELECT name FROM unnest(%s) AS name WHERE current_setting(name) = '0'"
     " UNION ALL SELECT 'timezone' WHERE current_setting('timezone') <> %s"
@@ -54,22 +49,21 @@ _SELECT_MISSING_SETTINGS = (
 
 
 class TimeLimitsMissing(psycopg2.OperationalError):
-    """The sessions of the application's database role lack settings that Pressroom requires."""
+    """The sessions of the application's role lack required settings, such as time limits."""
 
 
 class Statement:
-    """A SQL statement that is compiled only once, for use with ``Database.rows``.
+    """A SQL statement for ``Database.rows``, which is compiled only once.
 
-    A ``Statement`` bypasses SQLAlchemy's type conversions of parameters and results.
+    The parameters and results of a ``Statement`` bypass SQLAlchemy's type conversions.
     """
 
     def __init__(self, sql: str | ClauseElement) -> None:
         clause = text(sql) if isinstance(sql, str) else sql
         compiled = clause.compile(dialect=PGDialect_psycopg2())  # type: ignore[no-untyped-call]
         self.text = str(compiled)
-        # The values of the parameters that are bound in the SQLAlchemy clause of the statement.
-        # Parameters without a value are omitted, so that the driver raises an error if the caller
-        # forgets a value.
+        # The parameter values that the SQLAlchemy clause contains. Parameters without a value are
+        # omitted, so that the driver reports a forgotten value.
         bound_values = {name: value for name, value in compiled.params.items() if value is not None}
         self.values: Mapping[str, object] = bound_values
 
@@ -111,9 +105,8 @@ class Database:
     ) -> list[tuple[Any, ...]]:
         """Run a single statement on a connection from the pool for transactions.
 
-        A single statement uses the pool for transactions while all connections for single
-        statements are in use. An additional connection could exceed the process's limit of database
-        connections.
+        Single statements borrow from the pool for transactions when their own connections are all
+        in use, because the number of connections per process is limited.
         """
         try:
             borrowed = self.engine.raw_connection()
@@ -145,7 +138,7 @@ def _fetch(
 
 
 class _StatementTimer:
-    """A context manager that measures the duration of a SQL statement, and traces the statement."""
+    """Measures the duration of a SQL statement, and traces the statement."""
 
     def __init__(self, text: str) -> None:
         self._span = statement_span(text)
@@ -164,12 +157,12 @@ def open_database(
 ) -> Database:
     """Return a database whose connections open at first use.
 
-    Opening a connection raises ``TimeLimitsMissing`` if the database role has no time limits.
+    Opening a connection raises ``TimeLimitsMissing`` if the role's sessions have no time limits.
 
     Args:
-        pool_size: the maximum number of database connections for transactions. Single statements
-            use connections for transactions when all connections for single statements are in use.
-        single_statements: the maximum number of additional connections for single statements.
+        pool_size: the maximum number of connections for transactions, which single statements
+            borrow when their own connections are all in use.
+        single_statements: the maximum number of connections for single statements.
     """
     url, open_connection = build_connector(settings.database_url, application_name)
     connect = partial(_connect_with_time_limits, open_connection)
@@ -181,8 +174,8 @@ def open_database(
         pool_timeout=5,
         pool_recycle=1800,
         pool_pre_ping=True,
-        # Database errors omit the parameters of SQL statements, because errors are logged and the
-        # parameters contain personal data.
+        # Omit parameters from error messages, because errors are logged and parameters contain
+        # personal data.
         hide_parameters=True,
     )
     _instrument(engine)
@@ -199,8 +192,7 @@ def open_replica(url: SecretStr, *, application_name: str) -> Engine:
 def require_time_limits(settings: DatabaseSettings) -> None:
     """Raise ``TimeLimitsMissing`` if the sessions of the database role have no time limits.
 
-    An unreachable database is not an error, because every connection that opens later checks the
-    time limits.
+    An unreachable database is not an error, because each new connection checks the time limits.
     """
     _, connect = build_connector(settings.database_url, "pressroom-start")
     try:
@@ -222,8 +214,8 @@ def build_connector(
         application_name=application_name,
         cursor_factory=DiscreetCursor,
         connect_timeout=5,
-        # With the following keepalive settings, the kernel notices within half a minute that the
-        # database server has vanished.
+        # With these keepalive options, the kernel notices within half a minute that the database
+        # server has vanished.
         keepalives_idle=10,
         keepalives_interval=5,
         keepalives_count=3,
@@ -250,9 +242,9 @@ def _connect_with_time_limits(
 
 
 def is_pooled(connection: psycopg2.extensions.connection) -> bool:
-    """Return whether a database connection leads to an external connection pooler.
+    """Return whether a connection leads to an external connection pooler.
 
-    A connection pooler reports a process id that differs from the id of the Postgres process.
+    Postgres and a connection pooler report different process ids.
     """
     [(server_process_id,)] = run_single_statement(connection, "SELECT pg_backend_pid()")
     return bool(server_process_id != connection.info.backend_pid)
@@ -271,7 +263,7 @@ def run_single_statement(
 
 
 def _instrument(engine: Engine) -> None:
-    """Measure the duration of an engine's statements, and count the engine's connections in use."""
+    """Measure the engine's statements, and count its connections in use."""
 
     @event.listens_for(engine, "before_cursor_execute")
     def start_timer(
@@ -295,8 +287,7 @@ def _instrument(engine: Engine) -> None:
             timer.__exit__(type(error), error, None)
 
     def get_record_info(record: ConnectionPoolEntry) -> dict[Any, Any]:
-        # After a connection breaks, SQLAlchemy clears the attribute `info` of the pooled
-        # connection, but not `record_info`.
+        # SQLAlchemy clears `info` when a connection breaks, but not `record_info`.
         assert record.record_info is not None
         return record.record_info
 
@@ -307,7 +298,6 @@ def _instrument(engine: Engine) -> None:
 
     @event.listens_for(engine, "checkin")
     def discount_connection(_: object, record: ConnectionPoolEntry) -> None:
-        # SQLAlchemy may check in a dead connection that was never checked out and therefore never
-        # counted as in use.
+        # SQLAlchemy may check in a dead connection that was never checked out.
         if get_record_info(record).pop(_COUNTED_KEY, False):
             CONNECTIONS_IN_USE.dec()

@@ -11,9 +11,9 @@ from psycopg2.extensions import cursor
 class DiscreetCursor(cursor):
     """A cursor that shortens error messages to their first line.
 
-    After the first line of an error message, Postgres quotes rows and statements, which contain
-    addresses and names. The product logs database error messages, and stores them with failed jobs.
-    The attribute ``diag`` of a database error keeps the complete message.
+    The other lines of an error message quote rows and statements, which contain addresses and
+    names. Error messages are logged, and stored with failed jobs. The complete message remains in
+    the error's attribute ``diag``.
     """
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name
@@ -31,7 +31,6 @@ class DiscreetCursor(cursor):
 
 @contextmanager
 def _first_line_only() -> Iterator[None]:
-    """Shorten the message of a database error in the ``with`` block to its first line."""
     try:
         yield
     except psycopg2.Error as error:

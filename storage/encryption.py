@@ -1,9 +1,9 @@
 """Envelope encryption of stored objects with AES-256-GCM (NIST SP 800-38D).
 
-Each stored object has a random data key. An object's data key is stored wrapped, which means
-encrypted with one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` wraps all data keys
-with the new key, but doesn't rewrite the objects. The ``context`` of an object, such as its name,
-is authenticated. Decryption fails if somebody swaps two objects or two wrapped keys.
+Each stored object has a random data key. Data keys are stored wrapped, which means encrypted with
+one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` wraps all data keys again, but doesn't
+rewrite the objects. The ``context`` of an object, such as its name, is authenticated, so that
+swapped objects or wrapped keys can't be decrypted.
 """
 
 import secrets
@@ -17,12 +17,12 @@ from core.keyring import Keyring
 NONCE_BYTES = 12
 KEY_BYTES = 32
 _TAG_BYTES = 16
-# The number of bytes that encryption adds to the plain bytes.
+# How many bytes encryption adds.
 ENCRYPTION_OVERHEAD_BYTES = NONCE_BYTES + _TAG_BYTES
 
 
 class DecryptionFailed(Exception):
-    """The encrypted bytes were changed, or the key that encrypted the bytes is missing."""
+    """The encrypted bytes were changed, or the key is missing."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class KeyWrapper:
         return self._keyring.current.id
 
     def rewrap(self, wrapped: WrappedKey, context: str) -> WrappedKey:
-        """Unwrap a data key that an old encryption key wraps, and wrap it with the current key.
+        """Unwrap a data key, and wrap it with the current encryption key.
 
         Raises ``DecryptionFailed``.
         """
@@ -71,7 +71,7 @@ def encrypt(plain: bytes, key: bytes, context: str) -> bytes:
 
 
 def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
-    """Check the authentication tag, and return the decrypted bytes. Raises ``DecryptionFailed``."""
+    """Return the decrypted and authenticated bytes. Raises ``DecryptionFailed``."""
     try:
         return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], context.encode())
     except (InvalidTag, ValueError) as error:

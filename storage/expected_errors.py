@@ -10,7 +10,7 @@ from core.errors import DomainError
 
 
 def get_constraint(error: IntegrityError) -> str | None:
-    """Return the name of the constraint whose violation caused an ``IntegrityError``."""
+    """Return the name of the violated constraint."""
     name: str | None = error.orig.diag.constraint_name  # type: ignore[union-attr]
     return name
 
@@ -28,7 +28,7 @@ def raise_if_taken(constraint: str, error: DomainError) -> Iterator[None]:
 
 @contextmanager
 def raise_instead(of: type[psycopg2.Error], error: Exception) -> Iterator[None]:
-    """Raise ``error`` if the ``with`` block fails with a database error of the type ``of``."""
+    """Raise ``error`` instead of a database error of the type ``of``."""
     try:
         yield
     except OperationalError as failure:

@@ -22,9 +22,8 @@ from storage.s3_client import get_server_encryption, open_client
 from storage.s3_errors import add_advice, explain_error
 
 STREAM_BYTES = 128 * 1024
-# The time limit of a call to the object storage, including a retry. A call to the object storage
-# transfers at most a few megabytes. A call to the object storage has a far shorter time limit than
-# a job, so that the job can retry a call that hangs.
+# The time limit of a call to the object storage, including a retry. A call transfers at most a few
+# megabytes. Jobs have a far longer time limit, so that they can retry a call that hangs.
 MAX_CALL_SECONDS = 10.0
 # The maximum number of objects per deletion request. Deleting too many objects in one request would
 # exceed the time limit.
@@ -43,7 +42,7 @@ class DeletionRefused(TransientError):
     """The object storage refused to remove some objects.
 
     Attributes:
-        codes: maps the key of each object that was not removed to the storage's error code.
+        codes: maps the key of each object that remains to the storage's error code.
     """
 
     def __init__(self, codes: Mapping[str, str]) -> None:
@@ -62,8 +61,7 @@ class ObjectStore:
     """A bucket of S3-compatible storage. Every storage failure is raised as a ``TransientError``.
 
     Args:
-        prefix: the text that is put before every key in the bucket. All methods of ``ObjectStore``
-            take and return keys without the prefix.
+        prefix: the prefix of all keys in the bucket, which callers of ``ObjectStore`` don't see.
     """
 
     def __init__(
@@ -105,8 +103,8 @@ class ObjectStore:
             )
         try:
             while True:
-                # The circuit breaker does not cover reading a chunk, because the reader may pause
-                # for any time between two chunks.
+                # The circuit breaker doesn't cover the reading of chunks, because the reader may
+                # pause between them.
                 with _translate_errors(key), time_limit(MAX_CALL_SECONDS):
                     chunk = response.read(STREAM_BYTES)
                 if not chunk:
@@ -127,19 +125,18 @@ class ObjectStore:
     def remove(self, *keys: str) -> None:
         """Remove objects by their keys, and ignore missing objects.
 
-        Raises ``DeletionRefused`` if the object storage refuses to remove some objects.
-        ``DeletionRefused`` is raised after all removable objects have been removed.
+        Raises ``DeletionRefused`` if the storage refuses to remove some objects, after removing all
+        other objects.
         """
         refusal_codes: dict[str, str] = {}
         for start in range(0, len(keys), _MAX_OBJECTS_PER_DELETION):
             batch = keys[start : start + _MAX_OBJECTS_PER_DELETION]
             with self._call("remove", batch[0]):
                 deletions = [DeleteObject(self._prefix + key) for key in batch]
-                # The S3 client sends a deletion request only when the caller iterates over the
-                # errors.
+                # Iterating over the errors sends the deletion request.
                 errors = list(self._client.remove_objects(self._bucket, deletions))
             for error in errors:
-                # A deletion error without an object name concerns the whole batch of objects.
+                # An error without an object name concerns the whole batch.
                 for key in [error.name.removeprefix(self._prefix)] if error.name else batch:
                     if error.code != _MISSING:
                         refusal_codes[key] = error.code
@@ -147,7 +144,7 @@ class ObjectStore:
             raise DeletionRefused(refusal_codes)
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every object whose key starts with ``prefix``, sorted by the bytes of the keys.
+        """Yield every object whose key starts with ``prefix``, in the byte order of the keys.
 
         The list of objects is fetched page by page, so that listing a large bucket needs little
         memory.
@@ -166,15 +163,15 @@ class ObjectStore:
     def has_bucket(self) -> bool:
         """Return whether the bucket exists.
 
-        Raises ``TransientError`` if checking the bucket fails. The error message names the setting
-        that is probably wrong.
+        Raises ``TransientError`` if the check fails. The error names the setting that is probably
+        wrong.
         """
         with self._call("look at bucket", ""):
             try:
                 return self._client.bucket_exists(self._bucket)
             except S3Error:
-                # Repeat the check with a GET request, because the reply to a HEAD request doesn't
-                # explain the error.
+                # Send a GET request, because the response to a HEAD request doesn't explain the
+                # error.
                 next(iter(self._client.list_objects(self._bucket)), None)
                 raise
 
@@ -187,8 +184,7 @@ class ObjectStore:
     @contextmanager
     def _call(self, operation: str, key: str) -> Iterator[None]:
         with (
-            # The trace span contains the host but not the object's key, because a key may contain
-            # personal data.
+            # The span omits the object's key, which may contain personal data.
             spans.step_span(f"s3 {operation}", "client", self._span_attributes),
             self._breaker.protect(),
             observe_s3(TransientError),
@@ -208,8 +204,8 @@ def _translate_errors(key: str) -> Iterator[None]:
             raise ObjectMissing(key) from error
         if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise ServerFailed(SERVER, str(error.code)) from error
-        # The object storage is working, but has refused the call. Only an operator can fix an error
-        # such as AccessDenied.
+        # The object storage works, but has refused the call. Only an operator can fix an error such
+        # as AccessDenied.
         raise TransientError(f"The {SERVER} refuses: {explain_error(error)}.") from error
     except (MinioException, HTTPError, TimeoutError) as error:
         raise ServerFailed(SERVER, type(error).__name__) from error

@@ -2,7 +2,7 @@
 
 A file is written part by part, can be read from any offset, and is never in memory as a whole. A
 part consists of separately encrypted blocks, so that a few bytes can be read without the rest of
-the part. Decryption fails for a block that was moved within the file.
+the part. A block that was moved within the file can't be decrypted.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def part_key(prefix: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A stored file, whose parts contain ``PART_BYTES`` bytes each except for the last part."""
+    """A stored file. All parts except the last one contain ``PART_BYTES`` bytes."""
 
     objects: ObjectStore
     prefix: str
@@ -33,7 +33,7 @@ class StoredFile:
     def read_at(self, offset: int, count: int, /) -> bytes:
         """Return up to ``count`` bytes of the file, starting at ``offset``.
 
-        A call that reaches the end of a part or of the file returns fewer than ``count`` bytes.
+        Fewer bytes are returned at the end of a part or of the file.
         """
         number, within = divmod(offset, PART_BYTES)
         count = min(count, PART_BYTES - within, self.size - offset)
@@ -44,16 +44,15 @@ class StoredFile:
     def stream(self) -> Iterator[bytes]:
         """Yield the bytes of the file in order.
 
-        Raises ``ObjectMissing`` for a missing part of the file. Raises ``DecryptionFailed`` for a
-        changed part of the file. The bytes of all preceding parts are yielded before an error is
-        raised.
+        Raises ``ObjectMissing`` for a missing part, and ``DecryptionFailed`` for a changed part.
+        All parts before the faulty part are yielded first.
         """
         for offset in range(0, self.size, PART_BYTES):
             length = min(PART_BYTES, self.size - offset)
             yield from self._read(offset // PART_BYTES, 0, length)
 
     def _read(self, number: int, within: int, count: int) -> Iterator[bytes]:
-        """Yield ``count`` bytes of one part of the file in pieces, from the offset ``within``."""
+        """Yield ``count`` bytes of one part of the file, starting at the offset ``within``."""
         name = part_key(self.prefix, number)
         part_length = min(PART_BYTES, self.size - number * PART_BYTES)
         first, skipped = divmod(within, BLOCK_BYTES)
@@ -102,7 +101,7 @@ class PartWriter:
         """
 
     def close(self) -> None:
-        """Store the bytes of the last part, which are left in the buffer."""
+        """Store the last part."""
         if self._buffer:
             self._store(len(self._buffer))
 

@@ -1,4 +1,4 @@
-"""Deletes old rows in batches, without reading the rows that stay and without waiting for locks."""
+"""Deletes old rows in batches, without reading other rows or waiting for locks."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -16,20 +16,19 @@ def select_first_places(
     order: Sequence[sa.SQLColumnExpression[Any]],
     limit: int,
 ) -> Select[Any]:
-    """Build a query for the physical places (``ctid``) of the first rows that meet the conditions.
+    """Build a query for the locations (``ctid``) of the first rows that meet the conditions.
 
-    The query is fast only if an index matches the query's order and conditions.
+    The query is fast only if an index matches its order and conditions.
     """
     rows = select(_place(model)).select_from(model).where(*conditions)
-    # Without correlate(None), SQLAlchemy would merge the query into an enclosing statement on the
-    # same table.
+    # Without correlate(None), SQLAlchemy would merge the query into an enclosing statement.
     return rows.order_by(*order).limit(limit).correlate(None)
 
 
 def delete_rows(
     uow: UnitOfWork, model: type[Model], places: Select[Any], *conditions: ColumnElement[bool]
 ) -> int:
-    """Delete the rows in ``places`` that meet the conditions, and return how many were deleted.
+    """Delete the rows at ``places`` that meet the conditions, and return their number.
 
     Rows that are locked by other transactions are not deleted.
     """
@@ -40,9 +39,9 @@ def delete_rows(
 
 
 def is_in_places(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:
-    """Build the condition that a row is in one of the given physical places (``ctid``)."""
-    # Postgres needs no index to find a row by its physical place. The subquery returns an array,
-    # because every query plan runs a subquery for an array only once.
+    """Build the condition that a row is at one of the given locations (``ctid``)."""
+    # Postgres needs no index to find a row by its ``ctid``. The subquery returns an array, because
+    # Postgres runs an array subquery only once.
     return _place(model) == sa.any_(func.array(places.scalar_subquery()))
 
 

@@ -1,12 +1,10 @@
 """Long read-only transactions, which run on a replica of the database if there is one.
 
-A long read on a replica puts no load on the primary. A snapshot on a replica doesn't keep the
-primary from removing dead rows.
+A long read on a replica puts no load on the primary, and doesn't keep it from removing dead rows.
 
-A replica can lag behind the primary, so a read starts only after the replica has replayed all
-transactions that were committed on the primary. Postgres cancels a read on a replica if the read
-delays the replication for too long. A read that has failed twice on the replica runs on the
-primary.
+A replica can lag behind the primary, so a read starts only after the replica has caught up.
+Postgres cancels a read that delays the replication for too long. A read that has failed twice on
+the replica runs on the primary.
 """
 
 import time
@@ -26,15 +24,14 @@ log = get_logger(__name__)
 MAX_REPLICA_FAILURES = 2
 _MAX_IDLE = "5min"
 _POLL_SECONDS = 0.1
-# Selects the end position of the primary's write-ahead log, which follows all committed
-# transactions.
+# Selects the end of the primary's write-ahead log.
 _SELECT_POSITION = text(
     "SELECT CAST(pg_current_wal_lsn() AS text) AS position, system_identifier AS system"
     " FROM pg_control_system()"
 )
-# Selects whether the server is a replica of the primary, and whether the replica has replayed the
-# write-ahead log up to the given position. A replica that was promoted to a primary may have
-# different rows than the primary, and so may a replica of a different database.
+# Selects whether the server is a replica of the primary, and whether it has replayed the
+# write-ahead log up to a position. A promoted replica, or a replica of another database, may
+# contain different rows than the primary.
 _SELECT_HAS_REPLAYED = text(
     "SELECT pg_is_in_recovery() AND system_identifier = :system,"
     " pg_last_wal_replay_lsn() >= CAST(:position AS pg_lsn) FROM pg_control_system()"
@@ -42,7 +39,7 @@ _SELECT_HAS_REPLAYED = text(
 
 
 class ReplicaFailed(TransientError):
-    """The replica of the database has cancelled a read, or has closed the connection."""
+    """The replica has cancelled a read or closed the connection."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class ReplicaReads:
         Raises ``ReplicaFailed`` if the replica fails and the read must start again.
 
         Args:
-            failures: the number of times that the read has already failed on the replica.
+            failures: how often the read has already failed on the replica.
         """
         replica = self.replica
         if replica is None or failures >= MAX_REPLICA_FAILURES or not self._has_caught_up(replica):
@@ -100,10 +97,10 @@ class ReplicaReads:
 
 @contextmanager
 def open_snapshot(engine: Engine, max_time: timedelta) -> Iterator[Connection]:
-    """Yield a read-only transaction that has a snapshot and may take up to ``max_time``."""
+    """Yield a read-only transaction with a snapshot, which may take up to ``max_time``."""
     repeatable_read = engine.execution_options(isolation_level="REPEATABLE READ")
     with repeatable_read.connect() as connection:
-        # Replace the session's default time limits, which are too short for a long read.
+        # The session's default time limits are too short for a long read.
         milliseconds = int(max_time.total_seconds() * 1000)
         connection.execute(text(f"SET LOCAL statement_timeout = {milliseconds}"))
         connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{_MAX_IDLE}'"))

@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Resources(Clients):
     """A process's connections to the database, Redis, the broker and the object storage.
 
-    A process opens its resources only after it was forked.
+    Open resources only after forking.
     """
 
     database: Database
@@ -27,14 +27,14 @@ class Resources(Clients):
     _shared_lock: Any = field(default_factory=RLock, init=False, repr=False, compare=False)
 
     def open_all(self) -> None:
-        """Open all clients that are not open yet, and create the factory of database sessions."""
+        """Open all clients, and create the factory of database sessions."""
         _ = self.database.sessions
         self.open_clients()
 
     def shared(self, create: Callable[["Resources"], T]) -> T:
-        """Return the object that ``create`` returned at the first call in this process.
+        """Call ``create`` once per process, and always return the object that it created.
 
-        All threads of the process share the created object.
+        All threads share the object.
         """
         with self._shared_lock:
             if create not in self._shared:
@@ -63,9 +63,9 @@ def open_resources(
 
     Args:
         concurrency: the number of threads that use the resources at the same time.
-        name: the name of the process, which Postgres shows for the process's connections.
+        name: the process's name, which Postgres shows for its connections.
         waiter: the name under which the process receives notifications.
-        single_statements: the number of additional database connections for single SQL statements.
+        single_statements: the maximum number of database connections for single statements.
         object_prefix: the prefix of all keys in the bucket.
     """
     application_name = f"pressroom-{name}"

@@ -18,7 +18,7 @@ from core.settings import SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import SSE_S3, ObjectStorageSettings
 
-# The default region. Most S3 servers without regions accept the region name `us-east-1`.
+# The default region. S3 servers without regions usually accept `us-east-1`.
 _DEFAULT_REGION = "us-east-1"
 _CONNECT_SECONDS = 2.0
 _READ_SECONDS = 5.0
@@ -30,9 +30,9 @@ _WHY_ASKED = f"{variable_of('s3_access_key')} is not set"
 class RoleKeys(Provider):
     """The temporary access keys of an AWS role, which are renewed before they expire.
 
-    The access keys come from an AWS web identity, container or instance. The environment variables
-    of AWS determine where the access keys come from. Errors omit the URL from which the client
-    fetches access keys, because the URL of an AWS web identity contains a secret token.
+    The keys come from a web identity, a container or an instance, depending on AWS's environment
+    variables. Errors omit the URL from which keys are fetched, because the URL for a web identity
+    contains a secret token.
     """
 
     def __init__(self, settings: ObjectStorageSettings, client: urllib3.PoolManager) -> None:
@@ -67,8 +67,7 @@ def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:
             f"{endpoint.host}:{endpoint.port}",
             credentials=_create_key_provider(settings, connections),
             secure=is_tls,
-            # If the settings contain no region, the S3 client reads the region from the host name,
-            # or requests the region from AWS.
+            # If no region is set, the S3 client takes it from the host name or asks AWS.
             region=settings.s3_region or (None if is_aws else _DEFAULT_REGION),
             http_client=create_pool(connections, is_tls=is_tls),
         )
@@ -94,8 +93,8 @@ def get_server_encryption(settings: ObjectStorageSettings) -> Sse | None:
 
 def _create_key_provider(settings: ObjectStorageSettings, connections: int) -> Provider:
     if settings.s3_access_key is None or settings.s3_secret_key is None:
-        # Requests for access keys are not retried, because a retry would log the URL, which may
-        # contain a secret token.
+        # Requests for access keys aren't retried, because a retry would log the URL with its secret
+        # token.
         return RoleKeys(settings, create_pool(connections, is_tls=True, has_retry=False))
     return StaticProvider(settings.s3_access_key, settings.s3_secret_key.get_secret_value())
 
@@ -119,7 +118,7 @@ class _TlsPool(HTTPSConnectionPool):
 
 
 def create_pool(connections: int, *, is_tls: bool, has_retry: bool = True) -> urllib3.PoolManager:
-    # Loading the system's certificate authorities is slow, so only a client with TLS loads them.
+    # Load certificate authorities only for TLS, because loading them is slow.
     tls = {"ssl_context": create_tls_context()} if is_tls else {}
     pool = urllib3.PoolManager(
         maxsize=connections,

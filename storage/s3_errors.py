@@ -8,8 +8,8 @@ from minio.error import S3Error
 from core.settings.given_settings import variable_of
 
 _REGION = variable_of("s3_region")
-# The error codes that mean a wrong region. AWS uses AuthorizationHeaderMalformed and BadRequest for
-# a signature with a wrong region.
+# Error codes that mean a wrong region. AWS uses AuthorizationHeaderMalformed and BadRequest for a
+# signature with a wrong region.
 _WRONG_REGION_CODES = {
     "AuthorizationHeaderMalformed",
     "BadRequest",

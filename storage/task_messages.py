@@ -28,8 +28,7 @@ def build_app(**connection: Any) -> Celery:
         task_ignore_result=True,
         task_queues=[BrokerQueue(name, routing_key=name) for name in map(queue_name, Queue)],
         task_default_queue=queue_name(Queue.MAINTENANCE),
-        # By default, Celery would create a queue for a mistyped queue name, and no worker would
-        # serve the queue.
+        # By default, Celery would create a queue for a mistyped name, and no worker would serve it.
         task_create_missing_queues=False,
         broker_connection_retry_on_startup=True,
         **connection,
@@ -38,10 +37,9 @@ def build_app(**connection: Any) -> Celery:
 
 
 def build_message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) -> bytes:
-    """Return a task message as bytes, for a Redis script that puts the message on the queue.
+    """Return a task message as bytes, which a Redis script puts on the queue.
 
-    ``build_message`` returns the same bytes that ``Broker.send`` puts on the queue.
-    ``build_message`` is faster than a Celery producer, and needs no connection.
+    A Celery producer would send the same message, but is slower and needs a connection.
     """
     template = _build_template(task, queue)
     ids = {"id": task_id, "root_id": task_id, "kwargsrepr": repr(kwargs)}
@@ -58,7 +56,7 @@ def build_message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: s
 
 @cache
 def _build_template(task: str, queue: Queue) -> dict[str, Any]:
-    """Return a task message without arguments, as a Celery producer sends it to a broker."""
+    """Return a task message without arguments, as a Celery producer sends it."""
     name = queue_name(queue)
     with build_app(broker_url="memory://") as app:
         app.send_task(task, kwargs={}, queue=name)

@@ -28,8 +28,8 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
     """A transaction that commits at the end of its ``with`` block, and rolls back after an error.
 
     ``after_commit`` registers actions to run after the commit, such as sending a job's message. A
-    rollback discards the registered actions. A crash after the commit can lose the registered
-    actions, so a sweep must be able to repeat every action.
+    rollback discards the registered actions. A crash after the commit loses the registered actions,
+    so a sweep must be able to repeat them.
     """
 
     def __init__(self, sessions: "sessionmaker[Session]", clients: "Clients") -> None:
@@ -86,8 +86,7 @@ def record_moment_once(
 ) -> int:
     """Set a timestamp column to the current time in the rows that meet the conditions.
 
-    Rows that already contain a timestamp are not changed. Return the number of rows whose timestamp
-    was set.
+    Rows that already contain a timestamp are not changed. Return the number of updated rows.
     """
     statement = (
         update(moment.class_)

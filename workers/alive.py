@@ -1,9 +1,9 @@
-"""Touches a worker's alive file while the worker's event loop runs and the broker responds.
+"""Touches a worker's alive file while its event loop runs and the broker responds.
 
-The alive file becomes outdated if the worker is suspended, if its event loop hangs, or if the
-broker is unreachable. The supervisor restarts a worker whose alive file is outdated. Neither the
-load of the worker nor an outage of the database affects the alive file. A worker whose threads are
-all busy counts as alive.
+The alive file becomes outdated if the worker is suspended, its event loop hangs, or the broker is
+unreachable. The supervisor restarts a worker whose alive file is outdated. The alive file doesn't
+depend on the worker's load or on the database. A worker counts as alive even if all its threads are
+busy.
 """
 
 import threading
@@ -18,7 +18,7 @@ from core.settings import Settings
 from storage.broker import Broker
 
 TOUCH_EVERY_SECONDS = 1.0
-# The maximum time that the broker may take to respond when a worker fetches messages.
+# The maximum response time of the broker when a worker fetches messages.
 MAX_SILENCE_SECONDS = 10.0
 
 _stopping = threading.Event()
@@ -53,7 +53,7 @@ class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def _record_iteration(consumer: Any) -> None:
-    """Record an iteration of the event loop, unless the broker has failed to respond in time.
+    """Record an iteration of the event loop, unless a response of the broker is overdue.
 
     A worker fetches no messages from a queue that has reached its limit of concurrent jobs.
     """

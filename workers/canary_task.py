@@ -27,10 +27,10 @@ def register_canary(app: Celery, process: ProcessContext) -> None:
 
 
 def send_canaries(resources: Resources, queues: list[Queue]) -> None:
-    """Send the canaries that are due, unless the worker is still starting.
+    """Send the due canaries, unless the worker is still starting.
 
-    A worker can take half a minute to start. A canary that is sent before the worker takes messages
-    would measure the startup time instead of the queue's delay.
+    A worker's startup can take half a minute. During startup, a canary would measure the startup
+    time instead of the queue's delay.
     """
     if not _takes_messages.is_set():
         return

@@ -1,4 +1,4 @@
-"""The resources and the work in progress of a worker process."""
+"""The resources of a worker process, and its work in progress."""
 
 import os
 from threading import Lock
@@ -11,14 +11,14 @@ from storage.resources import open_resources
 from workers.in_flight_work import InFlightWork
 from workers.serving import Pool, Serving
 
-# The queues of request-only work, which doesn't use the database.
+# The queues whose work doesn't use the database.
 _QUEUES_WITHOUT_DATABASE = {Queue.REQUEST, Queue.PHOTOS}
 
 
 class WorkerContext:
-    """The resources and the work in progress of a process, which all its threads share.
+    """The resources and the work in progress of a process, shared by all its threads.
 
-    The resources of a process connect to their servers at first use.
+    Resources connect to their servers at first use.
     """
 
     def __init__(self, settings: Settings, serves: Serving) -> None:
@@ -38,9 +38,9 @@ class WorkerContext:
 def count_connections(serves: Serving) -> int:
     """Return the maximum number of database connections of a worker process.
 
-    Each job needs a database connection for its work and a database connection for its heartbeat.
-    In a process pool, each process has a third database connection, because an import may add two
-    chunks of members at the same time.
+    Each job needs one database connection for its work and one for its heartbeat. In a process
+    pool, each process has a third connection, because an import may add two chunks at the same
+    time.
     """
     if serves.pool is Pool.PREFORK:
         return 3
@@ -51,10 +51,10 @@ def count_connections(serves: Serving) -> int:
 
 
 class ProcessContext:
-    """A holder that creates the ``WorkerContext`` of a process at first use.
+    """Creates the ``WorkerContext`` of a process at first use.
 
-    A ``WorkerContext`` is created after the fork of a pool process, because connections must not be
-    shared between processes.
+    Pool processes create their ``WorkerContext`` after the fork, because processes must not share
+    connections.
     """
 
     def __init__(self, settings: Settings, serves: Serving) -> None:
@@ -66,7 +66,7 @@ class ProcessContext:
 
     @property
     def has_threads(self) -> bool:
-        """Return whether the worker runs jobs in threads instead of pool processes."""
+        """Return whether the worker runs jobs in threads rather than processes."""
         return self.serves.pool is Pool.THREADS
 
     def get(self) -> WorkerContext:

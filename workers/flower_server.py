@@ -28,11 +28,10 @@ _STYLE = """
 
 
 class _ReadableFlower(Flower):  # type: ignore[misc]
-    """A variant of Flower that aligns table columns, and responds only to allowed host names.
+    """A variant of Flower that aligns table columns and responds only to allowed host names.
 
-    With DNS rebinding, a malicious page can make its host name point to the address of Flower.
-    Without a check of host names, a malicious page could read the parts of Flower that need no
-    password.
+    By DNS rebinding, a malicious page can point its host name to Flower's address. Without a check
+    of host names, a malicious page could read the parts of Flower that need no password.
     """
 
     names: Collection[str] = ()
@@ -42,8 +41,7 @@ class _ReadableFlower(Flower):  # type: ignore[misc]
         self.add_handlers(r".*", _static_handlers())
 
     def start(self) -> None:
-        # Flower's signal handler raises SystemExit, which is lost if the signal interrupts a
-        # finalizer.
+        # Flower's signal handler raises SystemExit, which is lost inside a finalizer.
         self.io_loop.asyncio_loop.add_signal_handler(signal.SIGTERM, self.io_loop.stop)
         super().start()
 
@@ -64,9 +62,9 @@ def run_flower(
     """Serve Flower until the process receives a stop signal. Flower never runs without a password.
 
     Args:
-        host_names: the host names to which Flower responds, or an empty collection to allow all
-            host names.
-        shows_periodic: whether Flower shows the periodic maintenance tasks in addition to jobs.
+        host_names: the host names to which Flower responds. An empty collection allows all host
+            names.
+        shows_periodic: whether Flower shows the periodic maintenance tasks.
     """
     password = settings.flower_password and settings.flower_password.get_secret_value()
     if not password:
@@ -78,8 +76,8 @@ def run_flower(
     ReadableEvents.shows_periodic = shows_periodic
     flower.events.EventsState = ReadableEvents
     app = create_celery_app(settings)
-    # Remove the retry option, because Flower uses an asynchronous Redis client, which accepts only
-    # an asynchronous retry class.
+    # Remove the retry option, because Flower's asynchronous Redis client accepts only an
+    # asynchronous retry class.
     app.conf.broker_transport_options.get("sentinel_kwargs", {}).pop("retry", None)
     end_start()
     app.start(
@@ -95,12 +93,11 @@ def run_flower(
 
 
 class ReadableEvents(EventsState):  # type: ignore[misc]
-    """Flower's store of tasks, which adds the queue to each task name.
+    """Flower's task store, which adds the queue to each task name.
 
-    For example, Flower shows the task ``attachment.process`` as ``media/attachment.process``.
-    Maintenance tasks run every few seconds or minutes, and would hide the tasks that people have
-    requested. Flower shows maintenance tasks only with ``shows_periodic``, but ``pressroom
-    maintenance`` always lists them.
+    For example, Flower shows ``attachment.process`` as ``media/attachment.process``. Maintenance
+    tasks are hidden by default, because they run so often that they would hide all other tasks. The
+    command ``pressroom maintenance`` always lists the maintenance tasks.
     """
 
     shows_periodic = False
@@ -114,9 +111,8 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
         """Add the queue to the task's name, and return whether Flower shows the task."""
         name = event.get("name")
         if name is None:
-            # Only the first event that Flower receives about a task contains the task's name. If
-            # Flower stored the other events of a hidden task, Flower's table would contain a task
-            # without a name.
+            # Only the first event of a task contains its name. If the other events of a hidden task
+            # were stored, Flower would show a task without a name.
             return event["uuid"] in self.tasks
         task_queue = list_task_queues().get(name)
         if task_queue is None:
@@ -128,10 +124,9 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
 def load_flower_script() -> str:
     """Return Flower's JavaScript, changed so that tables don't scroll.
 
-    By default, Flower's script puts the column headers into a separate table above the scrolling
-    table. The columns of a separate header table lose their alignment when the first rows arrive.
-    If the table doesn't scroll, the headers stay in the table, and the card around the table
-    scrolls.
+    By default, Flower's script moves the headers of a scrolling table into a separate table.
+    Separate column headers lose their alignment when the first rows arrive. Without scrolling, the
+    headers stay in the table, and the card around the table scrolls.
     """
     return (_STATIC / "js" / "flower.js").read_text().replace(_SCROLLING_OPTION, "")
 
@@ -148,8 +143,8 @@ class _StaticText(BaseHandler):  # type: ignore[misc]
 
     def get(self) -> None:
         self.set_header("Content-Type", self._content_type)
-        # Browsers must not cache the changed script or style sheet, because the hash in the URL
-        # belongs to Flower's original file.
+        # Browsers must not cache the changed file, because the hash in the URL belongs to Flower's
+        # original file.
         self.set_header("Cache-Control", "no-cache")
         self.finish(self._text)
 

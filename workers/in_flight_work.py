@@ -1,4 +1,4 @@
-"""The work in progress of a worker process, which the process requeues before it stops."""
+"""The work in progress of a worker process, which is requeued when the process stops."""
 
 import threading
 import time
@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-# The whole process exits if work in a thread exceeds its deadline by this number of seconds,
-# because Python can't kill a thread.
+# A process exits if work exceeds its deadline by this time, because Python can't kill a thread.
 MAX_STUCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, eq=False)
 class WorkItem:
-    """A piece of work in progress, such as a turn of a job.
+    """Work in progress, such as a turn of a job.
 
     Attributes:
         deadline: the monotonic time at which the work becomes overdue.
@@ -37,7 +36,7 @@ class InFlightWork:
 
     @contextmanager
     def track(self, item: WorkItem) -> Iterator[None]:
-        """Count a work item as work in progress during the ``with`` block."""
+        """Count an item as work in progress during the ``with`` block."""
         with self._lock:
             self._items.add(item)
         try:
@@ -47,10 +46,9 @@ class InFlightWork:
                 self._items.discard(item)
 
     def give_back(self) -> None:
-        """Requeue the work in progress, so that other workers continue the work.
+        """Requeue the work in progress, except overdue work.
 
-        Overdue work is not requeued. The lease of an overdue job expires, which counts as a crash
-        of the job.
+        The lease of an overdue job expires, which counts as a crash.
         """
         for item in self._current_items():
             if not item.is_overdue:

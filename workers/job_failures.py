@@ -20,13 +20,12 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# The exceptions that are raised if the database is unreachable. A job that fails because of an
-# unreachable database is retried.
+# The exceptions for an unreachable database. A job is retried if the database is unreachable.
 _DATABASE_FAILURES = (
     OperationalError,
     InterfaceError,
     PoolTimeoutError,
-    # Statements that bypass SQLAlchemy raise exceptions of psycopg2.
+    # psycopg2 raises its own exceptions for statements that bypass SQLAlchemy.
     psycopg2.OperationalError,
     psycopg2.InterfaceError,
 )
@@ -38,8 +37,8 @@ _SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__}
 def record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
     """Record the failure of a job.
 
-    While the database is unreachable, recording a job's failure is retried for half a minute,
-    because an expired lease would count as a crash. Raises ``LeaseLost``.
+    While the database is unreachable, retry the recording for half a minute, because an expired
+    lease would count as a crash. Raises ``LeaseLost``.
     """
     deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
     while True:
@@ -76,9 +75,9 @@ def _record_failure_once(resources: Resources, lease: Lease, error: Exception) -
 
 
 def _find_temporary_reason(error: Exception) -> str | None:
-    """Return the reason for a temporary failure, worded for the owner of the job.
+    """Return the reason for a temporary failure, worded for the job's owner.
 
-    Return ``None`` if the failure of the job is permanent.
+    Returns ``None`` if the failure is permanent.
     """
     if _is_database_unreachable(error):
         return "The database does not answer."
@@ -90,14 +89,14 @@ def _find_temporary_reason(error: Exception) -> str | None:
 
 
 def _is_database_unreachable(error: Exception) -> bool:
-    # SQLAlchemy recognises every psycopg2 exception that means a broken connection.
+    # SQLAlchemy recognises all exceptions of psycopg2 for broken connections.
     is_disconnected = isinstance(error, DBAPIError) and error.connection_invalidated
     return is_disconnected or isinstance(error, _DATABASE_FAILURES)
 
 
 def _has_interrupted_socket(error: Exception) -> bool:
     """Return whether the soft time limit interrupted a socket call."""
-    # The last frame of the traceback belongs to the signal handler, and the next to last frame
-    # belongs to the interrupted call.
+    # The last frame of the traceback is the signal handler, and the frame before it is the
+    # interrupted call.
     last_frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-2:]
     return any(frame.f_globals.get("__name__") in _SOCKET_MODULES for frame in last_frames)

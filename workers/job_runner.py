@@ -1,10 +1,9 @@
 """Runs jobs in a worker process.
 
-Some jobs run in several steps, which are called turns. All turns of a job run in one process,
-because the job reads a file from start to end. The ``run`` function of a job with several turns is
-a generator that yields after each turn. Between two turns of a job, the process runs a turn of the
-next queued job. A queued job waits for only one turn of a running job, and the running job keeps
-its files open between its turns.
+Some jobs run in several turns. All turns of a job run in one process, because the job reads a file
+from start to end. The ``run`` function of a job with several turns is a generator that yields after
+each turn. Between two turns of a job, the process runs a turn of the next queued job. A queued job
+waits for only one turn, and the running job keeps its files open.
 """
 
 import os
@@ -37,16 +36,16 @@ from workers.job_failures import record_failure
 log = get_logger(__name__)
 
 
-# A process is killed if the turn of a job exceeds its deadline by this number of seconds.
+# A process is killed if a turn exceeds its deadline by this time.
 KILL_AFTER_SECONDS = 15.0
-# The maximum number of jobs with unfinished turns in a process. Each unfinished job may keep an
-# open file, and e-mail addresses in memory.
+# The maximum number of unfinished jobs in a process. Each unfinished job may keep an open file, and
+# e-mail addresses in memory.
 MAX_STAYING_JOBS = 4
 _HAS_ENDED = True
 
 
 class JobAttempt:
-    """A job that a worker has claimed, and that runs in one or more turns.
+    """A claimed job, which runs in one or more turns.
 
     The job's lease is renewed until ``close`` is called.
     """
@@ -55,8 +54,8 @@ class JobAttempt:
         """Start the heartbeat.
 
         Args:
-            has_own_limits: whether each turn of the job needs a separate deadline. Without separate
-                deadlines, the time limit of the Celery task covers all turns together.
+            has_own_limits: whether each turn has a separate deadline. Without separate deadlines,
+                the time limit of the Celery task covers all turns together.
         """
         self.lease = lease
         self._context = context
@@ -75,13 +74,13 @@ class JobAttempt:
             self._heart.close()
 
     def hand_back(self) -> None:
-        """Requeue the job, so that another worker continues the job."""
+        """Requeue the job, so that another worker continues it."""
         with suppress(LeaseLost, SQLAlchemyError), self._context.resources.unit_of_work() as uow:
             hand_back_job(uow, self.lease)
             log.info("job.handed_back", job_id=self.lease.job_id)
 
     def take_turn(self) -> bool:
-        """Run one turn of the job, and return whether this process must run the next turn."""
+        """Run one turn, and return whether this process must run the next one."""
         kind = get_kind(self.lease.kind)
         started_at = time.monotonic()
         seconds = kind.deadline_seconds
@@ -137,7 +136,7 @@ class JobAttempt:
             with self._context.resources.unit_of_work() as uow:
                 renew_lease(uow, self.lease)
             return
-        # The lease of an overdue job is not renewed, so that the sweep requeues the job.
+        # The lease of an overdue job isn't renewed, so that the sweep requeues the job.
         log.error("job.overdue", job_id=self.lease.job_id, kind=self.lease.kind)
         if not self._has_own_limits:
             raise LeaseLost(self.lease.job_id)
@@ -147,7 +146,7 @@ class JobAttempt:
 
 @contextmanager
 def _limit_time(seconds: float) -> Iterator[None]:
-    """Raise ``SoftTimeLimitExceeded`` in the block after ``seconds``, or never if ``seconds`` is 0.
+    """Raise ``SoftTimeLimitExceeded`` in the block after ``seconds``, unless ``seconds`` is 0.
 
     The time limit works only in the main thread, which runs the jobs of a process pool.
     """
@@ -168,17 +167,17 @@ def _limit_time(seconds: float) -> Iterator[None]:
 
 
 class TaskFailed(Exception):
-    """The job of a task has failed. The exception's message is the job's error code.
+    """The job of a Celery task has failed. The exception's message is the job's error code.
 
-    The row of the job contains the error, and ``TaskFailed`` makes Flower show the failure.
+    The job's row contains the error, and ``TaskFailed`` makes Flower show the failure.
     """
 
 
 def run_job(context: WorkerContext, *, job_id: int) -> None:
-    """Run a job, unless another worker has already claimed the job.
+    """Run a job, unless another worker has claimed it.
 
-    Raises ``TaskFailed`` or Celery's ``Retry`` if the job has failed, so that Flower shows the
-    failure. Celery doesn't retry the task, because the row of the job controls retries.
+    Raises ``TaskFailed`` or Celery's ``Retry`` if the job fails, so that Flower shows the failure.
+    Celery doesn't retry the task, because the job's row controls retries.
     """
     with context.resources.unit_of_work() as uow:
         lease = claim_job(uow, job_id)
@@ -191,9 +190,9 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
         try:
             jobs.run(lease)
         except SystemExit:
-            # The pool ends a process when the grace period of a stopping worker is over, or when a
-            # task exceeds its hard time limit. An exceeded time limit counts as a crash of the job,
-            # unlike an expired grace period.
+            # The pool ends a process after a stopping worker's grace period, or if a task exceeds
+            # its hard time limit. Exceeding a time limit counts as a crash of the job, but the end
+            # of the grace period doesn't.
             if time.monotonic() - started_at < current_task.time_limit:
                 jobs.hand_back()
             raise
@@ -205,11 +204,11 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
 
 # Optimization: import jobs that stay in their worker process (decision 17).
 class _StayingJobs:
-    """The jobs that one worker process runs in turns.
+    """The jobs that take turns in a worker process.
 
-    The message of the Celery task contains the id of the first job. The kind of the first job sets
-    the maximum time (``max_stay_seconds``) for all jobs together. If the first job needs only one
-    turn, the process doesn't claim a second job.
+    The Celery message contains the id of the first job. The first job's kind sets the maximum time
+    (``max_stay_seconds``) for all jobs together. If the first job ends in one turn, the process
+    claims no other job.
     """
 
     def __init__(self, context: WorkerContext, kind: JobKind) -> None:
@@ -231,8 +230,7 @@ class _StayingJobs:
                     attempt.hand_back()
                 attempt.close()
                 if stays:
-                    # Don't claim a job immediately after requeuing a job, because the process could
-                    # claim the requeued job.
+                    # Don't claim a job right after requeuing one, because it could be the same job.
                     continue
             if self._attempts and (next_lease := self._claim_next()) is not None:
                 self._add(next_lease)
@@ -247,15 +245,15 @@ class _StayingJobs:
                 closing_all.callback(attempt.close)
 
     def _may_stay(self) -> bool:
-        """Return whether the job that has just had its turn may stay in this process.
+        """Return whether the job that has just run may stay in this process.
 
-        A new job never replaces a job that stays in the process. If jobs replaced each other, each
-        job would repeatedly start from the beginning of its file, possibly forever.
+        A new job never replaces a job in the process. If jobs replaced each other, each job could
+        restart again and again from the beginning of its file.
         """
         return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
-        """Let a job take the next turn, because the process's other jobs have just had a turn."""
+        """Let a new job take the next turn, because all other jobs have just had a turn."""
         has_own_limits = bool(self._first_kind.max_stay_seconds)
         attempt = JobAttempt(self._context, lease, has_own_limits=has_own_limits)
         self._attempts.appendleft(attempt)
@@ -268,8 +266,8 @@ class _StayingJobs:
                 Job.status == JobStatus.QUEUED,
                 Job.queue == self._first_kind.queue,
                 Job.sends > 0,
-                # The ``send_after`` of a sent job is never older than ``RECENT_WINDOW``, because
-                # the sweep updates the ``send_after`` of all sent jobs.
+                # The sweep updates the ``send_after`` of all sent jobs, so that none is older than
+                # ``RECENT_WINDOW``.
                 Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in list_kinds()]),

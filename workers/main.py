@@ -1,7 +1,7 @@
 """The entry point of a worker process, which runs a Celery application.
 
-Jobs are rows in Postgres and messages contain only job ids, so a wrong Celery setting can delay a
-job but can't lose a job.
+Messages contain only the ids of jobs in Postgres, so a wrong Celery setting can delay a job but not
+lose it.
 """
 
 import sys
@@ -21,23 +21,22 @@ from workers.context import ProcessContext
 from workers.serving import Serving
 
 _CONFIGURATION = {
-    # A worker acknowledges a message only after the task has ended, so that the broker redelivers
-    # the messages of a crashed worker.
+    # Acknowledge a message only after its task, so that the broker delivers the messages of a
+    # crashed worker again.
     "task_acks_late": True,
     "task_reject_on_worker_lost": True,
     "worker_enable_prefetch_count_reduction": False,
-    # Running jobs continue after the connection to the broker is lost, because a stopped job would
-    # count as crashed. A task message that is delivered twice does no harm.
+    # Jobs continue without a connection to the broker, because a stopped job would count as
+    # crashed. Delivering a task twice does no harm.
     "worker_cancel_long_running_tasks_on_connection_loss": False,
     # By default, a worker exits after 100 failed connections to the broker. By default, a worker
-    # exits if the broker responds with an error, for example because the memory of the broker is
-    # full.
+    # exits if the broker returns an error, for example because its memory is full.
     "broker_connection_max_retries": None,
     "broker_channel_error_retry": True,
     "worker_send_task_events": True,
     "worker_hijack_root_logger": False,
     "worker_redirect_stdouts": False,
-    # Pool processes are replaced after many tasks, because the memory of a process slowly grows.
+    # Replace pool processes after many tasks, because their memory slowly grows.
     "worker_max_tasks_per_child": 1000,
     "timezone": "UTC",
 }
@@ -51,7 +50,7 @@ def run_worker(serves: Serving) -> None:
     options = ["--pool", serves.pool.value, "--concurrency", str(serves.max_concurrent_jobs)]
     options += ["--queues", ",".join(map(queue_name, serves.limits))]
     options += ["--hostname", f"{serves.name}@%h"]
-    # Gossip and mingle are messages between workers, which Pressroom's workers don't need.
+    # Pressroom's workers don't need gossip and mingle, which are messages between workers.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
     settings = load_worker_settings(serves.limits)
     if Queue.REQUEST in serves.limits:

@@ -1,4 +1,4 @@
-"""Plans which queues a worker process serves, and how many jobs of each queue run concurrently."""
+"""Plans which queues a worker serves, and how many jobs of each queue run concurrently."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -7,8 +7,7 @@ from enum import StrEnum
 
 from core.queues import Queue
 
-# The queues whose jobs wait for remote servers, with the maximum number of concurrent jobs per
-# process.
+# The I/O-bound queues, with the maximum number of concurrent jobs per process.
 _WAITING = {
     Queue.REQUEST: 16,
     Queue.PHOTOS: 8,
@@ -17,32 +16,30 @@ _WAITING = {
     Queue.WEBHOOKS: 8,
     Queue.MAINTENANCE: 2,
 }
-# The queues whose jobs need a processor core, with the maximum number of concurrent jobs per
-# process.
+# The CPU-bound queues, with the maximum number of concurrent jobs per process.
 _COMPUTING = {Queue.EXPORT: 1, Queue.MEDIA: os.cpu_count() or 1, Queue.BULK: 1}
 
 
 class Pool(StrEnum):
-    """The kinds of worker pools, under the names that Celery uses."""
+    """The kinds of worker pools, with Celery's names."""
 
-    # A pool of threads, for jobs that wait for remote servers.
+    # Threads for I/O-bound jobs.
     THREADS = "threads"
-    # A pool of processes, for jobs that need a processor core.
+    # Processes for CPU-bound jobs.
     PREFORK = "prefork"
 
 
 class IncompatibleQueues(ValueError):
-    """The given queues can't share one worker, because they need different kinds of pools."""
+    """A single worker can't serve the given queues, because they need different kinds of pools."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """The queues that a worker process serves, and its kind of pool.
+    """The queues of a worker, and its kind of pool.
 
-    Each queue has a separate limit of concurrent jobs, and the pool has room for the sum of all
-    limits. With separate limits, a remote server that hangs delays only the jobs of a single queue.
-    A long computation in a thread would delay all other threads, so long computations run in a pool
-    of processes or in a child process.
+    Each queue has its own limit of concurrent jobs, and the pool has room for all limits together.
+    With separate limits, a hanging remote server delays only the jobs of one queue. Long
+    computations run in processes, because in a thread they would delay all other threads.
     """
 
     pool: Pool
@@ -50,7 +47,7 @@ class Serving:
 
     @property
     def name(self) -> str:
-        """Return the short name that Flower shows for the worker."""
+        """Return the worker's short name in Flower."""
         if len(self.limits) == 1:
             return next(iter(self.limits))
         return "waiting" if self.pool is Pool.THREADS else "computing"
@@ -61,9 +58,9 @@ class Serving:
 
 
 def plan_serving(queues: Collection[Queue], limit: int | None = None) -> Serving:
-    """Plan the kind of pool and the limits of concurrent jobs for a worker of the given queues.
+    """Plan the pool and the limits of concurrent jobs for a worker.
 
-    Raises ``IncompatibleQueues`` if the queues need different kinds of worker pools.
+    Raises ``IncompatibleQueues`` if the queues need different kinds of pools.
 
     Args:
         limit: the maximum number of concurrent jobs per queue, or ``None`` for the default limits.

@@ -21,26 +21,26 @@ _log = get_logger(__name__)
 
 
 def prepare_processes(process: ProcessContext) -> None:
-    """Connect Celery's signals to the functions that prepare a worker."""
+    """Connect the functions that prepare a worker to Celery's signals."""
     signals.setup_logging.connect(lambda **_: configure_logging(process.settings), weak=False)
     signals.worker_before_create_process.connect(lambda **_: freeze_before_fork(), weak=False)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_announce_ready, process), weak=False)
-    # Celery sends `worker_process_shutdown` in each pool process, and `worker_shutdown` in the
-    # worker's main process.
+    # `worker_process_shutdown` is sent in each pool process, and `worker_shutdown` in the main
+    # process.
     for shutdown in (signals.worker_process_shutdown, signals.worker_shutdown):
         shutdown.connect(lambda **_: spans.stop_tracing(), weak=False)
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
-    """Start the image converter of a new pool process before the process runs its first job.
+    """Start the image converter of a new pool process before its first job.
 
-    If a worker serves several queues, each pool process starts its image converter at its first
-    conversion, because idle image converters take memory.
+    If a worker serves several queues, each pool process starts its converter at its first
+    conversion, because idle converters take memory.
     """
     context = process.get()
     if context.serves.limits.keys() == {Queue.MEDIA}:
-        # The import is late, because only workers of the media queue need the imaging library.
+        # Import the module late, because only workers of the media queue need the imaging library.
         from services.attachments import processing
 
         context.resources.shared(processing.create_converter).start()
@@ -50,14 +50,13 @@ def _announce_ready(process: ProcessContext, **_: Any) -> None:
     end_start()
     served = process.serves.limits
     if Queue.MEDIA in served:
-        # The import is late, because only workers of the media queue start an image converter.
+        # Import the module late, because only workers of the media queue start an image converter.
         from core.process.confinement import filter_error
 
         if error := filter_error():
             _log.warning("converter.unfiltered", reason=str(error))
     if Queue.REQUEST in served:
-        # Load the libraries of the metadata writers at startup, so that no API request waits while
-        # the libraries load.
+        # Load the writers' libraries at startup, so that no API request waits for them.
         from services.composer.writers import MetadataWriter
 
         process.get().resources.shared(MetadataWriter.of_process).load()
@@ -78,9 +77,9 @@ def _serve(address: str, **_: Any) -> None:
     try:
         server, _thread = start_http_server(int(port), host, create_pool_registry(shared_folder()))
     except (OSError, OverflowError) as error:
-        # The worker continues without a metrics server, because jobs don't need metrics.
+        # Continue without a metrics server, because jobs don't need metrics.
         _log.warning("metrics.not_served", address=address, reason=str(error))
         return
-    # Close the metrics server's socket in pool processes, because an open socket in a pool process
-    # would block the port after the worker has exited.
+    # Close the metrics socket in pool processes, because it would block the port after the worker's
+    # exit.
     os.register_at_fork(after_in_child=server.socket.close)

@@ -1,11 +1,11 @@
 """Stops a worker after SIGTERM, or when a thread is stuck.
 
-A stopping worker takes no more messages, and its jobs have a grace period to end. A stopping worker
-requeues jobs that don't end within the grace period. Another worker continues the requeued jobs,
-and requeuing a job doesn't count as a crash of the job.
+A stopping worker takes no more messages, and gives its jobs a grace period to end. Jobs that don't
+end within the grace period are requeued for another worker. Requeuing doesn't count as a crash of
+the job.
 
-Celery's soft shutdown is not used. A soft shutdown doesn't acknowledge messages, doesn't notice
-when all jobs have ended, and waits for threads forever.
+Pressroom doesn't use Celery's soft shutdown, which would wait for threads forever. A soft shutdown
+acknowledges no messages, and doesn't notice when all jobs have ended.
 """
 
 import os
@@ -25,11 +25,11 @@ from workers.context import ProcessContext
 log = get_logger(__name__)
 
 # The exit code of a worker with a stuck thread, which is EX_TEMPFAIL in sysexits.h. A supervisor
-# restarts a worker whose exit code is not 0.
+# restarts workers whose exit code isn't 0.
 STUCK_EXIT_CODE = 75
 _POLL_SECONDS = 0.05
 _WATCH_EVERY_SECONDS = 1.0
-# The maximum time that Celery's shutdown may take after the last job has ended.
+# The maximum duration of Celery's shutdown after the last job.
 MAX_SHUTDOWN_SECONDS = 10.0
 
 
@@ -59,7 +59,7 @@ class _Stopper:
             threading.Thread(target=self._stop, args=(exit_code,), daemon=True).start()
 
     def stop_if_stuck(self) -> None:
-        """Watch the threads of the pool, and stop the worker if a thread is stuck."""
+        """Watch the pool's threads, and stop the worker if a thread is stuck."""
         in_flight_work = self._process.get().in_flight_work
         while not self._has_begun.wait(_WATCH_EVERY_SECONDS):
             if in_flight_work.is_stuck():
@@ -76,14 +76,13 @@ class _Stopper:
         )
         if not state.reserved_requests:
             state.should_stop = exit_code
-            # Wake the worker's event loop, so that the loop notices that the worker must stop.
+            # Wake the event loop, so that it notices that the worker must stop.
             self._consumer.call_soon(lambda: None)
             time.sleep(MAX_SHUTDOWN_SECONDS)
         elif self._process.has_threads:
             self._process.get().in_flight_work.give_back()
         else:
-            # After SIGQUIT, Celery ends the pool processes, and each pool process requeues its
-            # jobs.
+            # After SIGQUIT, Celery ends the pool processes, which requeue their jobs.
             os.kill(os.getpid(), signal.SIGQUIT)
             time.sleep(MAX_SHUTDOWN_SECONDS)
         log.warning("worker.ended_at_once")

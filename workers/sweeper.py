@@ -1,6 +1,6 @@
-"""Runs the sweep every second in the main process of a worker.
+"""Runs the sweep every second in a worker's main process.
 
-The sweep finds lost jobs, sends lost messages again, and starts maintenance that is due.
+The sweep finds lost jobs, sends lost messages again, and starts due maintenance.
 """
 
 import os
@@ -29,26 +29,25 @@ log = get_logger(__name__)
 _Step = Callable[[Resources], object]
 
 SWEEP_EVERY_SECONDS = 1.0
-# The rare steps of the sweep run only in every fifth round. Canaries are due only every ten
-# seconds, so checking for due canaries in every round of the sweep would be wasteful.
+# Rare steps of the sweep run only in every fifth round. Canaries are due only every ten seconds, so
+# checking for them in every round would be wasteful.
 _RARE_STEP_ROUNDS = 5
-# The maximum time for which the fork of a pool process waits for the end of a sweep round. A sweep
-# round takes milliseconds, but the worker must be able to fork pool processes even if the round
-# hangs.
+# The maximum time for which a fork waits for the end of a sweep round. A sweep round takes
+# milliseconds, but the worker must be able to fork even if a round hangs.
 _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
 _round_lock = threading.Lock()
-# During a fork, `_lock_results` contains one value, which tells whether the forking thread has
-# acquired the lock of the sweep round.
+# During a fork, `_lock_results` tells whether the forking thread has acquired the lock of the sweep
+# round.
 _lock_results: list[bool] = []
 
 
 def start_sweep_with(app: Celery) -> None:
     app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(lambda **_: _stopping.set(), weak=False)
-    # The fork of a pool process waits for the end of the current sweep round. A pool process that
-    # is forked during a sweep round would inherit locks that no thread releases.
+    # A fork waits for the end of the sweep round, because a process forked during a round would
+    # inherit locks that nobody releases.
     os.register_at_fork(
         before=lambda: _lock_results.append(_round_lock.acquire(timeout=_MAX_FORK_WAIT_SECONDS)),
         after_in_parent=_release_lock,
@@ -59,8 +58,7 @@ def start_sweep_with(app: Celery) -> None:
 class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
     """A Celery boot step that starts the sweep after the pool, but before the broker connection.
 
-    The sweep must run even while the worker can't connect to the broker, for example because the
-    broker is full of messages.
+    The sweep must run even without a broker connection, for example if the broker's memory is full.
     """
 
     requires = ("celery.worker.components:Pool",)
@@ -85,8 +83,8 @@ def _sweep_until_stopped(queues: list[Queue]) -> None:
         frequent_steps.append(wake_due)
     all_steps: list[_Step] = [*frequent_steps, partial(send_canaries, queues=queues)]
     if Queue.WEBHOOKS not in queues:
-        # Workers without the webhook queue also enqueue due webhook jobs, so that the metrics show
-        # these jobs even if no worker serves the queue.
+        # Workers without the webhook queue also enqueue due webhook jobs, so that metrics show them
+        # even if no worker serves the queue.
         all_steps.append(wake_due)
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):

@@ -1,7 +1,6 @@
 """Lists the queue of each task for Flower.
 
-A separate process imports all services and prints the queue of each task as JSON, so that Flower
-doesn't have to import the services.
+A separate process prints the queues as JSON, so that Flower doesn't have to import all services.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""The Celery tasks of the workers, one per registered kind of work.
+"""The workers' Celery tasks, one per registered kind of work.
 
-The name of a task is the name of its kind of work. The names of tasks never change, because the
-messages in the queues contain the task names.
+Each task has the name of its kind of work. Task names never change, because messages in the queues
+contain them.
 """
 
 import importlib
@@ -31,11 +31,10 @@ from workers.job_runner import KILL_AFTER_SECONDS, TaskFailed, run_job
 
 log = get_logger(__name__)
 
-# The time limit of request-only work, which equals the longest time that an API caller waits.
+# The time limit of request-only work, which is the longest time that an API caller waits.
 MAX_REQUEST_SECONDS = 60.0
 
-# The modules in which services register their kinds of work. A test fails if `_MODULES` lacks a
-# module that registers a kind of work.
+# The modules that register kinds of work. A test checks that ``_MODULES`` is complete.
 _MODULES = """
     accounts.account_mails
     attachments.strays attachments.upload
@@ -59,16 +58,15 @@ def register_tasks(app: Celery, process: ProcessContext) -> None:
     """Register all tasks with the Celery application."""
     job_task = _build_task(process, run_job)
     for kind in list_kinds():
-        # At the soft time limit, a process pool raises an exception in the job. At the hard time
-        # limit, a process pool kills the job's process. A thread pool ignores the time limits of
-        # Celery tasks.
+        # A process pool raises an exception in a job at the soft time limit, and kills the job's
+        # process at the hard time limit. A thread pool ignores the time limits of Celery tasks.
         seconds = kind.deadline_seconds + kind.max_stay_seconds
         limits = {"soft_time_limit": seconds, "time_limit": seconds + KILL_AFTER_SECONDS}
         app.task(job_task, name=kind.name, throws=(TaskFailed,), **limits)
     for request_kind, answer in list_request_work().items():
         task = _build_task(process, partial(answer_request, kind=request_kind, answer=answer))
-        # Celery's task events are off for request-only work, because events would double the number
-        # of messages.
+        # Request-only work sends no task events, because events would double the number of
+        # messages.
         app.task(task, name=request_kind.task, send_events=False)
     for periodic in maintenance.list_kinds():
         run = partial(run_maintenance, kind=periodic)
@@ -109,14 +107,14 @@ def answer_request(
         outcome = _describe_error(error)
     except TransientError as error:
         outcome = _describe_error(SERVICE_UNREACHABLE(reason=error))
-    except Exception:  # If no result were delivered, the callers would time out.
+    except Exception:  # Callers would time out without a result.
         log.exception("request.broke")
         outcome = _describe_error(REQUEST_FAILED())
     work.finish(request_id, worker, outcome)
 
 
 def _give_back(context: WorkerContext, kind: RequestKind, lease: RequestLease) -> None:
-    """Requeue a request for another worker, so that no caller waits for a stopped worker."""
+    """Requeue a request for another worker, so that its caller isn't kept waiting."""
     try:
         if lease.release():
             context.resources.broker.send(kind.task, kind.queue, {"request_id": lease.request_id})
@@ -139,12 +137,12 @@ def _describe_error(error: DomainError) -> dict[str, Any]:
 def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
     """Run a kind of maintenance if the maintenance is due.
 
-    A maintenance message that arrives too early or a second time has no effect.
+    Maintenance messages that arrive too early or twice have no effect.
     """
     try:
         maintenance.run_if_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
         log.warning("maintenance.lease_lost", maintenance=kind.name)
-    except Exception as error:  # The maintenance row records the error, and the sweep retries soon.
+    except Exception as error:  # The maintenance row records the error, and the sweep retries.
         log.exception("maintenance.failed", maintenance=kind.name)
         raise TaskFailed(type(error).__name__) from None

@@ -1,15 +1,15 @@
-"""Changes to kombu's Redis transport and Celery's consumer.
+"""Adapts kombu's Redis transport and Celery's consumer.
 
-A Celery worker may have to acknowledge or requeue a message after the message's channel was closed.
-In kombu 5.7, a closed channel that acknowledges a message raises ``AttributeError``, because the
-channel has lost its connection settings. The ``AttributeError`` ends the main loop of the worker,
-so that the process neither works nor exits. With the transports of this module, a closed channel
-raises a connection error, which kombu handles like any lost connection. A message that a closed
-channel could not requeue is sent again by the sweep of lost jobs.
+A worker may acknowledge or requeue a message after the message's channel was closed. In kombu 5.7,
+acknowledging on a closed channel raises ``AttributeError``, because the channel has lost its
+connection settings. The ``AttributeError`` ends the worker's main loop, so that the process neither
+works nor exits. With this module's transports, a closed channel raises a connection error, which
+kombu handles like any lost connection. If a closed channel could not requeue a message, the sweep
+of lost jobs sends the message again.
 
-By default, Celery fetches the messages of all queues with one consumer and one common limit. If
-stuck jobs used up a common limit, the worker would serve no queue. In this module, each queue has a
-separate channel with a separate limit of concurrent jobs.
+By default, Celery has one consumer and one limit of concurrent jobs for all queues. If stuck jobs
+used up a common limit, the worker would serve no queue. With ``QueueConsumers``, each queue has its
+own channel and its own limit.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,20 +27,19 @@ from storage.task_messages import queue_name
 
 
 class LimitedQoS(redis.QoS):
-    """A limit on the number of jobs from a queue that a worker runs at the same time.
+    """A limit on the number of concurrent jobs of a queue in a worker.
 
-    By default, kombu limits the number of unacknowledged messages of a channel. The limit of kombu
-    doesn't count jobs that started before a reconnection, so a queue could exceed its limit after
-    the reconnection. The limit of kombu counts a message with a failed acknowledgement forever, so
-    a hanging broker could block a queue.
+    By default, kombu limits the number of unacknowledged messages per channel. The limit of kombu
+    ignores jobs that started before a reconnection, so a queue could exceed its limit. The limit of
+    kombu counts a message with a failed acknowledgement forever, so a hanging broker could block a
+    queue.
     """
 
     def can_consume(self) -> bool:
         if not self.prefetch_count:
             return True
         queues = self.channel.active_queues
-        # Copy the set of running requests before counting, because other threads may remove
-        # requests from the set.
+        # Copy the running requests before counting them, because other threads may remove some.
         requests = [reference() for reference in list(state.reserved_requests.data)]
         active = sum(
             request is not None and request.delivery_info["routing_key"] in queues
@@ -76,14 +75,14 @@ class SentinelTransport(MasterTransport):
 
 
 def install_transports() -> None:
-    """Make kombu use the transports of this module for the URLs of Redis and Sentinel."""
+    """Make kombu use this module's transports for Redis and Sentinel URLs."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{RedisTransport.__name__}"
     TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{SentinelTransport.__name__}"
 
 
 class QueueConsumers:
-    """A replacement for Celery's single consumer, with a separate consumer per queue."""
+    """Replaces Celery's single consumer with one consumer per queue."""
 
     def __init__(
         self, amqp: AMQP, connection: Connection, limits: Mapping[Queue, int], **options: Any
@@ -122,7 +121,7 @@ class QueueConsumers:
 
 
 class LimitedQueues(AMQP):  # type: ignore[misc]
-    """The queues of a worker, each with a separate consumer and limit."""
+    """The queues of a worker, each with its own consumer and limit."""
 
     def __init__(self, app: Any, limits: Mapping[Queue, int]) -> None:
         super().__init__(app)

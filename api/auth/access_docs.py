@@ -6,8 +6,7 @@ from core.errors import access, mailing
 from core.errors.catalogue import ErrorType
 from core.scopes import GRANTABLE_SCOPES, Scope
 
-# OpenAPI security requirements, each of which maps an authentication scheme to the scopes that a
-# route needs.
+# OpenAPI security requirements, each of which maps an authentication scheme to the required scopes.
 Security = list[dict[str, list[str]]]
 
 _MISSING_OR_INVALID = [
@@ -21,11 +20,9 @@ _MISSING_OR_INVALID = [
 class AccessDocs:
     """The description of a route's access rule in the OpenAPI document.
 
-    All fields of ``AccessDocs`` are empty for a public route.
-
     Attributes:
         credential: a sentence that says which credential the route needs.
-        errors: the errors about credentials that the OpenAPI document lists for the route.
+        errors: the errors that the route returns for missing or invalid credentials.
         security: the authentication schemes that the route accepts.
     """
 
@@ -55,7 +52,7 @@ def describe_unrestricted_credential() -> AccessDocs:
 
 
 def describe_scope(scope: Scope) -> AccessDocs:
-    # Document OAuth only for scopes that users can grant to OAuth apps.
+    # Mention OAuth only if users can grant the scope to OAuth apps.
     security = _all_schemes(scope) if scope in GRANTABLE_SCOPES else _schemes_without_oauth(scope)
     errors = [*_MISSING_OR_INVALID, access.AUTH_INSUFFICIENT_SCOPE.fill(scope=scope)]
     return AccessDocs(f"Scope: `{scope}`.", errors, security)

@@ -1,6 +1,6 @@
 """Identifies who makes a request, by a trace id or by credentials.
 
-Each link in a mail contains a trace id, which identifies the recipient of the mail.
+Links in mails contain a trace id, which identifies the recipient of the mail.
 """
 
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class Principal:
-    """The person who makes a request, identified by a trace id or by credentials.
+    """The person who makes a request.
 
-    ``trace`` is ``None`` if the request has no trace id. A trace id is valid for one mailing list,
-    but credentials are valid for all mailing lists.
+    ``trace`` is ``None`` if credentials identified the person. A trace id is valid for a single
+    mailing list, but credentials aren't tied to a list.
     """
 
     user_id: int
@@ -39,7 +39,7 @@ class Principal:
     def get_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User:
         """Return the user that the trace id or the credentials identify.
 
-        Raises ``trace.invalid`` if the trace id was revoked or is not for ``mailing_list``.
+        Raises ``trace.invalid`` if the trace id was revoked or belongs to another mailing list.
         """
         self._require_list_of_trace(mailing_list)
         if self.trace and traces.is_revoked(mailing_list, self.trace.delivery):
@@ -49,8 +49,8 @@ class Principal:
     def find_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
         """Return the user who unsubscribes, or ``None`` if the user was deleted.
 
-        A revoked trace id still allows unsubscribing, because everyone must be able to unsubscribe.
-        Raises ``trace.invalid`` if the trace id is not for ``mailing_list``.
+        A revoked trace id is accepted, because everyone must be able to unsubscribe. Raises
+        ``trace.invalid`` if the trace id belongs to another mailing list.
         """
         self._require_list_of_trace(mailing_list)
         return accounts.find_user(uow, self.user_id)
@@ -65,10 +65,9 @@ def identify_principal(
 ) -> Principal:
     """Return the person that the request's trace id or credentials identify.
 
-    If the request has a trace id, credentials are ignored. If the request has no trace id, its
-    credentials must have the scope ``scope``. Raises ``trace.invalid`` for an invalid trace id.
-    Raises an authentication error if the request has no trace id and its credentials are missing or
-    invalid.
+    Credentials are ignored if the request has a trace id. Credentials must have the scope
+    ``scope``. Raises ``trace.invalid`` for an invalid trace id. Raises an authentication error for
+    missing or invalid credentials.
     """
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):

@@ -1,8 +1,8 @@
 """Protects forms against cross-site request forgery (CSRF).
 
-A browser attaches Pressroom's cookies even to requests that a page of another site sends to
-Pressroom. If a request with a cookie changes data, it must come from Pressroom's own origin or
-contain a CSRF token. Pages of other sites can't read a CSRF token.
+A browser sends Pressroom's cookies even if a page of another site makes the request. A request that
+relies on a cookie may change data only if it comes from Pressroom's origin or contains a CSRF
+token. Pages of other sites can't read a CSRF token.
 """
 
 import re
@@ -27,7 +27,7 @@ def require_csrf(request: Request, state: State, cookie: str | None, token: obje
 
     Args:
         cookie: the value of the cookie from which the CSRF token was derived.
-        token: the CSRF token from a form field, or ``None`` if a script sent the CSRF token in a
+        token: the CSRF token from the form, or ``None`` to accept only a token in the request
             header.
     """
     if request.headers.get("origin") == state.resources.settings.public_origin:
@@ -51,8 +51,7 @@ def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
 def obtain_form_cookie(request: Request, state: State) -> str:
     """Return the browser's form cookie, or a new value if the form cookie is missing or invalid.
 
-    A form's CSRF token is derived from the form cookie, so only the browser with the form cookie
-    can submit the form.
+    A form's CSRF token is derived from the form cookie, so other browsers can't submit the form.
     """
     value = state.cookies.read(request, FORM_COOKIE) or ""
     return value if _FORM_COOKIE_VALUE.match(value) else secrets.token_urlsafe(32)

@@ -1,4 +1,4 @@
-"""Renders pages whose forms only the browser that loaded the page can submit."""
+"""Renders pages with forms, and binds each form to the browser that loaded the page."""
 
 from typing import Any
 
@@ -22,8 +22,7 @@ def render_anonymous_page(
 ) -> Response:
     """Render a page with forms that people can submit without a login.
 
-    ``form_cookie``: the form cookie that the caller has already read, if a value for the template
-    depends on the form cookie.
+    ``form_cookie``: the form cookie, if the caller has already obtained it.
     """
     cookie = form_cookie or obtain_form_cookie(request, state)
     response = render_form_page(state, cookie, template, status=status, **values)
@@ -32,7 +31,7 @@ def render_anonymous_page(
 
 
 def render_form_page(state: State, cookie: str, template: str, **values: Any) -> Response:
-    """Render a page whose forms only the browser with the cookie ``cookie`` can submit."""
+    """Render a page with a CSRF token that is valid only together with the cookie ``cookie``."""
     token = sessions.create_csrf_token(state.resources.keyring, cookie)
     return render_page(
         template, base=state.resources.settings.public_base, csrf_token=token, **values

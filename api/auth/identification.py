@@ -26,9 +26,8 @@ def identify_and_count(
 ) -> Caller | None:
     """Identify the caller, and count the request against a rate limit.
 
-    A request with invalid credentials counts against the rate limit of its IP address, so that
-    attackers can't guess credentials quickly. Raises ``rate.limited`` if the caller has exceeded
-    the rate limit. Raises the errors of ``identify_caller``.
+    Invalid credentials count against the rate limit of the IP address, so that attackers can't
+    guess credentials quickly. Raises ``rate.limited`` if the caller has exceeded the rate limit.
     """
     try:
         caller = identify_caller(request, csrf_token, recent=recent)
@@ -50,13 +49,13 @@ def identify_caller(
 ) -> Caller | None:
     """Return the caller of a request, or ``None`` for a request without credentials.
 
-    If a request has a session cookie and also an API key or token, both must belong to the same
-    person. Raises an authentication error for invalid credentials.
+    A session cookie and an API key or token in the same request must belong to the same person.
+    Raises an authentication error for invalid credentials.
 
     Args:
-        csrf_token: the CSRF token in the form, if the request body is a form.
-        recent: whether to accept an API key without another check if the API key was checked
-            recently.
+        csrf_token: the CSRF token from the form, if the request body is a form.
+        recent: whether to accept an API key that was checked recently without checking the key
+            again.
     """
     state = state_of(request)
     database = state.resources.database
@@ -104,16 +103,16 @@ def count_anonymous(request: Request, rate: RateLimitName | None) -> None:
 def count_trace(request: Request, token: str) -> bool:
     """Count a request against the rate limit of the person that the trace id identifies.
 
-    Return ``False`` if the trace id is invalid. The request doesn't count against the rate limit of
-    its IP address, because mail providers send one-click requests for many people from a few
-    addresses.
+    Return ``False`` without counting the request if the trace id is invalid. Requests with a trace
+    id aren't counted per IP address, because mail providers send one-click requests of many people
+    from a few addresses.
     """
     state = state_of(request)
     try:
         trace = traces.read_trace_id(state.resources.keyring, token)
     except DomainError:
         return False
-    # Count requests with a person's trace id separately from requests with the person's
-    # credentials, because a forwarded mail gives the trace id to other people.
+    # Count trace ids separately from credentials, so that the recipients of a forwarded mail can't
+    # use up a person's rate limit.
     state.rate_limiter.count(request.scope, RateLimitName.DEFAULT, f"trace-{trace.user_id}")
     return True

@@ -26,7 +26,7 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class _FirstStep:
-    """A login with a correct password that still needs the second factor."""
+    """A login that still waits for the second factor."""
 
     cookie: str
     passkey_options: str | None
@@ -38,8 +38,7 @@ async def verify_password(
     """Count the login attempt and verify the password.
 
     Raises ``login.paused`` after too many failed login attempts. Raises ``password.wrong`` for a
-    wrong password or an unknown e-mail address, so that the error doesn't reveal whether an account
-    exists.
+    wrong password and for an unknown e-mail address, to hide which accounts exist.
     """
     try:
         attempt = await state.in_unit_of_work(
@@ -52,8 +51,8 @@ async def verify_password(
         if error.code == access.LOGIN_PAUSED.code:
             LOGINS.labels("paused").inc()
         raise
-    # Don't hold a transaction while the password is verified, because the verification may wait
-    # long for a free thread.
+    # Don't keep a transaction open while verifying the password, because the verification may wait
+    # long for a thread.
     check = await PASSWORDS.run(passwords.verify_password, attempt.password_hash, password)
     if not check.matches:
         LOGINS.labels("failed").inc()
@@ -77,15 +76,12 @@ async def begin_session(
 ) -> Response:
     """Log in the person that ``identify`` returns, and redirect to ``path``.
 
-    Every kind of login calls ``begin_session``, including a renewed login and a login by a link in
-    a mail. Logging in ends the session that the browser had before, even if the session belongs to
-    another user. A person who has set up a second factor gets status 403 and a page that asks for
-    the second factor, but no session.
+    The login ends any earlier session of the browser, even a session of another user. If the person
+    has set up a second factor, the response is a page that asks for it, with status 403.
 
     Args:
         identify: a function that returns the person to log in, or raises an error.
-        is_factor_verified: whether ``identify`` verifies the second factor in addition to
-            identifying the person.
+        is_factor_verified: whether ``identify`` also verifies the second factor.
     """
     earlier_session = await AUTHENTICATION.run(find_page_session, request, state)
     form_cookie = obtain_form_cookie(request, state)
@@ -131,14 +127,14 @@ def render_second_step(
     """Render the page that asks for the second factor of a login.
 
     After a correct second factor, the browser is redirected to ``path``. ``passkey_options``: the
-    challenge that the browser signs with a passkey, or ``None`` if the person has no passkeys.
+    challenge for the person's passkeys, or ``None`` without passkeys.
     """
     is_paused = error is not None and error.kind is Kind.RATE_LIMITED
     response = render_anonymous_page(
         request,
         state,
         "second_step.html",
-        # Return the same status for a wrong second factor as for a missing second factor.
+        # A wrong second factor gets the same status as a missing one.
         status=STATUS_OF[Kind.RATE_LIMITED if is_paused else access.AUTH_SECOND_FACTOR.kind],
         form_cookie=form_cookie,
         has_passkey_script=passkey_options is not None,

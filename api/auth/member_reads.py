@@ -1,7 +1,7 @@
-"""Limits how many members a caller with a session can read.
+"""Limits how many members can be read with a session.
 
-Exporting all members requires a recent login. Limits on reading pages of members prevent an
-attacker with a stolen session from copying all members without an export.
+Exporting all members requires a recent login. Pages of members are limited, so that an attacker
+with a stolen session can't read all members page by page.
 """
 
 from dataclasses import replace
@@ -18,16 +18,16 @@ _PAGES_PER_HOUR_LIMIT = parse_limits(f"{MAX_PAGES_PER_HOUR}/hour")[0]
 
 
 def limit_members_page(caller: Caller, page: PageRequest) -> PageRequest:
-    """Limit the size of a page of members if the caller has a session, not an API key or token."""
+    """Limit the page size if the caller has a session rather than an API key or token."""
     if caller.session_id is None:
         return page
     return replace(page, limit=min(page.limit, MAX_MEMBERS_PER_SESSION_PAGE))
 
 
 def count_members_page(state: State, caller: Caller) -> None:
-    """Count a page of members that was read with a session, not with an API key or token.
+    """Count a page of members that the caller read with a session.
 
-    Record a security event if a user's sessions exceed ``MAX_PAGES_PER_HOUR``.
+    Record a security event when a user exceeds ``MAX_PAGES_PER_HOUR``.
     """
     if caller.session_id is None:
         return

@@ -25,7 +25,7 @@ from services.access.sessions import require_recent_login
 from services.accounts.page_paths import FACTORS_PATH, LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
 
-# The request header in which the library htmx sends the URL of the page that the browser shows.
+# The request header with which the library htmx sends the URL of the current page.
 _PAGE_URL_HEADER = "hx-current-url"
 
 
@@ -50,10 +50,10 @@ class PageSession:
 
 
 class LoginNeeded(Exception):
-    """The exception that is raised if a page needs a login.
+    """An exception that redirects the browser to the login page.
 
-    The handler of ``LoginNeeded`` redirects the browser to the login page. ``again``: whether the
-    person is logged in, but must log in again because the page requires a recent login.
+    ``again``: whether a logged-in person must log in again, because the page requires a recent
+    login.
     """
 
     def __init__(self, *, again: bool = False) -> None:
@@ -61,7 +61,7 @@ class LoginNeeded(Exception):
 
 
 class FactorNeeded(Exception):
-    """The exception that redirects a person to the page for setting up a second factor."""
+    """An exception that redirects the browser to the page for setting up a second factor."""
 
 
 def find_page_session(request: Request, state: State) -> PageSession | None:
@@ -115,7 +115,7 @@ def require_recent_session(uow: UnitOfWork, member: PageSession) -> None:
 
 
 async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
-    """Redirect to the login page, which leads back to the requested page after the login."""
+    """Redirect to the login page, from which the user returns to the requested page."""
     state = state_of(request)
     base = state.resources.settings.public_base
     next_path = request.scope["path"]
@@ -140,7 +140,7 @@ def depend_on_form(find: Callable[..., Any]) -> Any:
     """Return a FastAPI dependency that checks a form's CSRF token and finds the user's session."""
 
     async def check_form(
-        # FastAPI resolves ``member`` before ``form``, so the form is read only if the sender is
+        # FastAPI resolves ``member`` before ``form``, so the form is read only if the user is
         # logged in.
         member: Annotated[PageSession, Depends(find)],
         form: FormOf,

@@ -14,10 +14,10 @@ _LOCAL_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,8000}\Z")
 
 
 def read_local_path(value: object) -> str | None:
-    """Return the path to open after a login, or ``None`` if the path may lead to another host."""
+    """Return ``value`` if it is a path on this host, or else ``None``."""
     return value if isinstance(value, str) and _LOCAL_PATH.match(value) else None
 
 
 def redirect_to_path(state: State, path: str) -> Response:
-    """Redirect to a path below Pressroom's public URL, whatever host the request names."""
+    """Redirect to a path below Pressroom's public URL, regardless of the ``Host`` header."""
     return redirect_to(state.resources.settings.public_base + path)

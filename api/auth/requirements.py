@@ -1,7 +1,7 @@
-"""Defines the access rules, which declare the credentials that routes require.
+"""Defines access rules, which state the credentials that a route requires.
 
-Each route declares exactly one access rule. Routes check credentials before they read the request
-body, so that callers without credentials can't fill the memory with bodies.
+Each route declares exactly one access rule. Credentials are checked before the request body is
+read, so that anonymous callers can't fill the memory.
 """
 
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ from services.subscriptions.members import traces
 # The maximum size of a request body that is read before credentials or a trace id are checked.
 MAX_UNCHECKED_BODY_BYTES = 16 * 1024
 
-# The key under which the ASGI scope contains the authorised caller of a request.
+# The key of the authorised caller in the ASGI scope of a request.
 _CALLER_KEY = "pressroom.caller"
 
 
@@ -57,8 +57,8 @@ class Access(ABC):
     async def admit(self, request: Request) -> None:
         """Authorise the request, and store the caller in the request.
 
-        The caller's user id is stored in ``BoundedBody``, because memory for request bodies is
-        limited per user.
+        The body gets the caller's user id, because each user has a memory budget for request
+        bodies.
         """
         caller = await self.authorise(request)
         request.scope[_CALLER_KEY] = caller
@@ -67,9 +67,9 @@ class Access(ABC):
 
     @abstractmethod
     async def authorise(self, request: Request) -> Caller | None:
-        """Authenticate the caller, count the request against a rate limit, and return the caller.
+        """Authenticate the caller, and count the request against a rate limit.
 
-        Raises the errors that the attribute ``docs`` lists.
+        Raises the errors that ``docs`` lists.
         """
 
 
@@ -85,10 +85,9 @@ class PublicAccess(Access):
 
 
 class LinkAccess(PublicAccess):
-    """An access rule that ignores credentials, for pages that people open from links in mails.
+    """An access rule for links in mails, which ignores credentials.
 
-    A request with a trace id counts against the rate limit of the person that the trace id
-    identifies.
+    A request is counted against the rate limit of the person that its trace id identifies.
     """
 
     def _count(self, request: Request) -> None:
@@ -103,7 +102,7 @@ class CallerAccess(Access):
 
     Attributes:
         check: a function that finds the caller and counts the request against a rate limit.
-            ``check`` runs in a thread, because ``check`` queries the database.
+            ``check`` queries the database, so it runs in a thread.
     """
 
     check: Callable[[Request], Caller | None]
@@ -115,9 +114,9 @@ class CallerAccess(Access):
 class TraceAccess(Access):
     """An access rule that requires credentials or a trace id.
 
-    A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read before any check, because the body may
-    contain the trace id. A body above ``MAX_UNCHECKED_BODY_BYTES`` is read only after credentials,
-    or a trace id in the query, were checked.
+    A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read without a check, because it may contain
+    the trace id. Before a body above ``MAX_UNCHECKED_BODY_BYTES`` is read, the credentials or the
+    trace id in the query are checked.
     """
 
     async def authorise(self, request: Request) -> None:
@@ -125,10 +124,7 @@ class TraceAccess(Access):
             await AUTHENTICATION.run(_check_trace_or_caller, request)
 
     async def count_refusal(self, request: Request) -> None:
-        """Count a request against a rate limit if the request is refused before its handler runs.
-
-        The route calls ``count_refusal`` when a request contains unknown query parameters.
-        """
+        """Count a request that is refused because of unknown query parameters."""
         await AUTHENTICATION.run(_count_trace_or_caller, request)
 
 
@@ -141,7 +137,7 @@ def _check_trace_or_caller(request: Request) -> None:
 
 
 def _count_trace_or_caller(request: Request) -> None:
-    """Count the request against the rate limit of the caller or of the trace id's user.
+    """Count a request with a trace id or credentials against the person's rate limit.
 
     A trace id in the request body is ignored, because the body hasn't been read yet.
     """
@@ -155,9 +151,9 @@ def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
     """Return a FastAPI dependency that requires a caller whose credentials have the scope.
 
     Args:
-        recent: whether to accept an API key without another check if the API key was checked
-            recently. If ``recent`` is true, the handler's own SQL statement must check the API key,
-            which may have been revoked in the meantime.
+        recent: whether to accept an API key that was checked recently without checking the key
+            again. If ``recent`` is true, the handler's SQL statement must check that the API key
+            isn't revoked.
     """
 
     def check(request: Request) -> Caller:
@@ -170,7 +166,6 @@ def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
 
 @cache
 def requires_scope_or_trace(scope: Scope) -> Any:
-    """Return a FastAPI dependency that requires a trace id, or credentials with the scope."""
     return Depends(TraceAccess(describe_scope_or_trace(scope)))
 
 
@@ -193,11 +188,10 @@ def _any_credential(sentence: str) -> Any:
 
 
 PUBLIC = Depends(PublicAccess())
-# The access rule ``UNLIMITED`` is for routes whose callers act for many people, such as payment
-# providers and image proxies. ``UNLIMITED`` is also for routes that require a signed URL.
+# ``UNLIMITED`` is for routes whose callers act for many people, such as payment providers and image
+# proxies. ``UNLIMITED`` is also for routes that require a signed URL.
 UNLIMITED = Depends(PublicAccess(stranger=None))
-# The access rule ``LOGIN`` is for routes that callers could misuse to guess passwords or to send
-# mails to other people.
+# ``LOGIN`` is for routes with which callers could guess passwords or send mails to other people.
 LOGIN = Depends(PublicAccess(stranger=RateLimitName.LOGIN))
 MAIL_LINK = Depends(LinkAccess())
 OPTIONAL = Depends(
@@ -208,7 +202,7 @@ OPTIONAL = Depends(
     )
 )
 # Access rules that accept credentials with any scope. The required scope depends on the requested
-# record, so only the service that finds the record can check the scope.
+# record, so the service checks the scope after finding the record.
 ANY_CALLER = _any_credential("Scope: any credential.")
 JOB_KIND_SCOPE = _any_credential("Scope: that of the job's kind, such as `attachment`.")
 EXPORT_KIND_SCOPE = _any_credential(
@@ -218,12 +212,12 @@ EVENT_TYPE_SCOPES = _any_credential(
     "Scope: those of the events' types; those of keys and grants need a session or an unrestricted "
     "key."
 )
-# Only credentials that aren't restricted to scopes may be used to create or revoke credentials.
+# Creating or revoking credentials requires credentials that aren't restricted to scopes.
 UNRESTRICTED = Depends(
     CallerAccess(describe_unrestricted_credential(), check=_require_unrestricted)
 )
 
-# Types of the handler parameters that receive the caller of the request.
+# The types of the handler parameters that receive the caller.
 AnyCaller = Annotated[Caller, ANY_CALLER]
 UnrestrictedCaller = Annotated[Caller, UNRESTRICTED]
 ListReader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
@@ -231,6 +225,6 @@ ListEditor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 CreditReader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
 CreditEditor = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 WebhookKeeper = Annotated[Caller, requires_scope(Scope.WEBHOOK)]
-# A handler with a ``CreditSpender`` parameter must check the caller's API key in its own SQL
-# statement.
+# A handler with a ``CreditSpender`` parameter must check in its SQL statement that the API key
+# isn't revoked.
 CreditSpender = Annotated[Caller, requires_scope(Scope.CREDIT_FULL, recent=True)]

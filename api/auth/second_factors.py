@@ -1,4 +1,4 @@
-"""Reads a login's second factor from a form.
+"""Reads the second factor of a login from a form.
 
 The second factor is a code or a passkey's signature.
 """
@@ -29,10 +29,10 @@ def read_factor(request: Request, state: State, form: dict[str, str]) -> Submitt
 async def count_code(
     request: Request, state: State, email: str, factor: SubmittedFactor | None
 ) -> Attempt | None:
-    """Count an attempt to log in with a code, before the code is checked.
+    """Count a login attempt with a code before the code is checked.
 
-    Raises ``login.paused`` after too many failed login attempts. Login attempts with a passkey
-    aren't counted, because a passkey can't be guessed.
+    Raises ``login.paused`` after too many failed login attempts. Attempts with a passkey aren't
+    counted, because a passkey can't be guessed.
     """
     if factor is None or factor.passkey or not factor.code:
         return None

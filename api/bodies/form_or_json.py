@@ -1,7 +1,7 @@
-"""Reads request bodies that may be a form or JSON, and that may contain a trace id.
+"""Reads request bodies that may be a form or JSON.
 
-Sign-up forms and mail clients (RFC 8058) send form data, and programs send JSON. A trace id in the
-body or in the query identifies the recipient of a mail.
+Sign-up forms and mail clients (RFC 8058) send form data, and programs send JSON. The body or the
+query may contain a trace id, which identifies the recipient of a mail.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from api.bodies.multipart_forms import read_multipart_form
 from api.bodies.url_encoded_forms import FORM, parse_boolean, read_pairs
 from core.errors import mailing, requests
 
-# The form field that a mail client's unsubscribe button posts (RFC 8058, 3.1), in lower case.
+# The form field that the unsubscribe button of a mail client posts (RFC 8058, 3.1), in lower case.
 _ONE_CLICK = ("list-unsubscribe", "one-click")
 
 BodyFields = list[tuple[str, Any]]
@@ -25,7 +25,7 @@ BodyFields = list[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class FormOrJsonBody:
-    """The fields of a request body, and the trace id from the request's query or body."""
+    """A request body and the trace id from the query or the body."""
 
     fields: dict[str, Any]
     is_form: bool
@@ -36,7 +36,7 @@ class FormOrJsonBody:
         return self.is_form and _has_one_click(self.fields.items())
 
     def read_boolean(self, name: str) -> bool:
-        """Return the boolean in the required field ``name``.
+        """Return the value of the required boolean field ``name``.
 
         In a form, the boolean is a word such as ``true`` or ``1``. Raises ``body.invalid`` if the
         field is missing or isn't a boolean.
@@ -56,10 +56,9 @@ async def read_form_or_json(
         Query(description="From a mail of the list; stands for the person it was mailed to"),
     ] = None,
 ) -> FormOrJsonBody:
-    """Read the request body, and the trace id from the request's query or body.
+    """Read the request body, and the trace id from the query or the body.
 
-    Raises ``trace.ambiguous`` if the request contains two different trace ids. Raises the errors of
-    ``read_body_fields`` for a malformed body.
+    Raises ``trace.ambiguous`` if the request contains two different trace ids.
     """
     fields, is_form = await read_body_fields(request)
     body_trace_ids = [value for name, value in fields if name == "trace_id" and value is not None]
@@ -75,11 +74,11 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
 async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
-    """Return the names and values of the body's fields, and whether the body is a form.
+    """Return the names and values of all fields, and whether the body is a form.
 
-    A field name may occur several times in the body. Some mail systems post the field
+    A field name may occur several times. Some mail systems post the field
     ``List-Unsubscribe=One-Click`` as plain text. A body with the field
-    ``List-Unsubscribe=One-Click`` counts as a form unless its media type is JSON.
+    ``List-Unsubscribe=One-Click`` counts as a form, unless its media type is JSON.
     """
     content_type = request.headers.get("content-type", "")
     kind = parse_media_type(content_type)
@@ -109,8 +108,7 @@ async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
 def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
     """Return whether a form has the field ``List-Unsubscribe=One-Click``.
 
-    Spaces and line breaks around the field's name and value are ignored, because some mail systems
-    add them.
+    Whitespace around the name and the value is ignored, because some mail systems add it.
     """
     return any(
         (name.strip().lower(), value.strip().lower()) == _ONE_CLICK
@@ -120,9 +118,9 @@ def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
 
 
 def nest_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
-    """Return a form's inputs, with inputs such as ``fields.city`` in a nested dictionary.
+    """Move inputs such as ``fields.city`` into a nested dictionary.
 
-    ``name``: the prefix before the dot, such as ``fields``, which becomes the key of the nested
+    ``name``: the prefix of the moved inputs, such as ``fields``, which becomes the key of the
     dictionary.
     """
     prefix = f"{name}."

@@ -28,12 +28,12 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def parse_media_type(content_type: str) -> str:
-    """Return the media type of a ``Content-Type`` header in lower case and without parameters."""
+    """Return the media type of a ``Content-Type`` header, without parameters and in lower case."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def is_json(content_type: str) -> bool:
-    """Return whether the content type is JSON or, for example, ``application/problem+json``."""
+    """Return whether the content type is JSON or a subtype such as ``application/problem+json``."""
     kind = parse_media_type(content_type)
     return kind == "application/json" or (
         kind.startswith("application/") and kind.endswith("+json")
@@ -41,25 +41,21 @@ def is_json(content_type: str) -> bool:
 
 
 def require_json_type(request: Request) -> None:
-    """Raise ``body.unsupported_type`` unless the request declares its body as JSON."""
     if not is_json(request.headers.get("content-type", "")):
         raise requests.BODY_NO_JSON_TYPE()
 
 
 def remove_byte_order_mark(body: bytes) -> bytes:
-    """Remove the byte order mark that some editors write at the start of a JSON file.
-
-    RFC 8259 allows parsers to ignore a byte order mark.
-    """
+    """Remove a byte order mark, which some editors write at the start of a JSON file."""
     return body.removeprefix(_BYTE_ORDER_MARK)
 
 
 def read_json(request: Request, body: bytes) -> Any:
     """Return the parsed JSON body of a request.
 
-    Call ``read_json`` in a thread if the body may be several megabytes long, because parsing would
-    block the event loop. Raises ``body.unsupported_type`` or ``body.not_json`` if the body isn't
-    JSON. Raises the errors of ``check_body_names`` for unknown names in the body.
+    Call ``read_json`` in a thread if the body may be several megabytes long, so that parsing
+    doesn't block the event loop. Raises ``body.unsupported_type`` or ``body.not_json`` if the body
+    isn't JSON.
     """
     return _read_body(request, body, _parse)
 
@@ -68,8 +64,7 @@ def read_exact_json(request: Request, body: bytes, schema: type[M]) -> M:
     """Parse and validate a JSON request body that contains amounts of money.
 
     Numbers with decimal places become ``Decimal``, so that amounts of money aren't rounded. Raises
-    ``body.invalid`` if the body doesn't match ``schema``. Raises the errors of ``read_json`` if the
-    body isn't JSON.
+    ``body.invalid`` if the body doesn't match ``schema``.
     """
     parsed = _read_body(request, body, _parse_exactly)
     try:
@@ -95,23 +90,23 @@ def _parse(body: bytes) -> Any:
 def _parse_exactly(body: bytes) -> Any:
     """Parse JSON, and convert each number with decimal places to a ``Decimal``.
 
-    The number of numeric values in a body is limited, because a ``Decimal`` needs thirty times the
-    memory of its digits. Raises ``body.invalid`` if the body contains more than
-    ``MAX_EXACT_NUMBERS`` numbers. Raises ``ValueError`` or ``RecursionError`` for invalid JSON.
+    A body may contain only ``MAX_EXACT_NUMBERS`` numbers, because a ``Decimal`` needs thirty times
+    the memory of its digits. Raises ``body.invalid`` for more numbers than ``MAX_EXACT_NUMBERS``.
+    Raises ``ValueError`` or ``RecursionError`` for invalid JSON.
     """
     counter = count(1)
 
     def parse_number(text: str) -> int | Decimal:
         if next(counter) > MAX_EXACT_NUMBERS:
             raise requests.invalid_field("body", f"has more than {MAX_EXACT_NUMBERS} numbers")
-        # JSON allows integers with thousands of digits, but Python's ``int`` raises an error for
-        # such long integers.
+        # Keep long integers as ``Decimal``, because ``int`` raises an error for thousands of
+        # digits.
         if len(text) <= _DIGITS_OF_64_BITS and text.removeprefix("-").isdecimal():
             return int(text)
         try:
             return Decimal(text)
         except InvalidOperation:
-            # JSON allows exponents that are too large for ``Decimal``.
+            # The exponent is too large for ``Decimal``.
             return Decimal("Infinity")
 
     return json.loads(
@@ -123,19 +118,15 @@ def _parse_exactly(body: bytes) -> Any:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    # Python's JSON parser accepts NaN and Infinity, but the JSON standard forbids both values.
+    # Python's JSON parser would accept NaN and Infinity, which the JSON standard forbids.
     raise ValueError(name)
 
 
 class JsonRequest(Request):
-    """A request whose JSON body is parsed strictly according to RFC 8259."""
+    """A request that parses its JSON body strictly (RFC 8259)."""
 
     async def json(self) -> Any:
-        """Return the parsed JSON body.
-
-        Raises ``JSONDecodeError`` for invalid JSON. FastAPI turns the exception into an error
-        response. Raises the errors of ``check_body_names`` for unknown names in the body.
-        """
+        """Return the parsed JSON body. Raises ``JSONDecodeError`` for invalid JSON."""
         if not hasattr(self, "_json"):
             parsed = _parse(remove_byte_order_mark(await self.body()))
             if has_strict_handling(self):

@@ -1,4 +1,4 @@
-"""Parses multipart bodies while they arrive, part by part."""
+"""Parses a multipart body part by part while the body arrives."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -14,16 +14,15 @@ MULTIPART = "multipart/form-data"
 
 @dataclass(frozen=True)
 class PartEnd:
-    """The event that reports the end of a part of a multipart body."""
+    """The event for the end of a part."""
 
 
-# An event of the multipart parser contains a part's headers or a piece of a part's content, or
-# reports a part's end.
+# The multipart parser reports the headers of a part, pieces of its content, and its end.
 PartEvent = PartHead | bytearray | PartEnd
 
 
 def read_boundary(request: Request) -> bytes | None:
-    """Return the boundary of a multipart body, or ``None`` if the body isn't multipart."""
+    """Return the boundary of a multipart body, or ``None`` for another media type."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     return options.get(b"boundary", b"") if kind == MULTIPART.encode() else None
 
@@ -32,11 +31,11 @@ class MultipartReader:
     """A parser for one multipart body.
 
     Attributes:
-        is_complete: whether the boundary at the end of the multipart body has arrived.
+        is_complete: whether the closing boundary has arrived.
     """
 
     def __init__(self, boundary: bytes) -> None:
-        """Create the parser, or raise ``FormParserError`` for an invalid multipart boundary."""
+        """Create the parser, or raise ``FormParserError`` for an invalid boundary."""
         self.is_complete = False
         self._events: list[PartEvent] = []
         callbacks: dict[str, Callable[..., None]] = {
@@ -59,8 +58,8 @@ class MultipartReader:
 
     def _add_content(self, data: bytes, start: int, end: int) -> None:
         last_event = self._events[-1] if self._events else None
-        # Join adjacent pieces of a part's content to save memory, because the parser splits content
-        # at line breaks.
+        # Join adjacent pieces of content to save memory, because the parser splits the content at
+        # line breaks.
         if isinstance(last_event, bytearray):
             last_event += data[start:end]
         else:

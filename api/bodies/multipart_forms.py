@@ -11,9 +11,8 @@ from api.bodies.multipart import MultipartReader, PartEnd, PartEvent, read_bound
 from api.bodies.part_headers import PartHead
 from core.errors import media, requests
 
-# The maximum number of parts in a multipart form. The number of parts in a multipart form is
-# limited, because each part needs far more memory than its content. Multipart forms on Pressroom's
-# own pages have a single part.
+# The maximum number of parts in a multipart form. The number of parts is limited, because each part
+# needs far more memory than its content.
 MAX_MULTIPART_PARTS = 100
 
 _DECODERS: dict[bytes, type[Base64Decoder] | type[QuotedPrintableDecoder]] = {
@@ -38,7 +37,7 @@ class MultipartForm:
         return [name for name, _ in self.fields] + [part.name for part in self.files]
 
     def list_parts(self) -> list[bytes]:
-        """Return the names and contents of all parts, for the fingerprint of an idempotency key."""
+        """Return the names and contents of all parts, for an idempotency key's fingerprint."""
         pieces = [piece for name, value in self.fields for piece in (name.encode(), value)]
         for part in self.files:
             pieces += [part.name.encode(), part.filename.encode(), part.data]
@@ -49,9 +48,9 @@ async def read_multipart_form(request: Request) -> MultipartForm:
     """Read a multipart body into memory.
 
     ``BodyLimitMiddleware`` limits the size of request bodies, so the whole body fits into memory.
-    Form parts aren't written to temporary files, because an image must be encrypted before it is
-    written to disk. Raises ``body.not_multipart`` if the body isn't multipart. Raises
-    ``body.malformed`` for a malformed multipart body.
+    Parts aren't written to temporary files, because an image must be encrypted before it is written
+    to disk. Raises ``body.not_multipart`` if the body isn't multipart. Raises ``body.malformed``
+    for a malformed multipart body.
     """
     boundary = read_boundary(request)
     if not boundary:
@@ -96,8 +95,7 @@ class _PartCollector:
     def add(self, event: PartEvent) -> None:
         """Process an event of the multipart parser.
 
-        At the end of each part, add the part to the form. Raises ``FormParserError`` for a part
-        without a name.
+        Raises ``FormParserError`` for a part without a name.
         """
         if isinstance(event, PartHead):
             self._begin(event)

@@ -1,4 +1,4 @@
-"""Converts HTTP requests to OAuth requests, and OAuth responses to HTTP responses."""
+"""Converts between HTTP and OAuth requests and responses."""
 
 from contextlib import suppress
 from typing import Annotated
@@ -14,8 +14,8 @@ from services.oauth.adapters import OAuthRequest, OAuthResponse
 async def _read_oauth_request(request: Request) -> OAuthRequest:
     """Convert an HTTP request to an OAuth request.
 
-    The OAuth request contains all form fields from the request body, including repeated fields. A
-    request body that isn't a form is ignored.
+    The OAuth request contains all form fields, including repeated ones. A body that isn't a form is
+    ignored.
     """
     form: list[tuple[str, str]] = []
     if parse_media_type(request.headers.get("content-type", "")) == FORM:

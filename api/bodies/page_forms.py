@@ -11,7 +11,7 @@ FormFields = dict[str, str]
 
 
 async def read_page_form(submission: FormOrJsonBodyOf) -> FormFields:
-    """Return the fields of a submitted form from one of Pressroom's own pages.
+    """Return the fields of a form that was submitted from one of Pressroom's pages.
 
     Raises ``body.unsupported_type`` if the request body isn't a form. Raises ``body.invalid`` if a
     field contains a NUL character.

@@ -1,8 +1,8 @@
-"""Parses the field name and the file name in the headers of a multipart body's parts.
+"""Parses the field name and the file name in the headers of a part of a multipart body.
 
-RFC 7578 requires raw UTF-8 in a file name, but not all HTTP libraries comply. Some HTTP libraries
-send a file name as `filename*` (RFC 8187), as numbered sections of `filename*` (RFC 2231) or as
-encoded words (RFC 2047). Some HTTP libraries send a file name with backslash escapes or in Latin-1.
+RFC 7578 requires raw UTF-8 in a file name, but some HTTP libraries use other encodings. A file name
+may be sent as `filename*` (RFC 8187), in numbered sections of `filename*` (RFC 2231) or as encoded
+words (RFC 2047). A file name may contain backslash escapes or Latin-1.
 """
 
 import re
@@ -19,8 +19,8 @@ _ESCAPED_CHARACTER = re.compile(r'\\(["\\])')
 _NUMBERED_SECTION = re.compile(r"filename\*([0-9]{1,3})(\*?)")
 _ENCODED_WORD = r"=\?[^?\s]+\?[bq]\?[^?]*\?="
 _ENCODED_WORDS = re.compile(rf"{_ENCODED_WORD}(?:[ \t]+{_ENCODED_WORD})*", re.IGNORECASE)
-# The names of the charsets that the headers of a part may use. Python caches the name of each
-# charset that is looked up, so callers could fill the memory with invented charset names.
+# The charsets that may be used in the headers of a part. Unknown charsets are never looked up,
+# because Python caches each name, so callers could fill the memory.
 _CHARSETS = frozenset({*aliases, *aliases.values()})
 
 
@@ -41,7 +41,7 @@ class PartHead:
 class PartHeaders:
     """Collects the headers of each part of a multipart body.
 
-    ``on_head`` is called after the last header of each part.
+    ``on_head`` is called when all headers of a part have arrived.
     """
 
     on_head: Callable[[PartHead], None]
@@ -72,7 +72,7 @@ class PartHeaders:
 def read_disposition(header: bytes) -> tuple[str | None, str | None]:
     """Return the field name and the file name in a ``Content-Disposition`` header.
 
-    A name that the header doesn't contain is returned as ``None``.
+    A missing name is returned as ``None``.
     """
     pairs = _PARAMETER.findall(header.decode("latin-1"))
     parameters = {name.lower(): _unquote(value) for name, value in pairs}
@@ -90,7 +90,7 @@ def _unquote(value: str) -> str:
 def _decode_filename(parameters: Mapping[str, str]) -> str | None:
     """Return the decoded file name of a part.
 
-    The parameter ``filename*`` has precedence over ``filename``, as RFC 6266 recommends.
+    ``filename*`` takes precedence over ``filename``, as RFC 6266 recommends.
     """
     plain = parameters.get("filename")
     extended = _join_extended_value(parameters)
@@ -117,7 +117,7 @@ def _join_extended_value(parameters: Mapping[str, str]) -> str | None:
 
 
 def _split_extended(value: str) -> tuple[str, bytes]:
-    """Return the charset and the decoded bytes of a value ``charset'language'percent-encoded``."""
+    """Split a value ``charset'language'percent-encoded`` into the charset and the decoded bytes."""
     charset, _, rest = value.partition("'")
     _, mark, encoded = rest.partition("'")
     if not mark:
@@ -127,7 +127,7 @@ def _split_extended(value: str) -> tuple[str, bytes]:
 
 
 def _decode_plain(value: str) -> str:
-    # Browsers percent-encode quotation marks, carriage returns and line feeds in file names.
+    # Browsers percent-encode quotation marks and line breaks in file names.
     for escape, character in (("%22", '"'), ("%0D", "\r"), ("%0A", "\n")):
         value = value.replace(escape, character)
     return _ENCODED_WORDS.sub(lambda words: _decode_words(words[0]), _decode_raw(value))
@@ -161,7 +161,7 @@ def _decode(data: bytes, charset: str) -> str | None:
         return None
     try:
         text = data.decode(codec)
-        text.encode()  # Encoding fails for lone surrogates, which UTF-7 can contain.
+        text.encode()  # UTF-7 can contain lone surrogates, for which ``encode`` fails.
     except (LookupError, ValueError):
         return None
     return text

@@ -1,8 +1,7 @@
-"""Refuses unknown query parameters and body fields in a request with strict handling.
+"""Refuses unknown query parameters and body fields if a request asks for strict handling.
 
-A request asks for strict handling with the header ``Prefer: handling=strict``. Without strict
-handling, unknown names are ignored, because a client may have been written for a later release than
-the running one.
+The header ``Prefer: handling=strict`` asks for strict handling. Without strict handling, unknown
+names are ignored, because the client may be newer than the server.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,11 +22,11 @@ from core.errors import DomainError, FieldProblem, requests
 
 # The maximum number of unknown names that one error lists.
 MAX_LISTED_NAMES = 20
-# The maximum nesting depth at which unknown names in a request body are found. ``MAX_PLACE_PARTS``
-# is sufficient, because routes refuse filters with deeper nesting.
+# The maximum nesting depth at which unknown names are found. ``MAX_PLACE_PARTS`` suffices, because
+# routes refuse filters with deeper nesting.
 MAX_PLACE_PARTS = 20
 
-# The key under which the ASGI scope contains the ``KnownNames`` of the request's route.
+# The key of the ``KnownNames`` in the ASGI scope of a request.
 _NAMES_KEY = "pressroom.known_names"
 
 Schema = dict[str, Any]
@@ -43,7 +42,7 @@ _SHARED_SCHEMAS: dict[str, Schema] = {
 
 @dataclass(frozen=True)
 class KnownNames:
-    """The names of all query parameters and body fields that a route accepts.
+    """The names of the query parameters and body fields that a route accepts.
 
     Attributes:
         query: the names of the query parameters that the route accepts.
@@ -62,7 +61,7 @@ def find_known_names(route: APIRoute) -> KnownNames:
         body_type: Any = route.body_field.field_info.annotation
         schema = TypeAdapter(body_type).json_schema()
         return KnownNames(query, schema, {**_SHARED_SCHEMAS, **schema.pop("$defs", {})})
-    # A route whose handler reads the request body itself declares the body's schema in
+    # If a handler reads the request body itself, its route declares the body's schema in
     # ``openapi_extra``.
     content = (route.openapi_extra or {}).get("requestBody", {}).get("content", {})
     return KnownNames(query, content.get("application/json", {}).get("schema"), _SHARED_SCHEMAS)
@@ -75,7 +74,7 @@ def _list_query_names(dependant: Dependant) -> Iterator[str]:
 
 
 def find_unknown_query_names(request: Request, names: KnownNames) -> list[str]:
-    """Return up to ``MAX_LISTED_NAMES`` names of query parameters that the route doesn't accept."""
+    """Return the names of at most ``MAX_LISTED_NAMES`` unknown query parameters."""
     return [
         *islice(
             (name for name in request.query_params if name not in names.query), MAX_LISTED_NAMES
@@ -84,7 +83,7 @@ def find_unknown_query_names(request: Request, names: KnownNames) -> list[str]:
 
 
 def begin_strict_handling(request: Request, names: KnownNames) -> None:
-    """Mark the request, so that ``check_body_names`` refuses unknown names in the request body."""
+    """Make ``check_body_names`` refuse unknown names in the body of the request."""
     request.scope["pressroom.headers"].append((b"preference-applied", b"handling=strict"))
     request.scope[_NAMES_KEY] = names
 
@@ -94,11 +93,10 @@ def has_strict_handling(request: Request) -> bool:
 
 
 def check_body_names(request: Request, parsed: object) -> None:
-    """Refuse unknown names in the JSON body of a request that asks for strict handling.
+    """Refuse unknown names in the body if the request asks for strict handling.
 
     Raises ``request.option_in_body`` if the body contains the name of a query parameter. Raises
-    ``request.unknown`` if the body contains a name that is neither a body field nor a query
-    parameter of the route.
+    ``request.unknown`` for a name that the route accepts neither in the body nor in the query.
     """
     known: KnownNames | None = request.scope.get(_NAMES_KEY)
     if known is None or known.body is None:
@@ -116,11 +114,11 @@ def check_body_names(request: Request, parsed: object) -> None:
 def find_unknown_names(
     schema: Schema, value: object, place: Place, schemas: dict[str, Schema]
 ) -> Iterator[Place]:
-    """Yield the path to each property in a JSON value that the JSON Schema doesn't define.
+    """Yield the path to each unknown property of a JSON value.
 
-    Pydantic's option ``extra="forbid"`` isn't used, because Pydantic would create an error for each
-    unknown name. With Pydantic's ``extra="forbid"``, validating a 2 MB body with 180,000 unknown
-    names took up to 294 MB and 2.5 seconds.
+    Pydantic's option ``extra="forbid"`` isn't used, because it creates an error for each unknown
+    name. With ``extra="forbid"``, validating a 2 MB body with 180,000 unknown names took up to 294
+    MB and 2.5 seconds.
     """
     if len(place) > MAX_PLACE_PARTS:
         return
@@ -140,9 +138,9 @@ def find_unknown_names(
             [*islice(find_unknown_names(alternative, value, place, schemas), MAX_LISTED_NAMES)]
             for alternative in schema["anyOf"]
         ]
-        # If a schema allows alternatives, report the unknown names of the alternative that leaves
-        # the fewest names unknown. Among alternatives with the same number of unknown names, choose
-        # the one whose unknown names are nested most deeply.
+        # If the schema has alternatives, report only the alternative with the fewest unknown names.
+        # If several alternatives have equally few unknown names, choose the one with the deepest
+        # unknown name.
         yield from min(
             alternatives, key=lambda places: (len(places), -max(map(len, places), default=0))
         )
@@ -151,14 +149,13 @@ def find_unknown_names(
 def _resolve(schema: Schema, schemas: dict[str, Schema]) -> Schema:
     """Return the JSON Schema to which ``schema`` refers, or ``schema`` itself.
 
-    A reference to a JSON Schema is a ``$ref``, or the title of a filter's schema.
+    ``schema`` refers to a JSON Schema by a ``$ref``, or by the title of a filter's schema.
     """
     name = schema["$ref"].rpartition("/")[2] if "$ref" in schema else schema.get("title", "")
     return schema if "properties" in schema else schemas.get(name, schema)
 
 
 def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
-    """Build the error ``request.unknown``, which lists the paths to the unknown names."""
     problems = tuple(
         FieldProblem(format_place(place), "unknown", "is not known here") for place in places
     )
@@ -169,8 +166,7 @@ def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
 def refuse_options(request: Request, names: Iterable[str]) -> None:
     """Raise ``request.option_in_body`` if a body field has the name of a query parameter.
 
-    Ignoring a query parameter in the body would be dangerous, because a request with ``dry_run`` in
-    the body would change data.
+    Ignoring ``dry_run`` in the body, for example, would change data.
     """
     route: APIRoute = request.scope["route"]
     options = {parameter.alias for parameter in route.dependant.query_params}

@@ -1,7 +1,7 @@
-"""Stores uploads of large files in the object storage while they arrive.
+"""Stores the upload of a large file in the object storage while the file arrives.
 
-The uploaded file is stored in parts, and only one part is in memory at a time. Threads only write
-to the object storage, so a slow sender doesn't occupy a thread.
+The uploaded file is stored in parts, and only one part is in memory at a time. Threads are used
+only for writing to the object storage, so a slow sender doesn't occupy a thread.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -21,10 +21,10 @@ from core.errors import imports, requests
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.parts import PART_BYTES, PartWriter
 
-# The maximum total size of an upload form's fields that are kept in memory.
+# The maximum total size of the fields in an upload form.
 MAX_FIELDS_BYTES = 16 * 1024
 
-# A function that checks the form fields that precede an uploaded file, before the file is read.
+# A function that checks the form fields before the uploaded file is read.
 Check = Callable[[Mapping[str, str]], Awaitable[None]]
 
 
@@ -46,17 +46,16 @@ async def store_upload(
     check: Check | None = None,
     check_part: Callable[[str], None] | None = None,
 ) -> ReceivedFile:
-    """Store the uploaded file, which is either the form field `file` or the whole request body.
+    """Store an uploaded file, which is the form field `file` or the whole request body.
 
     Raises ``body.malformed`` for a malformed form. Raises an error such as ``import.file_missing``
-    or ``import.too_large`` unless the request contains exactly one valid file. Raises the errors
-    that the functions ``check`` and ``check_part`` raise.
+    or ``import.too_large`` for a missing or invalid file. Raises the errors of ``check`` and
+    ``check_part``.
 
     Args:
-        delete_parts: a function that deletes the already stored parts of the file if the upload
-            fails.
+        delete_parts: a function that deletes the stored parts of the file if the upload fails.
         check: a function that checks the form fields that precede the file.
-        check_part: a function that checks the name of a form field as soon as the name arrives.
+        check_part: a function that checks the name of each form field.
     """
     file = ReceivedFile(filename)
     content: AsyncIterator[bytes] = request.stream()
@@ -90,8 +89,7 @@ async def _store(
             await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
             part.clear()
         if not part:
-            # All received bytes of the upload were stored or skipped, so release the memory that
-            # the request body has reserved.
+            # All received bytes were stored or skipped, so release the memory of the request body.
             release_body(scope)
     await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(part))
     await UPLOADS_BY_CALLER.run(caller_id, writer.close)
@@ -106,7 +104,7 @@ async def _read_file_part(
     check: Check | None,
     check_part: Callable[[str], None] | None,
 ) -> AsyncIterator[bytes]:
-    """Yield the uploaded file's content from each chunk of a body, and set ``file.filename``."""
+    """Yield the content of the uploaded file, and set ``file.filename``."""
     form = _UploadForm(check_part)
     is_checked = False
     try:
@@ -131,7 +129,7 @@ async def _read_file_part(
 
 
 class _UploadForm:
-    """Keeps the fields of an upload form in memory, but not the uploaded file."""
+    """The fields of an upload form, without the uploaded file."""
 
     def __init__(self, check_part: Callable[[str], None] | None) -> None:
         self.files = 0
@@ -143,7 +141,7 @@ class _UploadForm:
         self._field: str | None = None
 
     def read_content(self, event: PartEvent) -> bytes | bytearray:
-        """Return the bytes of the uploaded file that an event of the multipart parser contains."""
+        """Process an event of the multipart parser, and return the event's file bytes."""
         if isinstance(event, PartHead):
             self._begin_part(event)
         elif isinstance(event, PartEnd):

@@ -10,15 +10,15 @@ MAX_FORM_FIELDS = 100
 # The maximum size of a form that is decoded on the event loop. A form above this size is decoded in
 # a thread, because decoding many percent escapes can take a second.
 MAX_FORM_BYTES_ON_LOOP = 64 * 1024
-# The words that mean true or false in queries and forms, which contain only text.
+# The words for true and false in queries and forms.
 BOOLEAN_WORDS = {"1": True, "true": True, "0": False, "false": False}
 
 
 async def read_pairs(body: bytes) -> list[tuple[str, str]]:
     """Return the names and values of all fields of a URL-encoded form.
 
-    Raises ``ValueError`` for a malformed form. A large form is decoded in a thread, so that
-    decoding doesn't block the event loop.
+    Raises ``ValueError`` for a malformed form. A large form is decoded in a thread, so that the
+    event loop isn't blocked.
     """
     if len(body) <= MAX_FORM_BYTES_ON_LOOP:
         return parse_pairs(body)
@@ -28,15 +28,15 @@ async def read_pairs(body: bytes) -> list[tuple[str, str]]:
 def parse_pairs(body: bytes) -> list[tuple[str, str]]:
     """Return the names and values of all fields of a URL-encoded form, including repeated fields.
 
-    Raises ``ValueError`` for a malformed form. Whitespace around the whole form is removed.
-    Removing whitespace changes no value, because values contain only percent-encoded whitespace.
+    Raises ``ValueError`` for a malformed form. Whitespace around the form is removed. Whitespace in
+    values is percent-encoded and therefore kept.
     """
     text = body.decode().strip()
     return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
 
 
 def parse_boolean(value: object) -> bool | None:
-    """Return the boolean that a word such as ``true`` means, or ``None`` for an unknown word.
+    """Convert a word such as ``true`` to a boolean, or return ``None`` for an unknown word.
 
     ``parse_boolean`` is case-insensitive.
     """

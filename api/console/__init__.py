@@ -1,8 +1,8 @@
 """The console is the web site on which an owner manages lists, members and credits.
 
 Each package below ``api.console`` contains the routes and page templates of one area, such as
-imports or credits. A module named ``forms`` or ``views`` contains code that several modules of the
-same package share.
+imports or credits. A module called ``forms`` or ``views`` contains code that several modules of its
+package share.
 """
 
 from api.console import assets
@@ -21,8 +21,7 @@ from api.console.members import routes as members
 from api.console.operators import routes as operators
 from api.console.overview import routes as overview
 
-# FastAPI tries the console's routers in this tuple's order until a route matches the path of the
-# request.
+# FastAPI uses the first router in this tuple that matches the path of a request.
 ROUTERS = (
     overview.router,
     lists.router,

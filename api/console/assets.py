@@ -1,8 +1,7 @@
 """Serves the style sheet and the scripts of the console.
 
-The URL of a style sheet or script contains a hash of the content, so that browsers can cache the
-file for a year. A changed style sheet or script gets a new URL, so a browser never uses the cached
-file of an older release.
+The URL of each file contains a hash of the content, so that browsers can cache the file for a year.
+A changed file gets a new URL, so browsers never use an outdated file.
 """
 
 import hashlib
@@ -23,10 +22,10 @@ CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
 _CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-# Maps the name under which templates use a style sheet or script to its source files. A style sheet
-# or script with several source files contains the source files one after another.
+# Maps the name of each style sheet or script to its source files. Several source files are
+# concatenated.
 _SOURCES = {
-    # The console's style sheet extends the style sheet of the pages outside the console.
+    # The console's style sheet extends the style sheet of all other pages.
     "console.css": (("api.html", "style.css"), ("api.console", "static/console.css")),
     "uploads.js": (("api.console", "static/uploads.js"),),
     "images.js": (("api.console", "static/images.js"),),
@@ -43,7 +42,7 @@ assets_router = APIRouter(
 
 @dataclass(frozen=True)
 class Asset:
-    """A style sheet or script whose URL contains a hash of the content."""
+    """A style sheet or script, with a hash of its content in its URL."""
 
     content: bytes
     media_type: str
@@ -51,10 +50,7 @@ class Asset:
 
     @classmethod
     def load(cls, name: str, sources: tuple[tuple[str, str], ...]) -> Self:
-        """Return a style sheet or script that joins the contents of several source files.
-
-        ``sources``: the package and the path of each source file of the style sheet or script.
-        """
+        """Join several source files into one style sheet or script."""
         content = b"\n".join(
             files(package).joinpath(path).read_bytes() for package, path in sources
         )
@@ -72,7 +68,6 @@ ASSETS_BY_SERVED_NAME: Mapping[str, Asset] = {
 
 
 def get_asset_path(name: str) -> str:
-    """Return the URL path of the style sheet or script called ``name``."""
     return f"{ASSETS_PATH}/{_ASSETS[name].served_name}"
 
 
@@ -80,10 +75,9 @@ def get_asset_path(name: str) -> str:
 async def serve_asset(name: str) -> Response:
     """Serve a style sheet or script.
 
-    During an upgrade, a page of one release may request a style sheet or script from an API process
-    that runs a different release. Each API process serves only the style sheets and scripts of its
-    own release. If the hash in the URL doesn't match the served content, browsers must not cache
-    the content.
+    During an upgrade, a page of one release may load a style sheet from an API process of another
+    release. Each API process serves only the style sheets and scripts of its own release. If the
+    hash in the URL doesn't match the content, the response must not be cached.
     """
     asset = ASSETS_BY_SERVED_NAME.get(name)
     cache_control = _CACHE_FOR_A_YEAR

@@ -41,11 +41,10 @@ QUOTAS: Mapping[PlanQuota, str] = {
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
-# A time within this distance from now is shown as in "3 minutes ago", and any other time as a date.
+# Times within 30 days from now are shown as in "3 minutes ago", and all others as dates.
 _MAX_DISTANCE_SECONDS = 30 * _DAY_SECONDS
-# The units in which durations are formatted, from the longest to the shortest. Each tuple contains
-# the shortest duration for which a unit is used, the length of the unit in seconds, and the name of
-# the unit.
+# The units of durations, from the longest to the shortest. Each tuple contains the shortest
+# duration in the unit, the unit's length in seconds, and its name.
 _UNITS = (
     (2 * _DAY_SECONDS, _DAY_SECONDS, "day"),
     (_HOUR_SECONDS, _HOUR_SECONDS, "hour"),
@@ -91,7 +90,7 @@ class DisplayedMoment:
     at: datetime
 
     def __html__(self) -> str:
-        # The HTML needs no escaping, because the HTML contains only formatted times.
+        # The HTML needs no escaping, because it contains only formatted times.
         exact = f"{format_day(self.at)}, {self.at:%H:%M:%S} UTC"
         distance = format_distance(self.at, clock.now())
         return (
@@ -106,7 +105,7 @@ def display_moment(value: datetime) -> DisplayedMoment:
 def format_distance(value: datetime, now: datetime) -> str:
     """Format a time relative to now, as in "just now", "3 minutes ago" or "in 2 days".
 
-    A time more than 30 days before or after now is formatted as a date.
+    A time more than 30 days from now is formatted as a date.
     """
     seconds = int((now - value).total_seconds())
     distance_seconds = abs(seconds)
@@ -138,7 +137,7 @@ def build_curl_call(
     if method != "GET":
         command += ["--request", method]
     lines = [shlex.join([*command, base + path])]
-    # Refer to the API key by a shell variable, so that the shell's history doesn't contain the key.
+    # Use a shell variable for the API key, so that the shell's history doesn't contain the key.
     lines.append('--header "Authorization: Bearer $PRESSROOM_KEY"')
     if body is not None:
         lines.append("--header 'Content-Type: application/json'")

@@ -1,4 +1,7 @@
-"""Renders pages of the console. By default, console pages load files only from this server."""
+"""Renders pages of the console.
+
+Pages load files only from this server, unless ``other_sources`` allows more origins.
+"""
 
 import shlex
 from collections.abc import Mapping
@@ -30,15 +33,15 @@ _SOURCES = {
     "script-src": "'self'",
     "style-src": "'self'",
     "connect-src": "'self'",
-    # Allow data URLs for images, because each page sets an empty icon by a data URL to keep
-    # browsers from requesting an icon file.
+    # Allow data URLs for images, because the page icon is an empty data URL, so that browsers don't
+    # request an icon file.
     "img-src": "'self' data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
     "form-action": "'self'",
 }
-# Let browsers send the Referer header to this server, because the CSRF check must know from which
-# site a form was sent.
+# Let browsers send the ``Referer`` header to this server, because the CSRF check needs the origin
+# of a form.
 _HEADERS = {**HEADERS, "Referrer-Policy": "same-origin"}
 _NO_SOURCES: Mapping[str, str] = {}
 
@@ -51,7 +54,7 @@ _SERVER_ERROR_TEXTS = (
 _CONSOLE_FOLDER = Path(__file__).parent
 _TEMPLATES = Environment(
     loader=FileSystemLoader(
-        # The account pages of the console use template macros of the pages that need no login.
+        # The account pages use macros from the templates of pages without a login.
         [
             *sorted(_CONSOLE_FOLDER.glob("**/templates")),
             _CONSOLE_FOLDER.parent / "html" / "templates",
@@ -73,7 +76,7 @@ _TEMPLATES.globals |= {
     "operator_pages": OPERATOR_PAGES,
     "curl_call": console_display.build_curl_call,
     "counted": console_display.format_count,
-    # Template variables with a default value, which each page can override.
+    # Default values of template variables.
     "notice": None,
     "path": "",
     "base": "",
@@ -91,10 +94,7 @@ _TEMPLATES.filters |= {
 
 
 def render_console_part(template: str, values: Mapping[str, object]) -> str:
-    """Render a template for a part of a console page, and return the HTML.
-
-    Special characters in the template values are escaped for HTML.
-    """
+    """Render a template for a part of a console page. Template values are escaped for HTML."""
     return _TEMPLATES.get_template(template).render(values)
 
 
@@ -107,21 +107,20 @@ def render_console_page(
 ) -> Response:
     """Render a page of the console.
 
-    Special characters in the template values are escaped for HTML. ``other_sources``: maps
-    directives of the Content-Security-Policy to origins that are added to the default policy.
+    Template values are escaped for HTML. ``other_sources``: maps Content-Security-Policy directives
+    to additional origins.
     """
     headers = {**_HEADERS, "Content-Security-Policy": build_policy(_SOURCES, other_sources)}
     return HTMLResponse(render_console_part(template, values), status, headers=headers)
 
 
 def render_console_problem(settings: Settings, problem: ErrorDetails) -> Response:
-    """Render a page of the console that shows an error."""
     status = problem.status
-    # The requested path contains a text in the place of a numeric id.
+    # The path contains text instead of a numeric id.
     is_invalid_path = problem.code == REQUEST_INVALID.code and problem.message.startswith("path.")
     if status == HTTPStatus.NOT_FOUND or is_invalid_path:
-        # Show the same error page for missing records and for records of other owners, so that
-        # nobody learns which records exist.
+        # Show the same error page for missing records and other owners' records, so that nobody
+        # learns which records exist.
         status = HTTPStatus.NOT_FOUND
         heading, text = _NOT_FOUND_TEXTS
     elif status == HTTPStatus.INTERNAL_SERVER_ERROR:

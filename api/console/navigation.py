@@ -1,4 +1,4 @@
-"""Lists the pages to which the menus and the search of the console link."""
+"""Lists the pages in the menus and in the search of the console."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from api.console.assets import CONSOLE_PATH
 
 @dataclass(frozen=True)
 class NavigationEntry:
-    """A link in a menu of the console, or in the search results."""
+    """A link in a menu or in the search results."""
 
     label: str
     path: str
@@ -44,8 +44,7 @@ ACCOUNT_PAGES = (
 )
 
 OPERATORS_PAGE = NavigationEntry("Operators", f"{CONSOLE_PATH}/operators")
-# The links in the menu of the console's area "Operators". Only operators can see the area
-# "Operators".
+# The links in the menu of the console's area "Operators", which only operators can see.
 OPERATOR_PAGES = (
     NavigationEntry("What waits", OPERATORS_PAGE.path),
     NavigationEntry("Users", f"{OPERATORS_PAGE.path}/users"),
@@ -54,8 +53,7 @@ OPERATOR_PAGES = (
     NavigationEntry("Maintenance", f"{OPERATORS_PAGE.path}/maintenance"),
 )
 
-# The links in the menu on the pages of a list. The paths in the menu of a list are relative to the
-# path of the list.
+# The links in the menu of a list, with paths relative to the path of the list.
 LIST_PAGES = (
     NavigationEntry("Overview", ""),
     NavigationEntry("Members", "/members"),
@@ -66,7 +64,7 @@ LIST_PAGES = (
     NavigationEntry("Export", "/export"),
     NavigationEntry("Settings", "/settings"),
 )
-# Pages that aren't in any menu, but that the console's search finds by their names.
+# Pages that aren't in a menu, but that the search finds.
 _SEARCHABLE_PAGES = (
     NavigationEntry("Create a list", f"{CONSOLE_PATH}/lists/new"),
     NavigationEntry("Import a file", f"{CONSOLE_PATH}/imports/new"),
@@ -80,7 +78,6 @@ _SEARCHABLE_PAGES = (
 
 
 def find_pages(words: str, *, is_operator: bool) -> list[NavigationEntry]:
-    """Return links to the pages of the console whose labels contain the search text."""
     searched_text = words.strip().casefold()
     pages = (
         *MAIN_PAGES,
@@ -107,13 +104,12 @@ def get_list_pages(list_id: int) -> tuple[NavigationEntry, ...]:
 
 
 def get_current_mark(entry: NavigationEntry, path: str, *, is_first: bool = False) -> str | None:
-    """Return the value of a menu entry's ``aria-current`` attribute on the page at ``path``.
+    """Return the ``aria-current`` attribute of a menu entry on the page at ``path``.
 
-    Return ``None`` if the page at ``path`` doesn't belong to the menu entry.
+    Return ``None`` if the page doesn't belong to the menu entry.
 
-    ``is_first``: whether the menu entry is the first in its menu. The path of a menu's first entry
-    is a prefix of all paths in the menu. The first entry of a menu is marked as current only if its
-    path equals ``path``.
+    ``is_first``: whether the entry is the first in its menu. The first entry matches only its own
+    page, because its path is a prefix of all paths in the menu.
     """
     if path == entry.path:
         return "page"

@@ -1,4 +1,4 @@
-"""Sends a part of a page to the browser whenever the part changes while a job runs."""
+"""Sends new HTML for a part of a page to the browser while a job runs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
@@ -14,18 +14,18 @@ from api.waiting.event_streams import EventStream
 from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError
 
-# The interval at which an event stream checks that the user's session is valid, and sends a comment
-# that keeps the connection open.
+# How often an event stream checks the user's session, and sends a comment to keep the connection
+# open.
 _SESSION_CHECK_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
 class LivePart:
-    """The current HTML of a part of a page that changes while a job runs.
+    """The current HTML of a part of a page.
 
     Attributes:
-        is_last: whether the HTML won't change until the user does something.
-        job_ids: the ids of the jobs whose progress the part of the page shows.
+        is_last: whether the HTML is final until the user acts.
+        job_ids: the ids of the jobs whose progress is shown.
     """
 
     markup: str
@@ -38,10 +38,9 @@ def stream_part(
 ) -> Response:
     """Return a response that streams a part of a page as server-sent events.
 
-    Whenever the part of the page changes, the stream sends the new HTML in an event named ``part``.
-    An event named ``ended`` tells the browser that the part of the page is final. The event stream
-    ends if the user's session ends. A browser that reconnects gets the current HTML of the part of
-    the page.
+    Whenever the part changes, an event ``part`` contains the new HTML. An event ``ended`` tells the
+    browser that the HTML is final. The event stream ends if the user's session ends. A browser that
+    reconnects gets the current HTML.
     """
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)
@@ -72,13 +71,12 @@ async def _generate_events(
             try:
                 part = await STREAMS.run(read_part)
             except DomainError:
-                # End the event stream, because the import or export that the page shows was
-                # deleted.
+                # The import or export was deleted, so end the event stream.
                 return
 
 
 def _format_event(name: str, text: str) -> str:
-    # Replace carriage returns in the HTML, because a carriage return would end a line of the event.
+    # Replace carriage returns, because a carriage return would end a line of the event.
     lines = "".join(f"data: {line}\n" for line in text.replace("\r", " ").split("\n"))
     return f"event: {name}\n{lines}\n"
 

@@ -1,4 +1,4 @@
-"""Defines ``ConsoleRequest``, which builds the response to a request for a console page."""
+"""Defines requests for console pages, and builds their responses."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -44,7 +44,7 @@ _NO_SOURCES: Mapping[str, str] = {}
 def build_router(prefix: str) -> APIRouter:
     """Return a router for the pages of one area of the console.
 
-    The router runs route handlers that aren't ``async`` in threads.
+    Route handlers that aren't ``async`` run in threads.
     """
     return APIRouter(
         prefix=prefix, dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute
@@ -53,10 +53,10 @@ def build_router(prefix: str) -> APIRouter:
 
 @dataclass(frozen=True)
 class ConsoleRequest:
-    """A request for a console page by a user who is logged in.
+    """A request for a console page by a logged-in user.
 
     Attributes:
-        form: the fields of the submitted form, whose CSRF token was verified.
+        form: the fields of the submitted form, after a check of the CSRF token.
     """
 
     request: Request
@@ -78,8 +78,8 @@ class ConsoleRequest:
     def get_own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
         """Return a list that the caller owns, or raise ``list.not_found``.
 
-        The error for another owner's list is the same as for an unknown id, so that nobody learns
-        which lists exist.
+        Another owner's list raises the same error as an unknown id, so that nobody learns which
+        lists exist.
         """
         try:
             return lists.get_own_list(uow, self.caller, list_id)
@@ -101,10 +101,9 @@ class ConsoleRequest:
         other_sources: Mapping[str, str] = _NO_SOURCES,
         **values: Any,
     ) -> Response:
-        """Render a page of the console, and show the notice that a cookie contains.
+        """Render a page of the console, and show the notice from the cookie.
 
-        ``other_sources``: maps directives of the Content-Security-Policy to origins that are added
-        to the default policy.
+        ``other_sources``: maps Content-Security-Policy directives to additional origins.
         """
         cookies = self.state.cookies
         cookie = cookies.read(self.request, NOTICE_COOKIE)
@@ -118,7 +117,7 @@ class ConsoleRequest:
         return response
 
     def render_part(self, template: str, **values: Any) -> str:
-        """Return the HTML of a part of a page, for a script that inserts the HTML into the page."""
+        """Return the HTML of a part of a page, which a script inserts into the page."""
         return render_console_part(template, {**self._build_frame_values(), **values})
 
     def _build_frame_values(self) -> dict[str, Any]:
@@ -127,7 +126,7 @@ class ConsoleRequest:
             "base": resources.settings.public_base,
             "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
-            # The URL of the first page of a paginated table has no query parameter ``cursor``.
+            # The first page of a table has no ``cursor``.
             "cursor": self.request.query_params.get("cursor"),
             "navigation": ()
             if self.member.lacks_factor
@@ -138,21 +137,20 @@ class ConsoleRequest:
         return self.render_page(template, status=form.status, form=form, **values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_SOURCES) -> TypedForm:
-        """Return the submitted form with an error message, or raise errors that forms can't show.
+        """Return the submitted form with an error message, or raise an error that forms can't show.
 
-        ``places``: maps error codes to the names of the form fields that show the errors.
+        ``places``: maps an error code to the form field that shows the error.
         """
         if is_plan_error(error.code):
-            # If the request exceeded a limit of the user's plan, record an account event, as the
-            # API does.
+            # If the user has reached a limit of the plan, record an event, as the API does.
             with self.unit_of_work() as uow:
                 record_plan_error(uow, self.user_id, error.code)
         return TypedForm(self.form).add_error(error, places)
 
     def redirect_with_notice(self, path: str, notice: str) -> Response:
-        """Redirect the browser to a page that shows a notice about the user's action.
+        """Redirect the browser to a page that shows a notice.
 
-        Because of the redirect, reloading the page doesn't repeat the user's action.
+        After the redirect, reloading the page doesn't repeat the user's action.
         """
         response = redirect_to_path(self.state, path)
         # Percent-encode the notice, because a cookie can't contain spaces or non-ASCII letters.
@@ -197,17 +195,17 @@ async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# The form argument of a GET handler, which is an empty form when a browser loads the page. After an
-# error in a submitted form, the POST handler calls the GET handler with the submitted form.
+# The form argument of a GET handler, which is empty when a browser loads the page. After an error,
+# the POST handler calls the GET handler with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]
 ConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormMember)]
-# Requests from a user who logged in within the last 15 minutes. Pages that use ``RecentConsole``
-# redirect users who logged in more than 15 minutes ago to the login page.
+# Requests from a user who logged in within the last 15 minutes. ``RecentConsole`` redirects users
+# without a recent login to the login page.
 RecentConsole = Annotated[ConsoleRequest, depend_on_console(RecentMember)]
 RecentConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormMember)]
-# Requests that a user may send even before setting up a required second factor.
+# Requests that are allowed before the user has set up a required second factor.
 StarterConsole = Annotated[ConsoleRequest, depend_on_console(Starter)]
 RecentStarterConsole = Annotated[ConsoleRequest, depend_on_console(RecentStarter)]
 RecentStarterConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormStarter)]

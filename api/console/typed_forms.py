@@ -1,4 +1,4 @@
-"""Keeps the typed values of a form after an error, and adds error messages to the fields."""
+"""Keeps the typed values of a form after an error, and adds error messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,8 +16,7 @@ BodyT = TypeVar("BodyT", bound=Body)
 
 CORRECT_FIELDS_TEXT = "Please correct the fields below."
 _NO_PLACES: Mapping[str, str] = MappingProxyType({})
-# A form can show errors of the kinds in ``_CORRECTABLE_KINDS``, while a separate page shows all
-# other errors.
+# Forms show errors of these kinds, and a separate page shows all other errors.
 _CORRECTABLE_KINDS = frozenset(
     {
         Kind.MALFORMED,
@@ -37,14 +36,14 @@ _CORRECTABLE_KINDS = frozenset(
 
 @dataclass(frozen=True)
 class TypedForm:
-    """The values and the error messages that a page shows in a form.
+    """The values and the error messages of a form.
 
     Attributes:
-        typed: maps the name of each field to the typed value. ``typed`` contains the names of
-            ticked checkboxes, but not of unticked ones.
+        typed: maps the name of each field to the typed value. ``typed`` doesn't contain unticked
+            checkboxes.
         errors: maps the names of invalid fields to error messages.
         problem: an error message about the whole form, or ``None``.
-        status: the HTTP status of the page that contains the form.
+        status: the HTTP status of the page with the form.
     """
 
     typed: Mapping[str, str] = field(default_factory=dict)
@@ -53,20 +52,20 @@ class TypedForm:
     status: int = 200
 
     def fill(self, values: Mapping[str, str]) -> Self:
-        """Return the form filled with ``values``, or unchanged if the user has typed values."""
+        """Return the form filled with ``values``, unless the user has typed values."""
         return self if self.typed else replace(self, typed=values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_PLACES) -> Self:
-        """Return the form with an error message, or raise errors that forms can't show.
+        """Return the form with an error message, or raise an error that forms can't show.
 
-        ``places``: maps error codes to the names of the form fields that show the errors.
+        ``places``: maps an error code to the form field that shows the error.
         """
         if error.kind not in _CORRECTABLE_KINDS:
             raise error
         status = STATUS_OF[error.kind]
         if error.code in places:
-            # Remove the field's path in the API's request body from the error message, because the
-            # user doesn't call the API.
+            # Remove the path in the request body from the message, because the user doesn't call
+            # the API.
             rules = (
                 _format_rule(problem)
                 for problem in error.problems
@@ -82,9 +81,9 @@ class TypedForm:
 
 
 def build_error_form(error: DomainError, *kinds: Kind) -> TypedForm:
-    """Return an empty form with the error's message.
+    """Return an empty form with an error message.
 
-    Raise the error if ``kinds`` doesn't contain its kind.
+    Raises the error if its kind isn't in ``kinds``.
     """
     if error.kind not in kinds:
         raise error
@@ -111,7 +110,7 @@ def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:
 
 
 def build_field_error(name: str, rule: str) -> DomainError:
-    """Return the error for a form field that isn't a field of the API's request body."""
+    """Return the error for a form field that the API's request body doesn't have."""
     problem = FieldProblem(f"body.{name}", "value", rule)
     return BODY_INVALID(place=problem.field, rule=rule, problems=(problem,))
 
@@ -128,8 +127,7 @@ def _get_field_name(problem: FieldProblem) -> str:
     """Return the name of the form field for a path such as ``body.choices[1]``."""
     place = problem.field.removeprefix("body.").partition("[")[0]
     first, _, rest = place.partition(".")
-    # An array in the API's request body has a single form field, but each key of an object has a
-    # separate form field.
+    # An array in the request body has a single form field, but an object has a form field per key.
     return first if not rest or rest.isdigit() else f"{first}.{rest.partition('.')[0]}"
 
 

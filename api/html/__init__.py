@@ -1,1 +1,1 @@
-"""Renders HTML pages, on which the script for passkeys is the only script."""
+"""Renders HTML pages, whose only script is the script for passkeys."""

@@ -17,15 +17,13 @@ _SWAGGER_FOLDER = Path(fastapi_standalone_docs.__path__[0]) / "static" / "swagge
 
 
 def add_docs(app: FastAPI) -> None:
-    """Add routes that serve the documentation page and its files under ``/docs``."""
     swagger_page = get_swagger_ui_html(
         openapi_url=DOCUMENT_PATH,
         title=app.title,
         swagger_js_url=f"{DOCS_PATH}/swagger-ui-bundle.js",
         swagger_css_url=f"{DOCS_PATH}/swagger-ui.css",
         swagger_favicon_url="data:,",
-        # Hide the list of all schemas, because the list makes the documentation page slow. Next to
-        # each API operation, the documentation page shows the schemas of the operation.
+        # Hide the list of all schemas, because it makes the documentation page slow.
         swagger_ui_parameters={"defaultModelsExpandDepth": -1},
     )
     page = bytes(swagger_page.body)
@@ -47,7 +45,6 @@ def add_docs(app: FastAPI) -> None:
         return RedirectResponse(DOCS_PATH)
 
     app.add_route(DOCS_PATH, show_docs, include_in_schema=False)
-    # Redirect ``/redoc``, where FastAPI by default serves a second documentation page, to the page
-    # ``/docs``.
+    # Redirect ``/redoc``, where FastAPI by default serves a second documentation page.
     app.add_route("/redoc", redirect_to_docs, include_in_schema=False)
     app.mount(DOCS_PATH, StaticFiles(directory=_SWAGGER_FOLDER))

@@ -1,8 +1,8 @@
 """Renders HTML pages with a common style sheet and strict security headers.
 
-A link in a mail needs no login, and acts for the person who received the mail. The security headers
-keep the URL of a page out of caches, search engines and the ``Referer`` headers that other sites
-receive.
+A link in a mail needs no login and acts for the recipient of the mail, so the URL of a page must
+stay secret. The security headers keep the URL of a page out of caches, search engines and
+``Referer`` headers.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,7 @@ from services.subscriptions import colours
 from services.subscriptions.branding import Look
 
 _API_FOLDER = Path(__file__).parents[1]
-# If two folders contain a template of the same name, the folder that comes first in
-# ``_TEMPLATE_FOLDERS`` takes precedence.
+# If several folders contain a template of the same name, the first folder takes precedence.
 _TEMPLATE_FOLDERS = [
     _API_FOLDER / "html" / "templates",
     _API_FOLDER / "sign_up" / "templates",
@@ -34,8 +33,8 @@ _NO_SOURCES: Mapping[str, str] = {}
 _SOURCES = {
     "default-src": "'none'",
     "style-src": f"'{hash_source(_STYLE)}'",
-    # Allow data URLs for images, because each page sets an empty icon by a data URL to keep
-    # browsers from requesting an icon file.
+    # Allow data URLs for images, because the page icon is an empty data URL, so that browsers don't
+    # request an icon file.
     "img-src": "data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -60,14 +59,13 @@ def render_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page. Special characters in the template values are escaped for HTML.
+    """Render a page. Template values are escaped for HTML.
 
     Args:
         language: the language of the page. Pages for owners and operators are always in English.
-        form_targets: the origins of other sites to which a form on the page may redirect.
-        has_passkey_script: whether the page contains and may run the script for passkeys.
-        other_sources: maps directives of the Content-Security-Policy to origins that are added to
-            the default policy.
+        form_targets: the origins of other sites to which a form may redirect.
+        has_passkey_script: whether the page contains the script for passkeys.
+        other_sources: maps Content-Security-Policy directives to additional origins.
     """
     more_sources = {**other_sources, "form-action": form_targets}
     if has_passkey_script:
@@ -91,7 +89,7 @@ def render_list_page(
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:
-    """Render a page for readers that is styled with the colour and the logo of a list.
+    """Render a page for readers in the colours and with the logo of a list.
 
     ``values`` may contain keyword arguments of ``render_page``, such as ``status``.
     """
@@ -114,12 +112,12 @@ def render_list_page(
 
 
 def get_list_style_hashes(look: Look) -> str:
-    """Return the ``style-src`` sources for a page that embeds a page with a list's colours."""
+    """Return the ``style-src`` sources that a page with an embedded page of a list needs."""
     return f"'{hash_source(_STYLE)}' '{hash_source(_build_list_style(look))}'"
 
 
 def _build_list_style(look: Look) -> str:
-    """Return CSS that overrides the colours of style.css with the colours of a list."""
+    """Return CSS that replaces the default colours with a list's colours."""
     if look.colour is None:
         return ""
     dark_accent = colours.lighten_for_dark_mode(look.colour)
@@ -133,10 +131,7 @@ def _format_rule(accent: str, deep: str, on_accent: str) -> str:
 
 
 def render_fragment(template: str, *, language: str = ENGLISH, **values: object) -> str:
-    """Render a template for a part of a page, and return the HTML.
-
-    Special characters in the template values are escaped for HTML.
-    """
+    """Render a template for a part of a page. Template values are escaped for HTML."""
     return _load_templates(language).get_template(template).render(values)
 
 
@@ -148,16 +143,16 @@ def _load_templates(language: str) -> Environment:
 
 
 def render_line(text: str) -> Response:
-    """Return one line of plain text, for programs that check only the status of the response."""
+    """Return a line of plain text, for programs that check only the status."""
     return PlainTextResponse(f"{text}\n", headers=HEADERS)
 
 
 def redirect_to_query(query: str) -> Response:
-    """Redirect the browser to the current path with the query string ``query``.
+    """Redirect the browser to the current path with another query.
 
-    The browser follows the redirect with GET, so that reloading the page doesn't repeat a POST.
+    The browser follows with GET, so that reloading the page doesn't repeat a POST.
     """
-    # Use a relative URL, which stays valid if a proxy serves the page under a different path.
+    # A relative URL works even if a proxy serves the page under a different path.
     return redirect_to(f"?{query}")
 
 

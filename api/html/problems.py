@@ -1,7 +1,6 @@
 """Renders errors as HTML pages.
 
-Requests that expect an HTML page are marked, and the language of the page is stored with the
-request.
+A request that expects an HTML page is marked, together with the language of the page.
 """
 
 from collections.abc import Callable
@@ -18,8 +17,7 @@ from core.errors import access, mailing, money, people, requests
 from core.languages import reader_languages
 from core.languages.reader_languages import ENGLISH, marked, translate
 
-# The keys of two values in a request's ASGI scope, the page's language and the function that
-# renders errors.
+# The keys of the error renderer and of the page's language in the ASGI scope.
 _RENDERER_KEY = "pressroom.problem_page"
 _LANGUAGE_KEY = "pressroom.language"
 
@@ -35,8 +33,8 @@ _DOES_NOT_WORK = marked("This link doesn’t work")
 _INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missing."), _OPEN_AGAIN)
 _MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
 
-# Maps an error code to the heading and the sentences of the error page. The function ``marked``
-# selects the texts that are translated. Texts without ``marked`` are always shown in English.
+# Maps an error code to the heading and the sentences of the error page. Only texts that are passed
+# to ``marked`` are translated. Texts without ``marked`` are always in English.
 _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,
@@ -147,8 +145,8 @@ _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
         "It was never yours. The page of your keys lists all that open something.",
     ),
     mailing.LIST_NOT_FOUND.code: (
-        # The error text is the same for an archived list and for a list that never existed, so that
-        # strangers can't find archived lists.
+        # The text is the same for an archived list and for an unknown one, so that strangers can't
+        # find archived lists.
         marked("There is no open list here"),
         marked(
             "If a list was here, it is closed, and nothing is sent from it any more. Otherwise the"
@@ -166,7 +164,7 @@ _SERVER_ERROR_TEXTS = (
 
 @dataclass(frozen=True)
 class ErrorDetails:
-    """The details of an error that an HTML page shows."""
+    """The details of an error for an HTML page."""
 
     status: int
     code: str
@@ -196,23 +194,23 @@ def render_problem(problem: ErrorDetails, *, language: str = ENGLISH) -> Respons
 
 
 def describe_error(code: str) -> tuple[str, str] | None:
-    """Return the English heading and text for an error, or ``None`` if no texts are defined."""
+    """Return the English heading and text for an error, or ``None`` if there are no texts."""
     heading, *sentences = _TEXTS_BY_CODE.get(code, ("",))
     return (heading, " ".join(sentences)) if heading else None
 
 
 def mark_page_request(scope: Scope, renderer: ProblemRenderer = render_problem) -> None:
-    """Mark a request as expecting an HTML page, even for errors.
+    """Mark a request as expecting HTML, even for errors.
 
-    ``renderer``: the function that renders errors of the request as HTML pages.
+    ``renderer``: the function that renders an error as an HTML page.
     """
     scope[_RENDERER_KEY] = renderer
 
 
 def find_problem_renderer(scope: Scope) -> ProblemRenderer | None:
-    """Return the function that renders errors of the request as HTML pages.
+    """Return the function that renders an error as an HTML page.
 
-    The result is ``None`` if a program sent the request, because programs get errors as JSON.
+    Return ``None`` for the request of a program, which gets errors as JSON.
     """
     renderer: ProblemRenderer | None = scope.get(_RENDERER_KEY)
     return renderer
@@ -223,7 +221,7 @@ def is_for_browser(scope: Scope) -> bool:
 
 
 def mark_reader_request(scope: Scope) -> None:
-    """Mark a request as expecting an HTML page in the language that the browser prefers."""
+    """Mark a request as expecting HTML in the language that the browser prefers."""
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept-language")
     language = reader_languages.choose_language(accepted.decode("latin-1"))
     scope[_LANGUAGE_KEY] = language
@@ -235,7 +233,7 @@ def is_reader_page(scope: Scope) -> bool:
 
 
 def get_reader_language(request: Request) -> str:
-    """Return the language of the page that a request expects.
+    """Return the language of the requested page.
 
     Pages for owners and operators are always in English.
     """

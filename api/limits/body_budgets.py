@@ -1,8 +1,7 @@
 """Limits the memory for request bodies, in total, per IP address and per user.
 
-A request body's memory counts against two holders, the sender's IP address and the user. Small
-request bodies have a separate memory pool, so that uploads of large bodies can't block charges or
-logins.
+Each request body counts against the limits of two holders, the sender's IP address and the user.
+Small bodies have a separate memory pool, so that large uploads can't block charges or logins.
 """
 
 from collections import Counter
@@ -17,24 +16,23 @@ from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
 MEGABYTE = 1024 * 1024
 MAX_SMALL_BODY_BYTES = 64 * 1024
 MAX_HELD_SMALL_BODY_BYTES = 64 * MEGABYTE
-# The size of the memory pool for large request bodies, which can hold fifty images of the maximum
-# size. A large request body reserves memory until the body has been stored.
+# The size of the memory pool for large bodies, enough for fifty images of the maximum size. The
+# memory of a large body is reserved until the body is stored.
 MAX_HELD_LARGE_BODY_BYTES = 256 * MEGABYTE
-# An IP address or a user may reserve at most one eighth of each memory pool.
+# An IP address or user may reserve at most one eighth of each memory pool.
 HOLDER_FRACTION = 8
-# The maximum number of incomplete request bodies per IP address or user. Each incomplete request
-# body needs a task, and up to half a megabyte of memory for data that the server has read ahead.
+# The maximum number of incomplete bodies per IP address or user. Each incomplete body needs a task
+# and up to half a megabyte for data that was read ahead.
 MAX_UNFINISHED_BODIES = 128
 
-# The keys under which IP addresses reserve memory are cached, because a few IP addresses send most
-# request bodies.
+# Cache the keys of IP addresses, because a few IP addresses send most request bodies.
 name_address_holder = lru_cache(maxsize=4096)(build_address_rate_key)
 
 
 class BytePool:
-    """A memory pool for request bodies, which has a limited size.
+    """A memory pool of limited size for request bodies.
 
-    An IP address or a user may reserve only a part of the memory pool.
+    Each IP address or user may reserve only a part of the pool.
     """
 
     def __init__(self, name: str, max_bytes: int) -> None:
@@ -44,7 +42,7 @@ class BytePool:
         self._bytes_by_holder: Counter[str] = Counter()
 
     def take(self, holders: Iterable[str], count: int) -> ErrorType | None:
-        """Reserve memory for ``holders``, or return an error if too little memory is free."""
+        """Reserve memory for ``holders``, or return an error if too little is free."""
         if any(
             self._bytes_by_holder[holder] + count > self._max_bytes_per_holder for holder in holders
         ):
@@ -64,7 +62,7 @@ class BytePool:
 
 
 class BodyBudget:
-    """The memory pools for request bodies, and the numbers of incomplete request bodies."""
+    """Limits the memory of request bodies, and counts each holder's incomplete request bodies."""
 
     def __init__(self) -> None:
         self.small = BytePool("small", MAX_HELD_SMALL_BODY_BYTES)
@@ -73,10 +71,10 @@ class BodyBudget:
 
 
 class HeldBody:
-    """The memory that one request body has reserved.
+    """The memory that a request body has reserved.
 
-    A request body first reserves memory from the pool for small bodies. When a body exceeds
-    ``MAX_SMALL_BODY_BYTES``, the body moves to the memory pool for large bodies.
+    A body first reserves memory from the pool for small bodies. A body that exceeds
+    ``MAX_SMALL_BODY_BYTES`` moves to the pool for large bodies.
     """
 
     def __init__(self, budget: BodyBudget, *holders: str) -> None:
@@ -87,7 +85,7 @@ class HeldBody:
         self._is_unfinished = False
 
     def begin(self) -> ErrorType | None:
-        """Count an incomplete request body, or return an error if its sender has too many."""
+        """Count an incomplete body, or return an error if its sender has too many of them."""
         unfinished = self._budget.unfinished
         if any(unfinished[holder] >= MAX_UNFINISHED_BODIES for holder in self._holders):
             return BODY_TOO_MANY_UNFINISHED
@@ -96,7 +94,7 @@ class HeldBody:
         return None
 
     def take(self, count: int) -> ErrorType | None:
-        """Reserve memory for the body's next chunk, or return an error if too little is free."""
+        """Reserve memory for the next chunk, or return an error if too little is free."""
         size = self._bytes + count
         if self._pool is self._budget.small and size > MAX_SMALL_BODY_BYTES:
             return self._move_to_large_pool(size)
@@ -106,9 +104,9 @@ class HeldBody:
         return error
 
     def move_to_large_pool(self) -> ErrorType | None:
-        """Move the body to the pool for large bodies, because the body stays in memory for long.
+        """Move a body that stays in memory for long to the pool for large bodies.
 
-        Return an error if the memory pool for large bodies is full.
+        Return an error if the pool for large bodies is full.
         """
         if self._pool is self._budget.small:
             return self._move_to_large_pool(self._bytes)
@@ -123,7 +121,7 @@ class HeldBody:
         return error
 
     def finish(self) -> None:
-        """Stop counting the body as incomplete, because all data that is needed has been read."""
+        """Stop counting the body as incomplete, because no more data will be read."""
         if self._is_unfinished:
             _count_down(self._budget.unfinished, self._holders, 1)
             self._is_unfinished = False

@@ -1,9 +1,9 @@
 """Defines bulkheads, which are separate thread pools, so that hanging work can't block all threads.
 
-Each route handler that blocks runs in a thread of one bulkhead. If all threads of a bulkhead are
-busy, a limited number of callers wait for a thread for a limited time. A caller gets the status 503
-if too many callers already wait, or if no thread becomes free in time. A test checks that no route
-handler runs in the threads of FastAPI's default pool.
+Each blocking route handler runs in a thread of one bulkhead. If all threads of a bulkhead are busy,
+a limited number of callers wait for a limited time. A caller gets the status 503 if too many
+callers wait, or if no thread becomes free in time. A test checks that no route handler runs in
+FastAPI's default thread pool.
 """
 
 import asyncio
@@ -21,9 +21,8 @@ from core.errors import requests
 from core.errors.catalogue import ErrorType
 from storage.unit_of_work import UnitOfWork
 
-# The default maximum time for which a caller waits for a free thread. In a burst of small requests,
-# callers wait much less than ``MAX_WAIT_SECONDS``, because small requests free their threads
-# quickly.
+# The default time for which a caller waits for a free thread. In a burst of small requests, callers
+# wait only briefly, because small requests free their threads quickly.
 MAX_WAIT_SECONDS = 2.0
 MAX_WAITING_CALLERS = 1_000
 
@@ -34,7 +33,7 @@ T = TypeVar("T")
 
 
 class Bulkhead:
-    """A thread pool with a limited number of threads and of callers that wait for a thread."""
+    """A thread pool with a limited number of threads and of waiting callers."""
 
     def __init__(
         self,
@@ -56,10 +55,10 @@ class Bulkhead:
         self._calls = 0
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run the work in a thread of the bulkhead, and return the result.
+        """Run the work in a thread of the bulkhead.
 
-        Raises the bulkhead's error if no thread is free in time. If the caller is cancelled, work
-        that has already begun continues and keeps its thread.
+        Raises the error of the bulkhead if no thread is free in time. If the caller is cancelled,
+        work that has begun continues in its thread.
         """
         with self._lock:
             has_thread = self._calls < self.threads
@@ -78,7 +77,7 @@ class Bulkhead:
         is_refused = False
 
         def refuse() -> None:
-            # If the work has already begun, ``Future.cancel`` returns ``False``.
+            # ``Future.cancel`` returns ``False`` if the work has begun.
             nonlocal is_refused
             is_refused = future.cancel()
 
@@ -95,8 +94,6 @@ class Bulkhead:
                 timer.cancel()
 
     def threaded(self, handler: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Decorate a route handler, so that the handler runs in a thread of the bulkhead."""
-
         @wraps(handler)
         async def in_thread(*args: P.args, **kwargs: P.kwargs) -> T:
             return await self.run(wrap_in_transaction(handler), *args, **kwargs)
@@ -104,9 +101,9 @@ class Bulkhead:
         return in_thread
 
     async def iterate(self, items: Iterator[T]) -> AsyncIterator[T]:
-        """Yield the items of an iterator, and produce each item in a thread of the bulkhead.
+        """Yield the items of an iterator, each of which is computed in a thread of the bulkhead.
 
-        While the consumer processes an item, no thread is occupied.
+        No thread is occupied while the consumer processes an item.
         """
         while (item := await self.run(partial(next, items, _NO_MORE_ITEMS))) is not _NO_MORE_ITEMS:
             yield item
@@ -117,7 +114,7 @@ class Bulkhead:
 
 
 class KeyedBulkhead:
-    """A bulkhead in which each key, such as a list's id, gets at most ``threads`` threads."""
+    """A bulkhead that gives each key, such as a list id, at most ``threads`` threads."""
 
     def __init__(
         self, bulkhead: Bulkhead, threads: int, error: ErrorType, *, wait_seconds: float
@@ -126,11 +123,11 @@ class KeyedBulkhead:
         self._threads = threads
         self._error = error
         self._wait_seconds = wait_seconds
-        # A key's semaphore exists only while a caller uses the semaphore.
+        # The semaphore of a key exists only while a caller uses it.
         self._semaphores: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     async def run(self, key: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run the work, or raise an error if all threads for the key stay busy."""
+        """Run the work, or raise an error if all threads of the key stay busy."""
         semaphore = self._semaphores.setdefault(key, asyncio.Semaphore(self._threads))
         try:
             async with asyncio.timeout(self._wait_seconds):
@@ -144,9 +141,9 @@ class KeyedBulkhead:
 
 
 def wrap_in_transaction(handler: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a route handler, so that the thread of the handler commits the transaction.
+    """Wrap a route handler, so that the transaction is committed in the thread of the handler.
 
-    A route handler has a transaction if it declares a parameter of the type ``Transaction``.
+    A handler has a transaction if one of its parameters has the type ``Transaction``.
     """
 
     def work(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DependencyProbe(Generic[T]):
-    """Reads a value from a dependency in a thread, but waits at most a second for the value.
+    """Reads a value from a dependency in a thread, but waits only a second for the value.
 
     Concurrent callers share one read, so that a hanging dependency blocks only one thread.
     """
@@ -29,7 +29,7 @@ class DependencyProbe(Generic[T]):
         self._started_at = 0.0
 
     async def read(self) -> T | None:
-        """Return the value from the dependency, or ``None`` if the dependency fails or hangs."""
+        """Return the value, or ``None`` if the dependency fails or hangs."""
         now = asyncio.get_running_loop().time()
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._bulkhead.run(self._read))

@@ -1,4 +1,4 @@
-"""Limits how many threads one list or caller can occupy, so that threads remain for others."""
+"""Limits how many threads a list or caller can occupy, so that threads remain for others."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
@@ -11,7 +11,7 @@ from core.errors import mailing, requests
 T = TypeVar("T")
 
 
-# Limit the threads per mailing list, so that a locked list delays only changes to the locked list.
+# Limit the threads per mailing list, so that a locked list delays only its own changes.
 CHANGES_BY_LIST = KeyedBulkhead(
     LISTS, LISTS.threads // 4, mailing.LIST_BUSY, wait_seconds=MAX_WAIT_SECONDS
 )
@@ -19,22 +19,18 @@ CHANGES_BY_LIST = KeyedBulkhead(
 UPLOADS_BY_CALLER = KeyedBulkhead(
     STORAGE, STORAGE.threads // 2, requests.SERVICE_BUSY, wait_seconds=10.0
 )
-# Each caller gets only one thread for DNS lookups, because a caller's own DNS server may block the
-# thread. ``wait_seconds`` must be below ``MAX_HOST_LOOKUP_SECONDS``, which limits the total time of
-# the wait and the DNS lookup.
+# Each caller gets only one thread for DNS lookups, because the caller's own DNS server may block
+# it. ``wait_seconds`` must be below ``MAX_HOST_LOOKUP_SECONDS``, which limits the total time of
+# waiting and the DNS lookup.
 HOST_LOOKUPS_BY_CALLER = KeyedBulkhead(HOST_LOOKUPS, 1, requests.SERVICE_BUSY, wait_seconds=1.0)
-# Limit the threads per caller, because a search for members may take seconds to read half a million
-# rows.
+# Limit the threads per caller, because a search may take seconds to read half a million members.
 SEARCHES_BY_CALLER = KeyedBulkhead(
     RECORDS, RECORDS.threads // 4, requests.SERVICE_BUSY, wait_seconds=MAX_WAIT_SECONDS
 )
 
 
 def threaded_by_list(handler: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
-    """Decorate a route handler, so that requests for one mailing list get only a few threads.
-
-    The route handler's parameter ``list_id`` identifies the mailing list.
-    """
+    """Decorate a route handler to run in one of the few threads for its mailing list."""
 
     @wraps(handler)
     async def in_thread(*, list_id: int, **kwargs: Any) -> T:

@@ -1,10 +1,9 @@
 """Limits the rate of requests per user, or per IP address for requests without credentials.
 
-All credentials of a user share one rate limit, because a user can create API keys for free.
+All credentials of a user share a rate limit, because users can create any number of API keys.
 
-While Redis is unavailable, rate limits apply only to routes where a caller could guess passwords or
-create orders without credentials. While Redis is unavailable, each process enforces half of the
-rate limit for itself.
+While Redis is unavailable, only routes where callers could guess passwords or create orders without
+credentials are limited. While Redis is unavailable, each process allows half of the rate limit.
 """
 
 from collections.abc import MutableMapping
@@ -21,7 +20,7 @@ from storage.redis.rate_counters import RateCounters, parse_limits
 
 
 class RateLimitName(StrEnum):
-    """The names of the rate limits, which the ``RateLimit`` headers of responses contain."""
+    """The names of the rate limits in the ``RateLimit`` headers."""
 
     DEFAULT = "default"
     ANONYMOUS = "anonymous"
@@ -43,9 +42,9 @@ class RateLimiter:
         return bool(self._limits[rate])
 
     def count(self, scope: MutableMapping[str, Any], rate: RateLimitName, key: str) -> None:
-        """Count a request under ``key``, and raise ``rate.limited`` if it exceeds the rate limit.
+        """Count a request under ``key``, and raise ``rate.limited`` if the rate limit is exceeded.
 
-        ``count`` also adds the ``RateLimit`` headers to the response.
+        Add the ``RateLimit`` headers to the response.
         """
         statuses = []
         for item in self._limits[rate]:
@@ -73,7 +72,7 @@ class RateLimiter:
             raise RATE_LIMITED(retry_after=max(resets))
 
     def has_just_exceeded(self, item: RateLimitItem, name: str, key: str) -> bool:
-        """Count an event, and return whether it is the first event that exceeds the rate limit."""
+        """Count an event, and return whether it is the first one above the rate limit."""
         status = self._counters.count(item, name, key)
         return status is not None and status.remaining == -1
 
@@ -88,8 +87,8 @@ def build_caller_rate_key(caller: Caller) -> str:
 def build_address_rate_key(address: str | None) -> str:
     """Return the key under which requests from an IP address are counted.
 
-    All addresses of an IPv6 network have the same key, because a customer usually has a network of
-    2**64 addresses.
+    All addresses of an IPv6 network have the same key, because a customer usually has 2**64
+    addresses.
     """
     network = network_of(address)
     return "nowhere" if network is None else str(network.network_address)

@@ -1,4 +1,4 @@
-"""Limits the size of request bodies, and the time that a request body may take to arrive."""
+"""Limits the size of request bodies, and the time in which a body must arrive."""
 
 import asyncio
 import re
@@ -16,8 +16,7 @@ from core.errors import imports, media, requests
 from core.errors.catalogue import ErrorType
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 
-# The maximum size of a multipart form's part headers, boundaries and small fields, in addition to
-# the uploaded file.
+# The maximum size of the part headers, boundaries and small fields in a multipart form.
 MULTIPART_OVERHEAD_BYTES = 64 * 1024
 # The maximum time between two chunks of a request body.
 MAX_BODY_SILENCE_SECONDS = 20.0
@@ -28,28 +27,27 @@ MAX_BODY_SECONDS = 90.0
 # may take hours, because the file is stored while it arrives and needs little memory. For example,
 # a file of 2 GB must arrive at an average rate of at least 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
-# The maximum time for which bytes of a request body may stay in memory. For example, an 8 MB part
-# of an uploaded file must arrive at an average rate of at least 14 KB/s.
+# The maximum time for which received bytes may stay in memory. For example, an 8 MB part of an
+# uploaded file must arrive at an average rate of at least 14 KB/s.
 MAX_HELD_SECONDS = 600.0
-# The maximum time for which a request body waits for memory while the caller's other request bodies
-# use all memory allowed per caller. While a request body waits for memory, the server doesn't read
-# the body, so the sender has to wait.
+# The maximum time for which a body waits because the caller's other bodies use all memory allowed
+# per caller. While a body waits for memory, the server doesn't read it, so the sender has to wait.
 MAX_MEMORY_WAIT_SECONDS = 10.0
 _MEMORY_POLL_SECONDS = 0.1
-# The maximum size of the request body of a sign-up, which is low because anyone can send a sign-up.
-# A sign-up contains only a name, an e-mail address and values of public fields.
+# The maximum size of a sign-up request. The limit is low, because anyone can sign up. A sign-up
+# contains only a name, an e-mail address and values of public fields.
 MAX_SIGN_UP_BYTES = 64 * 1024
 
-# The key under which the ASGI scope contains the body of a request.
+# The key of the request body in the ASGI scope.
 _BODY_KEY = "pressroom.body"
 
 
 @dataclass(frozen=True)
 class BodyLimit:
-    """The limits for request bodies on the paths that match ``path``.
+    """The limits for request bodies on paths that match ``path``.
 
-    ``max_seconds`` is the maximum time in which the whole request body must arrive.
-    ``MAX_BODY_SECONDS`` applies if ``max_seconds`` is ``None``.
+    ``max_seconds`` is the maximum time in which a body must arrive. The default of ``max_seconds``
+    is ``MAX_BODY_SECONDS``.
     """
 
     path: re.Pattern[str]
@@ -63,8 +61,8 @@ def _json_limit(path: str, megabytes: int) -> BodyLimit:
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
 
 
-# The size limits and time limits for request bodies, by path. The first entry of ``LIMITS`` whose
-# pattern matches the path of a request applies to the request.
+# The limits for request bodies by path. The first limit whose pattern matches the path of a request
+# applies.
 LIMITS = (
     BodyLimit(
         re.compile(r"(/lists/[^/]+/imports|/console/imports/new)$"),
@@ -83,7 +81,7 @@ LIMITS = (
         MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES,
         media.ATTACHMENT_TOO_LARGE,
     ),
-    # A deny list of the maximum length needs 8 MB if its entries have a normal length.
+    # A deny list of the maximum length has about 8 MB.
     _json_limit(r"/deny-list$", 8),
     _json_limit(r"/webhooks/", 1),
     _json_limit(r"(/auxilia)?/composer/|/console/composer$", 8),
@@ -96,20 +94,16 @@ def find_body_limit(path: str) -> BodyLimit:
 
 
 class BodyRefused(Exception):
-    """The exception that stops the handler of a request whose body is refused.
-
-    ``BodyLimitMiddleware`` always catches ``BodyRefused``.
-    """
+    """An exception that stops the handler of a request after its body was refused."""
 
 
 class BoundedBody:
     """The body of a request while it arrives.
 
     Attributes:
-        owner_id: the id of the user whose memory budget the body uses, in addition to the memory
-            budget of the IP address. ``owner_id`` must be set before the first read of the request
-            body.
-        error: the error with which the request body was refused, or ``None``.
+        owner_id: the id of the user in whose memory budget the body counts. ``owner_id`` must be
+            set before the body is read.
+        error: the error with which the body was refused, or ``None``.
     """
 
     def __init__(
@@ -137,10 +131,10 @@ class BoundedBody:
         self.error: ErrorType | None = None
 
     async def is_within(self, max_bytes: int) -> bool:
-        """Return whether the request body has at most ``max_bytes`` bytes.
+        """Return whether the body has at most ``max_bytes`` bytes.
 
-        ``is_within`` stops reading as soon as the answer is known. ``receive`` later returns the
-        ASGI messages that ``is_within`` has read.
+        Reading stops as soon as the answer is known. ``receive`` later returns the ASGI messages
+        that were read.
         """
         if self._declared_bytes > max_bytes:
             return False
@@ -155,8 +149,7 @@ class BoundedBody:
 
     async def _receive_next(self) -> Message:
         if self._is_complete:
-            # After the complete body, wait without a deadline, because the next ASGI message
-            # reports the end of the connection.
+            # The body is complete, so wait without a deadline for the end of the connection.
             return await self._receive()
         if self._held is None:
             owner = [] if self.owner_id is None else [f"owner {self.owner_id}"]
@@ -183,27 +176,26 @@ class BoundedBody:
     def move_to_large_pool(self) -> None:
         """Move the body to the pool for large bodies, because the request waits for a worker.
 
-        A request may wait long for a worker, so its body must not occupy the memory pool for small
-        bodies. Raises ``service.busy`` if the memory pool for large bodies is full. Raises
+        Raises ``service.busy`` if the pool for large bodies is full. Raises
         ``body.too_many_unfinished`` if the caller uses too much memory.
         """
         if self._held is not None and (error := self._held.move_to_large_pool()):
             raise error()
 
     def release(self) -> None:
-        """Release the memory of the body's chunks that were already processed."""
+        """Release the memory of the chunks that were processed."""
         self._held_until = asyncio.get_running_loop().time() + MAX_HELD_SECONDS
         if self._held is not None:
             self._held.release()
 
     def finish(self) -> None:
-        """Release all memory of the body, because the request has ended."""
+        """Release all memory of the body after the request."""
         if self._held is not None:
             self._held.finish()
             self._held.release()
 
     async def _reserve_memory(self, held: HeldBody, chunk_bytes: int) -> None:
-        """Reserve memory for a chunk, and wait while the caller's other bodies use too much."""
+        """Reserve memory for a chunk, and wait while other bodies of the caller use too much."""
         deadline = asyncio.get_running_loop().time() + MAX_MEMORY_WAIT_SECONDS
         while error := held.take(chunk_bytes):
             if error is requests.SERVICE_BUSY or asyncio.get_running_loop().time() > deadline:
@@ -238,8 +230,8 @@ class BodyLimitMiddleware:
 
         async def send_unless_refused(message: Message) -> None:
             nonlocal has_started
-            # If the body was refused, drop the handler's response, because the middleware sends an
-            # error response.
+            # The middleware sends an error response for a refused body, so drop the handler's
+            # response.
             if body.error and not has_started:
                 return
             has_started = True
@@ -260,5 +252,5 @@ def body_of(scope: Scope) -> BoundedBody:
 
 
 def release_body(scope: Scope) -> None:
-    """Release the request body's memory before the response is ready."""
+    """Release the memory of the request body before the response is ready."""
     body_of(scope).release()

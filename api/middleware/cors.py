@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.html.problems import ProblemRenderer, mark_page_request, mark_reader_request
 
 # The response headers that scripts of other origins may read, in addition to the headers that
-# browsers always expose. docs/conventions.md lists these headers.
+# browsers always expose (docs/conventions.md).
 EXPOSED_HEADERS = (
     "X-Request-ID",
     "Location",
@@ -36,15 +36,13 @@ EXPOSED_HEADERS = (
 class ApiCorsMiddleware:
     """Allows scripts of any origin to call the API without cookies, but not to read pages.
 
-    The middleware marks requests for HTML pages, so that errors of marked requests are shown as
-    HTML pages.
+    Requests for HTML pages are marked, so that their errors are shown as HTML pages.
 
     Args:
-        pages: the routers whose routes are HTML pages.
-        reader_pages: the routers of HTML pages for newsletter readers, which are shown in the
-            reader's language.
-        folders: maps the first segment of a path, such as ``/console``, to a function that renders
-            error pages. All routes below a path segment in ``folders`` are HTML pages.
+        pages: the routers of HTML pages.
+        reader_pages: the routers of HTML pages in the reader's language.
+        folders: maps the first segment of a path, such as ``/console``, to the function that
+            renders its error pages.
     """
 
     def __init__(
@@ -79,8 +77,8 @@ class ApiCorsMiddleware:
             mark_page_request(scope, folder)
             await self._app(scope, receive, send)
         elif all(name != b"origin" for name, _ in scope["headers"]):
-            # Requests without an ``Origin`` header skip Starlette's CORS middleware. The header
-            # ``Vary`` tells caches that the response depends on the request's ``Origin`` header.
+            # Starlette's CORS middleware isn't needed without an ``Origin`` header. ``Vary`` tells
+            # caches that the response depends on the ``Origin`` header.
             scope["pressroom.headers"].append((b"vary", b"Origin"))
             await self._app(scope, receive, send)
         else:
@@ -88,7 +86,6 @@ class ApiCorsMiddleware:
 
 
 def _compile_paths(routers: Iterable[APIRouter]) -> re.Pattern[str]:
-    """Return a regular expression that matches the paths of all routes of the routers."""
     routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     patterns = {re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(route.path)) for route in routes}
     return re.compile("|".join(sorted(patterns)))

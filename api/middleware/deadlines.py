@@ -1,4 +1,4 @@
-"""Limits the time from the start of a request to the start of its response."""
+"""Limits the time until the response to a request starts."""
 
 import asyncio
 
@@ -7,15 +7,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import problem_response
 from core.errors.requests import REQUEST_TOO_SLOW
 
-# The time limit must exceed the maximum time for a request body (90 s) plus the maximum wait that a
-# caller may request (60 s).
+# The limit must exceed the maximum times for the request body (90 s) and for a requested wait (60
+# s) together.
 DEADLINE_SECONDS = 170.0
 
 
 class DeadlineMiddleware:
-    """Refuses a request if the response doesn't begin within ``DEADLINE_SECONDS``.
+    """Refuses a request if its response doesn't start within ``DEADLINE_SECONDS``.
 
-    The response may be late because of a slow handler or because the request body arrives slowly.
+    The handler may be slow, or the request body may arrive slowly.
     """
 
     def __init__(self, app: ASGIApp, seconds: float = DEADLINE_SECONDS) -> None:
@@ -46,5 +46,5 @@ class DeadlineMiddleware:
 
 
 def extend_deadline(scope: Scope) -> None:
-    """Restart the request's deadline, because a large request body is still arriving."""
+    """Restart the deadline of a request while a large body is still arriving."""
     scope["pressroom.extend_deadline"]()

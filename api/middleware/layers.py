@@ -1,4 +1,4 @@
-"""Lists the ASGI middleware that handles every request, from the outermost to the innermost."""
+"""Lists the ASGI middleware for all requests, from the outermost to the innermost."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -29,16 +29,15 @@ from core.settings import Settings
 
 log = get_logger("api.auth")
 
-# The maximum length of a request's path. No route needs a path above ``MAX_PATH_BYTES``, because
-# the longest path segment is a percent-encoded e-mail address.
+# The maximum length of a request's path. No route needs a path above this length, because the
+# longest segment is a percent-encoded e-mail address.
 MAX_PATH_BYTES = 2048
 
 
 class PathLengthMiddleware:
-    """Refuses requests whose path is too long, before regular expressions search the path.
+    """Refuses requests with a very long path, before regular expressions search the path.
 
-    A request whose path is too long still gets response headers and a log line, because outer
-    middleware adds both.
+    Outer middleware still adds response headers and a log line.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -73,18 +72,18 @@ class InternalErrorMiddleware:
         try:
             await self._app(scope, receive, send_and_note_start)
         except (CallerDisconnected, ClientDisconnect):
-            # A caller who has disconnected gets no response, and the log shows the status 499.
+            # A caller who has disconnected gets no response. The log shows the status 499.
             return
-        except Exception:  # Any unexpected exception becomes an error response.
+        except Exception:
             log.exception("request.broke")
             if not has_started:
                 await internal_error()(scope, receive, send)
 
 
 class RequestLayers:
-    """Passes HTTP requests through a list of middleware, from the outermost to the innermost.
+    """Passes HTTP requests through several middleware, from the outermost to the innermost.
 
-    ASGI events that aren't HTTP requests, such as the start of the server, bypass the middleware.
+    ASGI events other than HTTP requests, such as the startup of the server, bypass the middleware.
     """
 
     def __init__(self, app: ASGIApp, *, layers: Sequence[Middleware]) -> None:
@@ -107,16 +106,15 @@ def build_request_layers(
     reader_pages: Sequence[APIRouter],
     folders: Mapping[str, ProblemRenderer],
 ) -> list[Middleware]:
-    """Return the middleware that handles every request, from the outermost to the innermost.
+    """Return the ASGI middleware for all requests, from the outermost to the innermost.
 
     Args:
-        reader_cookies: the names of the cookies that the separate host for readers' pages accepts,
-            or ``None`` without a separate host.
-        pages: the routers whose routes are HTML pages.
-        reader_pages: the routers of HTML pages for newsletter readers, which are shown in the
-            reader's language.
-        folders: maps the first segment of a path, such as ``/console``, to a function that renders
-            error pages. All routes below a path segment in ``folders`` are HTML pages.
+        reader_cookies: the names of the cookies that the separate host of readers' pages accepts,
+            or ``None`` without such a host.
+        pages: the routers of HTML pages.
+        reader_pages: the routers of HTML pages in the reader's language.
+        folders: maps the first segment of a path, such as ``/console``, to the function that
+            renders its error pages.
     """
     pages_host = (
         [Middleware(PagesHostMiddleware, settings=settings, cookies=reader_cookies)]

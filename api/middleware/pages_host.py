@@ -1,4 +1,4 @@
-"""Serves, on a separate host, the pages that readers open from links in mails."""
+"""Serves readers' pages, which links in mails open, on a separate host."""
 
 import re
 from collections.abc import Collection
@@ -24,14 +24,13 @@ _FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 
 
 class PagesHostMiddleware:
-    """Serves the pages for newsletter readers on a separate host that serves no other pages.
+    """Serves readers' pages on a separate host that serves nothing else.
 
-    The pages for newsletter readers contain texts that list owners write. If readers' pages were on
-    the host of the login page, a malicious text could imitate the login and deceive people and
-    password managers.
+    Readers' pages contain texts that list owners write. On the host of the login page, a malicious
+    text could imitate the login and deceive people and password managers.
 
-    ``ApiCorsMiddleware`` must run before ``PagesHostMiddleware``, because ``ApiCorsMiddleware``
-    marks requests for readers' pages.
+    ``ApiCorsMiddleware`` must run before ``PagesHostMiddleware``, because it marks requests for
+    readers' pages.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, cookies: Collection[str]) -> None:
@@ -52,10 +51,9 @@ class PagesHostMiddleware:
                 await self._app(self._without_credentials(scope), receive, send)
             else:
                 await problem_response(ROUTE_NOT_FOUND())(scope, receive, send)
-        # Redirect requests for readers' pages, and submitted sign-up forms, from the main host to
-        # the separate host. A one-click unsubscribe request is not redirected, because RFC 8058
-        # forbids redirects. Mails that were sent before the separate host existed contain one-click
-        # URLs on the main host.
+        # Redirect readers' pages and submitted sign-up forms from the main host to the separate
+        # host. Don't redirect one-click unsubscribe requests, because RFC 8058 forbids redirects.
+        # Mails that are older than the separate host contain one-click URLs on the main host.
         elif (is_page and not (is_post and path == UNSUBSCRIBE_PATH)) or (
             is_submission and is_post and _header(scope, b"content-type").startswith(_FORM_TYPES)
         ):
@@ -67,7 +65,7 @@ class PagesHostMiddleware:
             await self._app(scope, receive, send)
 
     def _without_credentials(self, scope: Scope) -> Scope:
-        """Return a copy of the ASGI scope without credentials, and with only readers' cookies."""
+        """Remove credentials from the ASGI scope, and keep only the cookies for readers' pages."""
         cookies = cookie_parser(_header(scope, b"cookie").decode("latin-1"))
         dropped = {*self._credentials, b"cookie"}
         headers = [header for header in scope["headers"] if header[0] not in dropped]

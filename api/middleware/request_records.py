@@ -20,7 +20,7 @@ log = get_logger("api.auth")
 MAX_LOGGED_PATH_CHARACTERS = 500
 # The pattern that a request id from a caller must match.
 _VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
-# The paths of untraced requests, which machines send every few seconds.
+# The paths that machines request every few seconds, which aren't traced.
 _UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -39,7 +39,7 @@ class RequestMiddleware:
         event_origins.set_origin(Origin(client[0] if client else None, headers.get("user-agent")))
         scope["pressroom.headers"].append((b"x-request-id", request_id.encode()))
         started_at = time.perf_counter()
-        # nginx uses the status 499 for a caller that disconnects before the response.
+        # nginx logs the status 499 if a caller disconnects before the response.
         status = 499
 
         async def send_and_note_status(message: Message) -> None:
@@ -48,11 +48,10 @@ class RequestMiddleware:
                 status = message["status"]
             await send(message)
 
-        # Uvicorn runs each request in a separate context, so the request id doesn't remain set
-        # after the request.
+        # Uvicorn runs each request in a separate context, so the request id isn't kept after the
+        # request.
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        # The trace span contains the route instead of the path, because a path may contain an
-        # e-mail address.
+        # The trace span contains the route, because the path may contain an e-mail address.
         is_traced = scope["path"] not in _UNTRACED_PATHS
         parent = headers.get("traceparent")
         with spans.request_span(scope["method"], parent) if is_traced else nullcontext():
@@ -75,7 +74,7 @@ class RequestMiddleware:
 
 
 def _mask_addresses(path: str) -> str:
-    """Return the path for the log, with ``{address}`` in place of each e-mail address."""
+    """Replace each e-mail address in the path by ``{address}``."""
     segments = path.split("/")
     masked = "/".join("{address}" if "@" in segment else segment for segment in segments)
     return masked[:MAX_LOGGED_PATH_CHARACTERS]

@@ -11,29 +11,27 @@ from core.settings import Settings
 
 log = get_logger(__name__)
 
-# The key whose presence in the ASGI scope marks a HEAD request.
+# The key that marks a HEAD request in the ASGI scope.
 _HEAD_KEY = "pressroom.head"
 
 
 class ForwardingMiddleware:
-    """Reads the caller's IP address and URL scheme from headers that a trusted proxy has set.
+    """Reads the caller's IP address and URL scheme from the headers of a trusted proxy.
 
     Behind an untrusted proxy, all callers seem to have the proxy's IP address, so a warning is
-    logged. The warning about an untrusted proxy is logged only once, because any caller can send a
-    proxy's headers.
+    logged. The warning is logged only once, because any caller can send the headers of a proxy.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         networks = list(settings.forwarding_networks())
         proxy_headers = ProxyHeadersMiddleware(app, trusted_hosts=networks)  # type: ignore[arg-type]
         self._trusted = proxy_headers.trusted_hosts
-        # Cast the type, because Uvicorn and Starlette define different types for ASGI applications.
+        # Uvicorn and Starlette define different types for ASGI applications.
         self._app = cast("ASGIApp", proxy_headers)
         self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Store the IP address of the TCP peer before Uvicorn replaces it with the forwarded IP
-        # address.
+        # Store the peer's IP address before Uvicorn replaces it with the forwarded IP address.
         scope[PEER] = scope.get("client")
         if not self._has_warned and any(name == b"x-forwarded-for" for name, _ in scope["headers"]):
             address = scope["client"][0] if scope.get("client") else ""
@@ -44,11 +42,10 @@ class ForwardingMiddleware:
 
 
 class PlainCookiesMiddleware:
-    """Drops cookies that contain a quotation mark, because a quoted cookie can be slow to parse.
+    """Drops cookies with a quotation mark, because they can be slow to parse.
 
-    In some versions of Python, the time to parse a quoted cookie grows quadratically with its
-    length. Quoted cookies would slow down every request, because FastAPI parses the cookies of
-    every request. Dropping quoted cookies is harmless, because Pressroom's own cookies contain no
+    In some versions of Python, the time for parsing a quoted cookie grows quadratically with its
+    length. FastAPI parses the cookies of every request. Pressroom's own cookies contain no
     quotation marks.
     """
 
@@ -70,10 +67,10 @@ def _drop_quoted_cookies(cookies: bytes) -> bytes:
 
 
 class PathMiddleware:
-    """Accepts paths with a trailing slash, and HEAD requests for all routes that accept GET.
+    """Accepts paths with a trailing slash, and accepts HEAD for all GET routes.
 
-    Uvicorn drops the body of a response to a HEAD request. A handler whose response body is
-    expensive should check ``is_head`` and omit the body.
+    Uvicorn drops the body of a response to a HEAD request. If the body is expensive, a handler
+    should check ``is_head`` and omit the body.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -86,11 +83,10 @@ class PathMiddleware:
         try:
             await self._app(inner_scope, receive, send)
         finally:
-            # Copy the route to the outer ASGI scope, because ``RequestMiddleware`` needs the route
-            # for metrics and traces.
+            # ``RequestMiddleware`` needs the route in the outer ASGI scope for metrics and traces.
             scope["route"] = inner_scope.get("route")
 
 
 def is_head(scope: Scope) -> bool:
-    """Return whether the caller sent a HEAD request, which handlers receive as a GET request."""
+    """Return whether the caller sent a HEAD request, which handlers receive as GET."""
     return _HEAD_KEY in scope

@@ -12,37 +12,34 @@ _COMMON_HEADERS: tuple[_Header, ...] = (
     (b"referrer-policy", b"no-referrer"),
 )
 _PAGE_HEADERS: tuple[_Header, ...] = (
-    # Don't let pages use the camera, the location and similar features, because only injected
-    # scripts would use them.
+    # Forbid the camera, the location and similar features, which only injected scripts would use.
     (
         b"permissions-policy",
         b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
     ),
-    # With the policy ``same-origin``, a page of another site can't control a window in which it has
-    # opened a Pressroom page.
+    # Pages of other sites can't control a window in which they have opened a Pressroom page.
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-# Responses that aren't HTML pages get the strictest content security policy, because they don't
-# load or run anything.
+# Responses that aren't HTML pages load and run nothing, so they get the strictest policy.
 _STRICT_POLICY: _Header = (
     b"content-security-policy",
     b"default-src 'none'; frame-ancestors 'none'",
 )
 # JSON responses must not be cached, because they may contain data that only the caller may see.
-# Shared caches don't know that the header for API keys contains credentials, so caching must be
-# forbidden explicitly.
+# Shared caches don't know that the API key header contains credentials, so forbid caching
+# explicitly.
 _NO_STORE: _Header = (b"cache-control", b"no-store")
 _HSTS_NAME = b"strict-transport-security"
-# The header ``Connection: close`` makes the caller open its next connection to another process.
+# ``Connection: close`` makes the client open its next connection to another process.
 _CLOSE_CONNECTION: _Header = (b"connection", b"close")
 
 
 class HeadersMiddleware:
-    """Adds default headers for browsers and caches to each response that doesn't set them.
+    """Adds the default headers for browsers and caches that a response lacks.
 
-    The middleware adds the headers that handlers and inner middleware have stored in
-    ``scope["pressroom.headers"]``. While the process shuts down, each response asks the client to
-    close the connection. ``HeadersMiddleware`` must wrap all middleware that can return a response.
+    The middleware adds the headers in ``scope["pressroom.headers"]``, which handlers and inner
+    middleware set. During a shutdown, each response asks the client to close the connection.
+    ``HeadersMiddleware`` must wrap all middleware that can return a response.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, drain: Drain) -> None:

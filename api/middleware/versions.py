@@ -7,9 +7,9 @@ from api.html.problems import is_for_browser
 from core.errors.requests import VERSION_UNKNOWN
 
 VERSION_HEADER = "Pressroom-Version"
-# The supported API versions, newest first. Each API version is the date of a breaking change
-# (docs/conventions.md). A client that selects no API version gets the oldest supported version, so
-# that new versions don't break the client.
+# The supported API versions, newest first. An API version is the date of a breaking change
+# (docs/conventions.md). A client that selects no API version gets the oldest one, so that new
+# versions don't break it.
 VERSIONS = ("2026-11-21",)
 
 _HEADER_NAME = VERSION_HEADER.lower().encode()
@@ -20,7 +20,7 @@ _KNOWN_VERSIONS = {version.encode() for version in VERSIONS}
 class VersionMiddleware:
     """Adds the API version to each response, and refuses requests for an unknown version.
 
-    HTML pages for browsers don't contain the header ``Pressroom-Version``.
+    HTML pages have no ``Pressroom-Version`` header.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -20,9 +20,8 @@ log = get_logger(__name__)
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
-# The maximum time that a response waits until the payment provider has reported the status of an
-# order. If the payment provider takes too long, the order stays pending, and the site that started
-# the payment must poll the order.
+# The maximum time that a response waits for the status of the order. If the payment provider takes
+# longer, the order stays pending, and the site that started the payment must poll the order.
 MAX_WAIT_SECONDS = 6.0
 
 

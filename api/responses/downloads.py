@@ -23,10 +23,9 @@ def stream_file(
     *,
     status: int = HTTPStatus.OK,
 ) -> StreamingResponse:
-    """Return a response that streams the content of a file.
+    """Return a response that streams a file.
 
-    Threads of ``bulkhead`` read the content of the file. For a HEAD request, the response has no
-    body.
+    Threads of ``bulkhead`` read the file. For a HEAD request, the response has no body.
     """
     pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
     limited_pieces = _SLOW_DOWNLOADS.limit(client_address(request), pieces)

@@ -9,10 +9,10 @@ from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 
 
 def build_import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
-    """Return the signed URL of the file that lists the rows which an import didn't add.
+    """Return the signed URL of the file with the rows that an import didn't add.
 
-    For a caller without a recent login, the URL has no signature, so it can't be opened. The return
-    value is never ``None``, because existing API clients always expect a URL.
+    Without a recent login, the URL has no signature and can't be opened. Existing API clients
+    always expect a URL, so the result is never ``None``.
     """
     path = f"/imports/{import_id}/errors.csv"
     if not has_recent_login:
@@ -21,21 +21,20 @@ def build_import_errors_url(state: State, import_id: int, *, has_recent_login: b
 
 
 def sign_export_url(state: State, export_id: int, form: str) -> str:
-    """Return the signed URL of the file that an export has written.
+    """Return the signed URL of an exported file.
 
-    Pass the signed URL of an export only to a caller with a recent login.
+    Only a caller with a recent login may get the URL.
     """
     return _signed_url(state, f"/exports/{export_id}/file.{form}.gz")
 
 
 def require_signed_url(request: Request) -> None:
-    """Raise ``link.invalid`` unless the requested URL has a valid signature for its path."""
+    """Raise ``link.invalid`` unless the requested URL has a valid signature."""
     if not is_signed(request, FILE_URLS, request.scope["path"]):
         raise media.SIGNED_LINK_INVALID()
 
 
 def is_signed(request: Request, urls: SignedUrls, name: str) -> bool:
-    """Return whether the query string contains a valid signature for the file ``name``."""
     return urls.opens(
         state_of(request).resources.keyring,
         name,

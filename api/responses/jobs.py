@@ -1,4 +1,4 @@
-"""Waits for the end of jobs, and builds responses that contain the results of jobs."""
+"""Waits for jobs, and builds responses with their results."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,9 +47,9 @@ async def wait_for_job(
 
 
 def build_job_response(state: State, job: Job) -> JSONResponse:
-    """Return the job's record, with status 200 for a finished job and 202 for an unfinished one.
+    """Return the job, with status 200 if it has succeeded and 202 otherwise.
 
-    Call ``build_job_response`` in a thread, because ``build_job_response`` may query the database.
+    Call ``build_job_response`` in a thread, because it may query the database.
     """
     record = JobRecord.of(job, add_file_samples(state, job, add_links(state, job)))
     content = build_envelope(record).model_dump(mode="json")
@@ -59,10 +59,10 @@ def build_job_response(state: State, job: Job) -> JSONResponse:
 
 
 def build_count_response(job: Job, name: str, *, replayed: bool = False) -> JSONResponse:
-    """Return a response that contains a count from the job's result.
+    """Return a response with a count from the job's result.
 
-    If the job isn't finished, the response has the status 202 and contains the job's id. ``name``:
-    the key of the count in the job's result.
+    For an unfinished job, the response has the status 202 and contains the job id. ``name``: the
+    key of the count in the job's result.
     """
     headers = {"Idempotent-Replayed": "true"} if replayed else {}
     if job.status == JobStatus.SUCCEEDED:
@@ -80,8 +80,8 @@ async def respond_to_undo(
 ) -> JSONResponse:
     """Undo an import or a bulk action, and return the number of restored members.
 
-    ``begin``: a function that starts the undo job and returns the job's id. If nothing can be
-    undone, ``begin`` returns ``None``.
+    ``begin``: a function that starts the undo and returns the job id, or ``None`` if nothing can be
+    undone.
     """
     job_id = await state.in_unit_of_work(begin)
     if job_id is None:
@@ -91,9 +91,9 @@ async def respond_to_undo(
 
 
 def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[str, Any] | None:
-    """Return the job's result, with new signed URLs for the files that the job has written.
+    """Return the job's result with new signed URLs of the files that the job has written.
 
-    Without a recent login, the caller gets no working URL, because the files contain e-mail
+    Without a recent login, the result contains no working URLs, because the files contain e-mail
     addresses.
     """
     result = job.result
@@ -112,9 +112,9 @@ def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[
 def add_file_samples(
     state: State, job: Job, result: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Add sample rows from the imported file to the result of an import job.
+    """Add sample rows of the imported file to the result of an import.
 
-    Call ``add_file_samples`` in a thread, because the function queries the database.
+    Call ``add_file_samples`` in a thread, because it queries the database.
     """
     if result is None or job.kind not in _FILE_IMPORTS:
         return result
@@ -122,11 +122,11 @@ def add_file_samples(
 
 
 def list_readings(state: State, job: Job) -> list[dict[str, str]]:
-    """Return sample rows of an imported file, decoded with each possible encoding.
+    """Return sample rows of an imported file in each possible encoding.
 
-    Each returned item looks like a validation error about the query parameter ``encoding``. The
-    returned list is empty unless the import failed because the encoding of its file is uncertain.
-    Call ``list_readings`` in a thread, because the function queries the database.
+    Each item has the format of a validation error for the query parameter ``encoding``. The list is
+    empty unless the import failed because of an uncertain encoding. Call ``list_readings`` in a
+    thread, because it queries the database.
     """
     code = IMPORT_ENCODING_NEEDED.code
     if job.error is None or job.error["code"] != code:
@@ -143,10 +143,9 @@ def list_readings(state: State, job: Job) -> list[dict[str, str]]:
 
 
 def _read_error(state: State, job: Job) -> DomainError:
-    """Return the error with which a job failed.
+    """Return the error of a failed job.
 
-    If a job failed because the encoding of a file is uncertain, the error contains sample rows of
-    the file.
+    If the encoding of an imported file is uncertain, the error contains sample rows.
     """
     error = restore_error(job)
     problems = [FieldProblem(**reading) for reading in list_readings(state, job)]

@@ -1,4 +1,4 @@
-"""Subscribes the address in a form that a browser submitted, and builds the response."""
+"""Subscribes the address in a submitted form, and builds the response."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,8 +19,7 @@ from integrations.challenges.siteverify import WIDGETS
 from models import MailingList
 from services.subscriptions import page_urls
 
-# The function ``marked`` selects a text for translation, so that readers see the text in their
-# language.
+# ``marked`` selects a text for translation into the reader's language.
 _INVALID_ADDRESS = marked("This is no e-mail address that we could send to.")
 _LONG_NAME = marked("This name is too long.")
 _INVALID_VALUES = marked(
@@ -29,7 +28,7 @@ _INVALID_VALUES = marked(
 _FAILED_CHALLENGE = marked(
     "The check that you are a person was not passed. Please do it once more."
 )
-# Maps the code of each error that the user can correct to a message.
+# Maps the code of an error that the user can correct to a message.
 _MESSAGES = {
     mailing.CHALLENGE_MISSING.code: _FAILED_CHALLENGE,
     mailing.CHALLENGE_FAILED.code: _FAILED_CHALLENGE,
@@ -54,10 +53,10 @@ async def answer_form(
 ) -> Response:
     """Subscribe the e-mail address in a submitted form, and redirect the browser.
 
-    If the user can correct an error, show the sign-up form with the error message.
+    If the user can correct the error, show the form again with a message.
 
     Args:
-        page_url: the URL of the sign-up page with the form, or ``None`` for a form on another site.
+        page_url: the URL of the sign-up page, or ``None`` for a form on another site.
     """
     settings = state.resources.settings
     language = get_reader_language(request)
@@ -84,7 +83,7 @@ async def answer_form(
 
 
 def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Add the API's challenge fields to a form that contains the token of a challenge widget."""
+    """Add the challenge fields of the API to a form with the token of a challenge widget."""
     if not mailing_list.challenge_enabled or mailing_list.challenge_provider is None:
         return inputs
     provider = ChallengeProviderName(mailing_list.challenge_provider)
@@ -94,8 +93,7 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
     return {
         **inputs,
         "challenge-provider": provider.value,
-        # The form doesn't contain the action of the challenge, so set the action to "subscribe".
-        # The challenge provider checks for which action a challenge token was created.
+        # The form doesn't contain the action of the challenge, which the challenge provider checks.
         "challenge-action": "subscribe",
         "challenge-token": token,
     }
@@ -104,7 +102,7 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
 def _build_form_errors(
     language: str, error: DomainError, form: ListForm, inputs: Mapping[str, Any]
 ) -> FormErrors | None:
-    """Return error messages for the form, or ``None`` if the user can't correct the error."""
+    """Return the error messages for the form, or ``None`` if the user can't correct the error."""
     status = STATUS_OF[error.kind]
     if error.code == requests.BODY_INVALID.code:
         texts = {

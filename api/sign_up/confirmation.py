@@ -65,7 +65,7 @@ async def confirm_subscription(
 
 
 def _read_secret(*values: object) -> str:
-    """Return the confirmation token that the URL or the submitted form contains.
+    """Return the confirmation token from the URL or the form.
 
     Raises ``link.missing`` if the request has no token. Raises ``link.ambiguous`` if the URL and
     the form contain different tokens.

@@ -23,11 +23,11 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class ListForm:
-    """The data that a list's sign-up form shows.
+    """The data for the sign-up form of a list.
 
     Attributes:
-        fields: the member fields in the sign-up form, keyed by the field's key.
-        required_keys: the keys of the member fields that require a value.
+        fields: the member fields in the form, by key.
+        required_keys: the keys of the required member fields.
         wording: the text to which a person consents by signing up, or ``None``.
         masked_owner: the list owner's e-mail address, shortened to the first letter and the domain.
     """
@@ -57,12 +57,11 @@ class ListForm:
 
 @dataclass(frozen=True)
 class FormErrors:
-    """The errors in a submitted sign-up form that the user can correct.
+    """Errors in a submitted sign-up form that the user can correct.
 
     Attributes:
-        message: an error message about the whole form, or ``None`` if every error belongs to an
-            input.
-        by_input: maps the name of each invalid input to an error message.
+        message: an error message about the whole form, or ``None``.
+        by_input: maps the names of invalid inputs to error messages.
         headers: additional HTTP headers of the response, such as ``Retry-After``.
     """
 
@@ -83,7 +82,7 @@ def render_form(
     """Render the page with a list's sign-up form.
 
     Args:
-        values: the values that the user typed, in the structure that ``nest_inputs`` returns.
+        values: the typed values, as ``nest_inputs`` returns them.
         errors: the errors in a submitted form, or ``None`` for a new form.
     """
     settings = state.resources.settings
@@ -102,9 +101,9 @@ def render_form(
         form.look,
         language=language,
         status=errors.status if errors else 200,
-        # Allow the form to redirect to every host, because the owner's site may redirect the
-        # browser to a different host. After a form is submitted, browsers check each redirect
-        # against the page's Content-Security-Policy.
+        # Allow the form to redirect to every host, because the owner's site may redirect to another
+        # host. Browsers check each redirect after a submitted form against the
+        # Content-Security-Policy.
         form_targets=f"{redirect_url.origin.partition(':')[0]}:" if redirect_url else "",
         list_title=mailing_list.title,
         owner_text=mailing_list.sign_up_text or mailing_list.tagline,
@@ -125,7 +124,7 @@ def render_form(
 def find_redirect_url(
     state: State, mailing_list: MailingList, inputs: Mapping[str, Any]
 ) -> PlainUrl | None:
-    """Return the form's ``redirect_url`` if the list or the operator allows its origin."""
+    """Return the ``redirect_url`` if the list or the operator allows its origin."""
     text = inputs.get("redirect_url")
     url = origins.read_url(text) if isinstance(text, str) else None
     allowed_origins = {*state.resources.settings.redirect_origins, *mailing_list.redirect_origins}
@@ -133,10 +132,9 @@ def find_redirect_url(
 
 
 def build_widget_values(state: State, mailing_list: MailingList) -> dict[str, Any]:
-    """Return the template values for the widget with which a visitor solves a list's challenge.
+    """Return the template values for the widget of a list's challenge.
 
-    If the list has no challenge or the challenge provider isn't configured, the value ``widget`` is
-    ``None``.
+    ``widget`` is ``None`` if the list has no challenge or its challenge provider isn't configured.
     """
     name = mailing_list.challenge_provider
     if not mailing_list.challenge_enabled or name not in state.challenges.configured:

@@ -31,12 +31,11 @@ class FormInput:
     """An input of a form, with its value and an error message.
 
     Attributes:
-        kind: ``email`` for the e-mail address, or otherwise the type of the member field.
-        problem: the error message about the input's value, or ``None`` for a valid value.
-        choices: the values from which the user can choose, or empty if the user types the value.
+        kind: ``email`` for the e-mail address, or else the type of the member field.
+        problem: the error message for the value, or ``None`` for a valid value.
+        choices: the values to choose from, or empty if the user types the value.
         input_type: the ``type`` attribute of the ``<input>`` element.
-        is_first_problem: whether the input gets the focus, because it is the first input with an
-            error.
+        is_first_problem: whether the input is the first one with an error, which gets the focus.
     """
 
     name: str
@@ -61,14 +60,13 @@ def build_inputs(
     """Return form inputs for the e-mail address, the name and each member field, in this order.
 
     Args:
-        values: maps the names of inputs to the values that the user typed.
-        errors: maps the names of inputs with invalid values to error messages.
-        required_keys: the keys of the member fields that require a value.
+        values: maps the names of inputs to the typed values.
+        errors: maps the names of inputs to error messages.
+        required_keys: the keys of the required member fields.
     """
 
     def build_input(name: str, label: str, kind: str, **others: Any) -> FormInput:
-        # Truncate values above the maximum length, so that the page doesn't contain a very long
-        # submitted value.
+        # Truncate very long values, so that the page doesn't become large.
         max_characters = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
         value = str(values.get(name, ""))[:max_characters]
         error = errors.get(name)
@@ -100,9 +98,9 @@ def build_inputs(
 def describe_field_errors(
     language: str, fields: Mapping[str, MemberField], error: DomainError | None
 ) -> dict[str, str]:
-    """Return an error message for each invalid value in a form, keyed by the input's name.
+    """Return an error message for each invalid input, by the name of the input.
 
-    ``fields``: the member fields in the form, keyed by the field's key.
+    ``fields``: the member fields in the form, by key.
     """
     texts = {}
     for problem in error.problems if error else ():

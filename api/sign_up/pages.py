@@ -39,7 +39,7 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
         raise requests.BODY_NO_FORM_TYPE()
     inputs = nest_inputs(pairs, "fields")
     mailing_list = await state.in_unit_of_work(find_list, slug)
-    # Build the sign-up page's URL from the slug, because browsers don't send the Referer header for
+    # Build the page's URL from the slug, because browsers send no ``Referer`` header for
     # Pressroom's pages.
     page_url = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=page_url)
@@ -49,10 +49,9 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
 def show_subscribed(
     request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
 ) -> Response:
-    """Show the page to which a browser is redirected after a sign-up.
+    """Show the page that follows a sign-up.
 
-    The page after a sign-up is the same for every address, so that nobody learns who subscribes to
-    the list.
+    The page is the same for every address, so that nobody learns who subscribes to the list.
     """
     mailing_list = lists.get_list(uow, list_id)
     return render_list_page(

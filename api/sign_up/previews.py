@@ -1,7 +1,6 @@
 """Renders previews of a list's sign-up pages and confirmation mail.
 
-Links in the preview of a confirmation mail contain an invalid token, so that clicking a link
-changes nothing.
+Links in a previewed mail contain an invalid token, so that clicking a link changes nothing.
 """
 
 from api.html.frame import render_fragment, render_list_page
@@ -39,7 +38,7 @@ def render_preview(
         page = render_form(language, state, form, values={})
     else:
         # Preview the last page of the sign-up, which shows the owner's thank-you text. If the list
-        # requires confirmation, the last page of the sign-up is shown after the confirmation.
+        # requires confirmation, the last page follows the confirmation.
         must_confirm = mailing_list.confirm_required
         page = render_list_page(
             "confirm.html" if must_confirm else "subscribed.html",
@@ -56,10 +55,10 @@ def render_preview(
 
 
 def render_embedded_form(state: State, form: ListForm, *, language: str) -> EmbeddedForm:
-    """Return the sign-up form as HTML that an owner can insert into a page of another site."""
+    """Return the sign-up form as HTML for a page of another site."""
     settings = state.resources.settings
     mailing_list = form.mailing_list
-    # Use the list's id in the form's URL, because the slug of a list may change.
+    # Use the list's id in the URL, because the slug may change.
     action = page_urls.submission_url(settings, mailing_list.id)
     html = render_fragment(
         "embed_form.html",

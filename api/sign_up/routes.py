@@ -1,10 +1,10 @@
-"""The API endpoint with which anyone can subscribe an e-mail address to a list without a login.
+"""The API endpoint with which anyone can subscribe an e-mail address to a list.
 
-Programs send JSON to the sign-up endpoint, and HTML pages without scripts send a form. The sign-up
-endpoint needs no CSRF token, because the endpoint ignores cookies and credentials.
+Programs send JSON, and HTML pages without scripts send a form. The endpoint needs no CSRF token,
+because it ignores cookies and credentials.
 
-A sign-up request may contain the e-mail address of somebody else. Challenges, confirmations and
-rate limits make it hard to sign up other people's addresses.
+A request may contain the e-mail address of somebody else. Challenges, confirmations and rate limits
+make it hard to sign up other people's addresses.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ ACCEPTED_COUNT = 1
 
 
 class _SignUpRoute(JsonRoute):
-    """A route that responds to a browser's form with an HTML page, even for errors."""
+    """A route that responds to a browser's form with HTML pages, even for errors."""
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
@@ -54,7 +54,7 @@ router = APIRouter(tags=["Subscriptions"], route_class=_SignUpRoute)
 def _mark_browser_form(request: Request) -> None:
     """Mark the request as expecting an HTML page if a browser sent a form.
 
-    If a program that sends a form accepts JSON but not HTML, the response is JSON.
+    A program that sends a form gets JSON if it accepts JSON but not HTML.
     """
     accepted = request.headers.get("accept", "")
     is_program = "application/json" in accepted and "text/html" not in accepted
@@ -64,7 +64,7 @@ def _mark_browser_form(request: Request) -> None:
 
 
 def _describe_body() -> dict[str, Any]:
-    """Return the ``openapi_extra`` argument for a route whose request body is JSON or a form."""
+    """Return the ``openapi_extra`` of a route that accepts JSON or a form."""
     schemas = {"application/json": NewSubscription, FORM: SignUpForm, MULTIPART: SignUpForm}
     content = {
         content_type: {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
@@ -111,8 +111,8 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     submission = validate_inputs(inputs)
     mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     accepted_languages = request.headers.get("accept-language")
-    # Most programs don't send an Accept-Language header. If a script in a browser sends the
-    # request, the Accept-Language header contains the reader's preferred languages.
+    # Most programs don't send an Accept-Language header. Browsers send the reader's preferred
+    # languages, even in requests of scripts.
     language = reader_languages.choose_language(accepted_languages) if accepted_languages else None
     await subscribe_stranger(
         request, state, mailing_list, submission, is_form=is_form, language=language

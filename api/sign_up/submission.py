@@ -28,7 +28,6 @@ from storage.unit_of_work import UnitOfWork
 
 
 def validate_inputs(inputs: dict[str, Any]) -> NewSubscription:
-    """Validate the inputs of a form or a JSON body, or raise ``body.invalid``."""
     try:
         return NewSubscription.model_validate(inputs)
     except ValidationError as error:
@@ -53,11 +52,9 @@ async def subscribe_stranger(
     The duration of the request doesn't reveal whether the address was already on the list.
 
     Args:
-        is_form: whether the address was submitted with a form, in which all field values are
-            strings.
-        page_url: the URL of the sign-up page with the form, or ``None`` for a form on another site.
-        language: the language of the page that the reader saw, which is also the language of mails
-            to the reader.
+        is_form: whether all values are strings, because they come from a form.
+        page_url: the URL of the sign-up page, or ``None`` for a form on another site.
+        language: the language of the page that the reader saw, which is also used for mails.
     """
     via = Via.CHALLENGE if mailing_list.challenge_enabled else Via.FORM
     actor = actors.build_actor(request, ActorKind.STRANGER, via, None)
@@ -93,11 +90,11 @@ async def subscribe_stranger(
 def _read_challenge(
     request: Request, state: State, mailing_list: MailingList, submission: NewSubscription
 ) -> tuple[Challenge, ChallengeResponse]:
-    """Return the challenge of a list, and the submitted response to the challenge.
+    """Return the list's challenge and the submitted response to it.
 
     Raises ``challenge.missing`` if a challenge field is missing. Raises
-    ``challenge.provider_mismatch`` if the challenge is from the wrong provider. Raises
-    ``challenge.failed`` if the challenge was solved for an action other than subscribing.
+    ``challenge.provider_mismatch`` for a challenge of the wrong provider. Raises
+    ``challenge.failed`` if the challenge wasn't for subscribing.
     """
     provider = submission.challenge_provider
     token = submission.challenge_token
@@ -111,8 +108,7 @@ def _read_challenge(
         raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
     if provider != mailing_list.challenge_provider:
         raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
-    # Reject a challenge token that was created for an action other than subscribing, such as
-    # registration.
+    # Reject a challenge for an action other than subscribing, such as registration.
     if submission.challenge_action != ChallengeAction.SUBSCRIBE:
         raise mailing.CHALLENGE_FAILED()
     response = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))

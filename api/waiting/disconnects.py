@@ -1,4 +1,4 @@
-"""Cancels the work for a request when the caller disconnects before the response is ready."""
+"""Cancels the work for a request when the caller disconnects."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 class CallerDisconnected(Exception):
-    """The exception that is raised if a caller disconnects before the response is sent."""
+    """An exception for a caller that disconnects before the response."""
 
 
 async def run_while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work, but stop waiting if the caller disconnects.
+    """Return the result of the work, or cancel the work if the caller disconnects.
 
-    If the caller disconnects, cancel the work and raise ``CallerDisconnected``. The request's body
-    must already have been read, so that the next ASGI message reports a disconnect.
+    Raises ``CallerDisconnected`` if the caller disconnects. The request body must have been read,
+    so that the next ASGI message can only report a disconnect.
     """
     work_task = asyncio.ensure_future(work)
 

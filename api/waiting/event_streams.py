@@ -20,8 +20,8 @@ class StreamCounter:
 
     def __init__(self) -> None:
         self._open: Counter[int] = Counter()
-        # ``closing`` is set when the process shuts down, so that all event streams end and their
-        # clients reconnect to another process.
+        # At shutdown, ``closing`` ends all event streams, so that clients reconnect to another
+        # process.
         self.closing = asyncio.Event()
 
     @contextmanager
@@ -41,7 +41,7 @@ class StreamCounter:
 
 
 class EventStream(StreamingResponse):
-    """A response that streams server-sent events, and is counted until its connection closes."""
+    """A response with server-sent events, which counts as open until its connection closes."""
 
     def __init__(
         self, streams: StreamCounter, user_id: int, events: AsyncIterable[str] | Iterable[str]

@@ -13,10 +13,10 @@ from core.queues import Queue
 from storage.redis.canaries import Canaries
 
 READ_EVERY_SECONDS = 1.0
-# The maximum time that work may wait in a queue if a caller waits for the result.
+# The maximum time in a queue for work whose result a caller waits for.
 MAX_QUEUE_SECONDS_WHILE_WAITING = 30.0
-# The maximum time that work may wait in a queue if no caller waits for the result. If work waited
-# in a queue for more than ``MAX_QUEUE_SECONDS``, the workers might never catch up.
+# The maximum time in a queue for work whose result nobody waits for. Above this time, the workers
+# might never catch up.
 MAX_QUEUE_SECONDS = 600.0
 _MAX_RETRY_AFTER_SECONDS = 60
 
@@ -24,7 +24,7 @@ _MAX_RETRY_AFTER_SECONDS = 60
 class QueueAges:
     """Measures how long work waits in each queue before a worker starts it.
 
-    The waiting time per queue is read from Redis once per second.
+    The waiting times are read from Redis once per second.
     """
 
     def __init__(self, client: redis.Redis) -> None:
@@ -32,10 +32,10 @@ class QueueAges:
         self._seconds: dict[str, float] = {}
 
     def check(self, queue: Queue, *, waits: bool) -> None:
-        """Raise ``queue.overloaded`` if new work would wait too long in the queue.
+        """Raise ``queue.overloaded`` if work would wait too long in the queue.
 
         Args:
-            waits: whether a caller waits for the result of the work.
+            waits: whether a caller waits for the result.
         """
         age = self._seconds.get(queue, 0.0)
         if age > (MAX_QUEUE_SECONDS_WHILE_WAITING if waits else MAX_QUEUE_SECONDS):
@@ -46,6 +46,6 @@ class QueueAges:
             try:
                 self._seconds = await BACKGROUND.run(self._canaries.read_delays)
             except (RedisError, DomainError):
-                # If the waiting times of the queues can't be read, accept all work.
+                # If the waiting times can't be read, accept all work.
                 self._seconds = {}
             await asyncio.sleep(READ_EVERY_SECONDS)

@@ -15,8 +15,8 @@ from core.logging import get_logger
 
 log = get_logger(__name__)
 
-# A download counts as slow if it takes longer than ``MAX_QUICK_SECONDS``. Quick downloads aren't
-# limited, because caches and mail providers download many files for many people at the same time.
+# A download that takes longer than ``MAX_QUICK_SECONDS`` counts as slow. Quick downloads aren't
+# limited, because caches and mail providers download many files for many people.
 MAX_QUICK_SECONDS = 10.0
 MAX_SLOW_DOWNLOADS_PER_CALLER = 32
 
@@ -30,7 +30,7 @@ class SlowDownloads:
     async def limit(
         self, address: str | None, content: AsyncIterator[bytes]
     ) -> AsyncGenerator[bytes]:
-        """Yield a download's content, but disconnect a caller that has too many slow downloads."""
+        """Yield the content of a download, but disconnect a caller with too many slow downloads."""
         caller = name_address_holder(address)
         clock = asyncio.get_running_loop().time
         began_at = clock()

@@ -11,11 +11,10 @@ from storage.redis.notifications import CHANNEL, build_channel_name, build_job_t
 
 log = get_logger(__name__)
 
-# The interval at which an event stream checks its jobs. Event streams check their jobs even without
+# The interval at which an event stream checks its jobs. Event streams also check their jobs without
 # a notification, because notifications can get lost.
 CHECK_EVERY_SECONDS = 1.0
-# If neither a message nor a response to a ping arrives for this time, the connection to Redis
-# counts as broken.
+# A Redis connection without any message or ping response for this time counts as broken.
 _MAX_SILENCE_SECONDS = 4
 _PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
 
@@ -24,14 +23,14 @@ Listener = Callable[[str, str], None]
 
 
 class NotificationsSilent(Exception):
-    """The exception for a connection to Redis that doesn't respond to pings."""
+    """An exception for a Redis connection that doesn't respond to pings."""
 
 
 class Subscriber:
     """Passes notifications from Redis to listeners.
 
-    The subscriber receives notifications that are sent to all API processes or only to its own
-    process. ``waiter``: the name under which workers address the subscriber's process.
+    Workers send a notification either to all API processes or to a single one. ``waiter``: the name
+    under which workers address this process.
     """
 
     def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
@@ -66,8 +65,8 @@ class Subscriber:
                 message = await pubsub.get_message(timeout=1.0)
                 if message is None:
                     silent_seconds += 1
-                    # The response to a ping counts as a message, so an idle connection to Redis
-                    # doesn't count as broken.
+                    # The response to a ping counts as a message, so that an idle connection doesn't
+                    # count as broken.
                     await pubsub.ping()
                     continue
                 silent_seconds = 0
@@ -82,7 +81,7 @@ def watch_jobs(
 ) -> Iterator[Callable[[], Awaitable[None]]]:
     """Yield a function that waits until one of the jobs changes.
 
-    The yielded function waits for at most ``CHECK_EVERY_SECONDS``.
+    The yielded function waits at most ``CHECK_EVERY_SECONDS``.
     """
     changed = asyncio.Event()
     topics = {build_job_topic(job_id) for job_id in job_ids}

@@ -1,10 +1,10 @@
 """Lets requests wait for a result, such as the end of a job, without occupying a thread.
 
-Each waiting request has an asyncio future, and each result has a name, which is called its topic. A
-single query looks up the results for all topics, however many requests wait.
+Each waiting request has an asyncio future for a topic, which is the name of the result. A single
+query looks up all results, however many requests wait.
 
-When a notification about a topic arrives, the background loop looks up the result immediately.
-Notifications can get lost, so the background loop also looks up all topics every 300 ms.
+A notification makes the background loop look up the result immediately. Notifications can get lost,
+so all results are also looked up every 300 ms.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ log = get_logger(__name__)
 
 LOOK_UP_ALL_SECONDS = 0.3
 MAX_WAITING_REQUESTS = 2_000
-# The number of waiting requests per owner is limited, so that one owner can't use up
+# The maximum number of waiting requests per owner, so that one owner can't use up
 # ``MAX_WAITING_REQUESTS``.
 MAX_WAITING_REQUESTS_PER_OWNER = 500
 
@@ -51,7 +51,7 @@ class Waiters(Generic[V]):
         self.closed = False
 
     def close(self) -> None:
-        """Make all waiting requests continue as after a timeout, because the process shuts down."""
+        """Make all waiting requests continue as after a timeout."""
         self.closed = True
         for futures in self._futures.values():
             for future in futures:
@@ -61,8 +61,8 @@ class Waiters(Generic[V]):
     async def wait(self, topic: str, seconds: float, *, owner_id: int = 0) -> V | None:
         """Wait for the result of the topic, and return ``None`` after a timeout.
 
-        Raises ``queue.too_many_waiters`` if ``MAX_WAITING_REQUESTS`` is reached. ``wait`` doesn't
-        enforce the limit on waiting requests per owner, because ``check_room`` does.
+        Raises ``queue.too_many_waiters`` if ``MAX_WAITING_REQUESTS`` is reached. ``check_room``
+        enforces the limit on waiting requests per owner.
         """
         with self.register(topic) as future, count_while_open(self._owners, owner_id):
             self.nudge(topic)
@@ -71,7 +71,7 @@ class Waiters(Generic[V]):
             return None
 
     def check_room(self, owner_id: int) -> None:
-        """Refuse a new request if too many requests already wait for results.
+        """Refuse a request if too many requests already wait for results.
 
         Raises ``queue.too_many_of_yours`` if the owner has too many waiting requests. Raises
         ``queue.too_many_waiters`` if the process has too many waiting requests.
@@ -82,7 +82,7 @@ class Waiters(Generic[V]):
             raise QUEUE_TOO_MANY_OF_YOURS()
 
     def nudge(self, topic: str) -> None:
-        """Make the background loop look up the topic now, because the result may be known."""
+        """Make the background loop look up the result of the topic immediately."""
         if topic in self._futures:
             self._nudged.add(topic)
             self._wake.set()
@@ -132,18 +132,18 @@ class Waiters(Generic[V]):
 
 
 def deliver_job_status(waiters: Waiters[bool], topic: str, status: str) -> None:
-    """Make the background loop look up a job when a notification says that the job has ended.
+    """Look up a job when a notification says that the job has ended.
 
-    The job's status in the notification isn't trusted, because the notification may come from
-    another deployment. Redis delivers a notification to all deployments on the same Redis server,
-    even if the deployments use different database numbers.
+    The status in the notification isn't trusted, because it may come from another deployment. Redis
+    sends a notification to all deployments on the same server, even if their database numbers
+    differ.
     """
     if status in FINISHED:
         waiters.nudge(topic)
 
 
 def build_job_lookup(database: Database) -> Lookup[bool]:
-    """Return a function that finds out which of the given topics belong to finished jobs."""
+    """Return a function that finds out which jobs have ended."""
 
     def find_ended_jobs(topics: list[str]) -> Mapping[str, bool]:
         job_ids = {topic: parse_job_topic(topic) for topic in topics}

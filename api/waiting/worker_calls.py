@@ -1,7 +1,7 @@
-"""Lets workers do work that is needed only during a request, such as generating metadata.
+"""Lets workers do work for a request, such as generating metadata, and waits for the result.
 
-Concurrent calls with the same input share one run of the work, even calls from different API
-processes. If all callers that share a run have gone away, the run is cancelled.
+Concurrent calls with the same input share one run of the work, even across API processes. A shared
+run is cancelled when all its callers have gone away.
 """
 
 import asyncio
@@ -22,9 +22,8 @@ from storage.redis.request_calls import RequestCalls
 
 log = get_logger(__name__)
 
-# If no result arrives within this time, the message to the workers is sent again, because messages
-# can get lost. The pause before a message is sent again doubles each time, so that repeated
-# messages don't fill the queue.
+# If no result arrives in this time, the message to the workers is sent again, because messages can
+# get lost. The time until the next message doubles, so that repeated messages don't fill the queue.
 RESEND_AFTER_SECONDS = 2.0
 
 
@@ -52,8 +51,8 @@ class WorkerCalls:
         too long in its queue.
 
         Args:
-            shared_key: a key that identifies everything on which the result depends, or ``None``.
-                Concurrent calls with the same ``shared_key`` share one run of the work.
+            shared_key: a key for everything on which the result depends, or ``None``. Concurrent
+                calls with the same ``shared_key`` share one run of the work.
         """
         caller = self._calls.create_caller_id()
         request_id = request_scripts.build_request_id(kind.queue, shared_key or caller)
@@ -62,8 +61,7 @@ class WorkerCalls:
         )
         result = None
         if seconds > 0:
-            # Register the call before the message is sent, so that a result that arrives quickly
-            # isn't missed.
+            # Register the call before sending the message, so that a quick result isn't missed.
             with self.results.register(build_result_topic(request_id)) as future:
                 try:
                     await join(seconds=seconds)
@@ -71,9 +69,8 @@ class WorkerCalls:
                 except RedisError:
                     raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
-                    # Remove the caller from the shared run even if ``join`` failed or was
-                    # cancelled. The caller is removed from the shared run in the background, so
-                    # that the response isn't delayed.
+                    # Remove the caller from the shared run even after an error or a cancellation.
+                    # The caller is removed in the background, so that the response isn't delayed.
                     self._calls.remove_caller(request_id, caller)
         if result is None and self.results.closed:
             raise requests.QUEUE_UNAVAILABLE()
@@ -86,9 +83,9 @@ class WorkerCalls:
         return outcome["result"]
 
     def deliver(self, topic: str, value: str) -> None:
-        """Pass the result that a notification contains to the waiting callers.
+        """Pass the result in a notification to the waiting callers.
 
-        If a notification contains no result, the background loop looks up the result.
+        If a notification contains no result, the background loop looks it up.
         """
         if value:
             self.results.fulfil(topic, value)
@@ -99,7 +96,7 @@ class WorkerCalls:
 async def _wait_and_resend(
     future: asyncio.Future[str | bytes | None], join: Callable[..., Awaitable[None]], seconds: float
 ) -> str | bytes | None:
-    """Wait for the result of the work, and resend the message to the workers until it arrives.
+    """Wait for the result, and send the message to the workers again until the result arrives.
 
     Returns ``None`` if no result arrives in time.
     """
@@ -115,7 +112,6 @@ async def _wait_and_resend(
             try:
                 await join(seconds=remaining, again=True)
             except (RedisError, DomainError) as error:
-                # Ignore a failure to send the message again, because the first message may still be
-                # in the queue.
+                # Ignore the error, because the first message may still be in the queue.
                 log.warning("request.not_sent_again", reason=type(error).__name__)
     return None

@@ -1,8 +1,7 @@
 """The command ``python -m benchmarks.code_metrics``, which prints metrics of the source code.
 
-With a commit as its argument, the command compares the current metrics with the metrics at the
-commit. With ``--list FIGURE``, the command prints every line that the readability metric ``FIGURE``
-counts.
+If a commit is given, the command compares the current metrics with the metrics of the commit. With
+``--list FIGURE``, the command prints every line that counts toward the metric ``FIGURE``.
 """
 
 import argparse
@@ -90,8 +89,8 @@ def _format_table(columns: dict[str, Figures]) -> str:
 
 
 def _files_behind_urls() -> Iterator[tuple[str, str]]:
-    # Import the application inside the function, because the import takes a second and ``--list``
-    # doesn't need the application.
+    # Import the application late, because the import takes a second and ``--list`` doesn't need the
+    # application.
     from api.app import create_app
     from api.openapi import list_api_routes
     from core.settings import Settings

@@ -19,8 +19,6 @@ _TOKENS_WITHOUT_CODE = {
 
 @dataclass(frozen=True)
 class Module:
-    """A Python module of the product."""
-
     path: Path  # The path of the module, relative to the root of the Git checkout.
     text: str
     tree: ast.Module

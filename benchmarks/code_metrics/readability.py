@@ -1,4 +1,4 @@
-"""Counts hard-to-read patterns in the product's code, such as names without meaning."""
+"""Counts hard-to-read patterns in the product's code, such as vague names."""
 
 import ast
 import re
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from benchmarks.code_metrics.product_modules import Module
 
-# Names that don't say what a local variable contains.
 VAGUE_NAMES = frozenset(
     {
         *(
@@ -43,7 +42,7 @@ DefinitionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the product's code that matches a pattern of unreadable code."""
+    """A line of code that one of the functions in `FINDERS` has found."""
 
     module: Module
     line: int
@@ -54,7 +53,7 @@ class Place:
 
 
 def find_packed_assignments(module: Module) -> Iterator[Place]:
-    """Find statements that assign several values to several names at once."""
+    """Find statements that assign several values at once."""
     for node in ast.walk(module.tree):
         if (
             isinstance(node, ast.Assign)
@@ -65,7 +64,6 @@ def find_packed_assignments(module: Module) -> Iterator[Place]:
 
 
 def find_vague_locals(module: Module) -> Iterator[Place]:
-    """Find assignments to local variables whose name is in `VAGUE_NAMES`."""
     for name in _local_names(module):
         if name.id in VAGUE_NAMES:
             yield Place(module, name.lineno, name.id)
@@ -106,7 +104,7 @@ def find_late_loggers(module: Module) -> Iterator[Place]:
 
 
 def find_attribute_lists(module: Module) -> Iterator[Place]:
-    """Find class docstrings that list the attributes but don't say what the class is."""
+    """Find class docstrings that list attributes without saying what the class is."""
     for node, docstring in _docstrings(module):
         if isinstance(node, ast.ClassDef) and docstring.startswith("Attributes:"):
             yield Place(module, node.lineno, node.name)
@@ -132,12 +130,12 @@ FINDERS = {
 
 
 def find_places(figure: str, modules: list[Module]) -> list[Place]:
-    """Return the lines that match the pattern that is called ``figure`` in `FINDERS`."""
+    """Return the lines that ``FINDERS[figure]`` finds."""
     return [place for module in modules for place in FINDERS[figure](module)]
 
 
 def measure_readability(modules: list[Module]) -> dict[str, str]:
-    """Return how often the code matches each pattern of unreadable code, keyed by its label."""
+    """Return the readability metrics, keyed by label."""
     counts = {figure: len(find_places(figure, modules)) for figure in FINDERS}
     line_count = sum(module.line_count for module in modules)
     local_count = sum(1 for module in modules for _ in _local_names(module))
@@ -187,7 +185,7 @@ def _docstrings(module: Module) -> Iterator[tuple[DefinitionNode, str]]:
 
 
 def _assignments(module: Module) -> Iterator[tuple[ast.Assign | ast.AnnAssign, bool]]:
-    """Yield each assignment at module level, and whether a function or class precedes it."""
+    """Yield each module-level assignment, and whether it follows a function or class."""
     is_late = False
     for node in module.tree.body:
         if _is_definition(node):
@@ -197,7 +195,7 @@ def _assignments(module: Module) -> Iterator[tuple[ast.Assign | ast.AnnAssign, b
 
 
 def _constants(module: Module) -> Iterator[tuple[int, str, bool]]:
-    """Yield the line and the name of each constant, and whether a function or class precedes it."""
+    """Yield the line and name of each constant, and whether it follows a function or class."""
     for node, is_late in _assignments(module):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         if not isinstance(target, ast.Name) or not _CONSTANT_NAME.fullmatch(target.id):

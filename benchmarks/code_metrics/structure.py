@@ -17,7 +17,7 @@ Figures = dict[str, str]
 
 @dataclass(frozen=True)
 class Function:
-    """The length of a function, and how often its module mentions and calls the function."""
+    """The length of a function, and how often its module mentions and calls it."""
 
     name: str
     line_count: int  # The number of lines of the function, without decorators.
@@ -52,7 +52,7 @@ def _measure_modules(modules: list[Module]) -> Figures:
 
 
 def modules_with_one_importer(modules: list[Module]) -> dict[str, str]:
-    """Return the modules that exactly one module imports, mapped to the importing module."""
+    """Map each module that only a single module imports to its importer."""
     importers: dict[str, list[str]] = {module.name: [] for module in modules}
     for module in modules:
         imported_names = set()
@@ -60,8 +60,7 @@ def modules_with_one_importer(modules: list[Module]) -> dict[str, str]:
             if isinstance(node, ast.Import):
                 imported_names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
-                # The statement ``from package import name`` imports either a module or a name
-                # inside the package.
+                # ``from package import name`` imports either a module or a name in the package.
                 for alias in node.names:
                     qualified_name = f"{node.module}.{alias.name}"
                     is_module = qualified_name in importers

@@ -1,7 +1,4 @@
-"""Contains sample posts with handwritten summaries and tags.
-
-LICENSE.md contains the licence of the sample posts.
-"""
+"""Contains sample posts with handwritten summaries and tags."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Fills an empty database with a large number of rows.
 
-For speed, the rows are inserted without triggers and foreign keys, and the indexes are built after
-the inserts. Because triggers are disabled, the SQL statements must fill the tables that triggers
-normally maintain, such as counts and histories.
+For speed, rows are inserted without triggers and foreign keys, and indexes are built afterwards.
+Because triggers are disabled, the SQL statements also fill the tables that triggers maintain, such
+as counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from benchmarks.scale.volume import Volume
 from core.keyring import Keyring
 from services.accounts import passwords
 
-# The password of all list owners in the filled database.
+# The password of all list owners.
 PASSWORD = "correct horse battery staple"
 STATEMENTS = {
     **statements_of_lists.STATEMENTS,
@@ -28,8 +28,8 @@ STATEMENTS = {
     **statements_of_money.STATEMENTS,
 }
 # The database tables in the order in which they are filled. In each stage, two groups of tables are
-# filled in parallel on two CPU cores. The SQL statement that fills a table may read only tables of
-# earlier stages, or tables that precede the filled table in its group.
+# filled in parallel. An SQL statement may read only tables of earlier stages and earlier tables of
+# its own group.
 _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
     (
         (
@@ -59,12 +59,10 @@ SET jit = off
 
 
 def fill(url: str, volume: Volume, keyring: Keyring) -> dict[str, tuple[int, float]]:
-    """Fill all tables of a database.
-
-    Return how many rows each table has, and how many seconds it took to insert them.
+    """Fill all tables, and return the number of rows and the fill time in seconds for each table.
 
     Args:
-        url: the URL of the database, with the credentials of an administrator.
+        url: the database URL with the login of an administrator.
     """
     with _session(url) as sql:
         values = _values(sql, volume, keyring)
@@ -76,8 +74,8 @@ def fill(url: str, volume: Volume, keyring: Keyring) -> dict[str, tuple[int, flo
         for future in futures:
             future.result()
     with _session(url) as sql:
-        # Repeat VACUUM, because open transactions kept the first VACUUM from marking all pages for
-        # index-only scans.
+        # Repeat VACUUM, because open transactions prevented the first run from marking all pages
+        # for index-only scans.
         sql.execute("VACUUM (ANALYZE)")
     return results
 
@@ -92,8 +90,7 @@ def _values(sql: cursor, volume: Volume, keyring: Keyring) -> dict[str, object]:
     key = (sha256(key).digest() if len(key) > 64 else key).ljust(64, b"\0")
     return {
         **volume.numbers(),
-        # Use the start of the current day, so that all databases filled on the same day have equal
-        # rows.
+        # Use the start of the day, so that databases filled on the same day have equal rows.
         "anchor": datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).isoformat(),
         "entry": ", ".join(statements_of_money.ENTRY.get(name, "NULL") for name in columns),
         "password_hash": passwords.hash_password(PASSWORD),
@@ -134,8 +131,8 @@ def _fill_table(sql: cursor, table: str, values: dict[str, object]) -> None:
 _IDENTITY = (
     "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attidentity IN ('a', 'd')"
 )
-# Selects a table's indexes that are dropped before the table is filled. Indexes that foreign keys
-# need, such as primary keys, are not dropped.
+# Selects the indexes to drop before a table is filled. Indexes that foreign keys need, such as
+# primary keys, are not dropped.
 _INDEXES = """
 SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
     n.conname, pg_get_constraintdef(n.oid)

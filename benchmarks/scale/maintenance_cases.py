@@ -1,11 +1,11 @@
 """Creates due work for each kind of maintenance, so that benchmarks can measure the maintenance.
 
-The amount of due work is the same for every size of the database.
+The amount of due work doesn't depend on the size of the database.
 """
 
 _DUE_ROWS = 200
-# Maps each kind of maintenance to an SQL statement that runs before each measured round and creates
-# due work. ``None`` means that the maintenance is measured without due work.
+# Maps each kind of maintenance to the SQL statement that creates due work before each round.
+# ``None`` means that the benchmark creates no due work.
 DUE: dict[str, str | None] = {
     "backup.create": None,
     "backup.journal": None,
@@ -56,8 +56,8 @@ INSERT INTO consent_entries (list_id, user_id, how, ip, occurred_at)
 SELECT id, 1, 'form', '10.2.3.4', now() - interval '100 days'
 FROM n, (SELECT min(id) AS id FROM lists) AS list
 """,
-    # Move the position at which ``maintenance.strangers`` resumes, so that one run checks only
-    # 50,000 people.
+    # Move the resume position, so that each run of ``maintenance.strangers`` checks only 50,000
+    # people.
     "maintenance.strangers": """
 UPDATE maintenance SET bookmark = (SELECT id FROM users ORDER BY id DESC OFFSET 50000 LIMIT 1)
 WHERE name = 'maintenance.strangers'

@@ -1,4 +1,4 @@
-"""Starts a stack with a filled database, and reuses the database of an earlier run if possible."""
+"""Starts a stack with a filled database, which later runs can reuse."""
 
 import json
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ from workers.context import WorkerContext
 from workers.serving import plan_serving
 
 METRICS_TOKEN = "metrics-of-a-benchmark"
-# Raise the quotas, because the first owner has more members and other records than any plan allows.
+# Raise the quotas, because the first owner exceeds the quotas of every plan.
 _BOUNDS = ",".join(f"{quota}=900000000000" for quota in PlanQuota)
 _ENVIRONMENT = {"PRESSROOM_QUOTA_PAID": _BOUNDS, "PRESSROOM_METRICS_TOKEN": METRICS_TOKEN}
 
 
 @dataclass
 class SizedStack:
-    """A running stack with a filled database, and the owner with the largest share of all rows."""
+    """A running stack with a filled database, and the owner of the largest share of rows."""
 
     stack: Stack
     volume: Volume
@@ -44,11 +44,10 @@ class SizedStack:
 
 @contextmanager
 def open_services(keep: str | None) -> Iterator[tuple[Services, Path]]:
-    """Start the services that all stacks share, and yield the services and their data folder.
+    """Start the services that all stacks share, and yield them with their data folder.
 
     Args:
-        keep: a data folder that is kept after the ``with`` block, or ``None`` for a temporary
-            folder.
+        keep: a data folder to keep after the ``with`` block, or ``None`` for a temporary folder.
     """
     with ExitStack() as opened:
         folder = keep or opened.enter_context(TemporaryDirectory(prefix="pressroom-bench-"))
@@ -76,8 +75,7 @@ def run_stack(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
     Periodic maintenance is postponed, so that no maintenance runs during the measurement.
     """
     _postpone_maintenance(stack)
-    # Cancel the jobs that an interrupted benchmark left in the database, because workers would run
-    # these jobs before the measured work.
+    # Cancel jobs of an interrupted benchmark, because workers would run these jobs first.
     stack.query(
         "UPDATE jobs SET status = 'cancelled', finished_at = now(), lease_expires_at = NULL"
         " WHERE status IN ('queued', 'running') AND run_at < now()"
@@ -105,7 +103,7 @@ def run_stack(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
 
 
 def _fill_once(stack: Stack, volume: Volume) -> None:
-    """Fill the database, unless the comment on the database shows that an earlier run filled it."""
+    """Fill the database, unless its comment shows that an earlier run filled it."""
     [(revision,)] = stack.query("SELECT version_num FROM alembic_version")
     filling = {"factor": volume.factor, "seed": volume.seed, "revision": revision}
     [(comment,)] = stack.query(
@@ -129,7 +127,7 @@ def _fill_once(stack: Stack, volume: Volume) -> None:
 
 @contextmanager
 def _larger_log(url: str) -> Iterator[None]:
-    """Raise the maximum size of the write-ahead log to avoid checkpoints while filling tables."""
+    """Raise the maximum size of the write-ahead log, to avoid checkpoints while filling tables."""
     with closing(psycopg2.connect(url)) as connection, connection.cursor() as sql:
         connection.autocommit = True
         sql.execute("ALTER SYSTEM SET max_wal_size = '6GB'")

@@ -1,13 +1,12 @@
 """SQL statements that fill the tables of people, lists and subscriptions.
 
-The values in a filled row depend only on the row's number and on the random seed. An SQL statement
-computes the id of a row in any table from the row's number, without reading the table. The oldest
-filled rows were created 700 days before the time `anchor`.
+Each row depends only on its row number and the random seed. An SQL statement can compute a row's id
+from its row number without reading the row's table. The oldest rows are dated 700 days before
+`anchor`.
 """
 
-# SQL functions that the statements for people, lists and subscriptions call. The SQL functions
-# exist only in the database session, because their schema is `pg_temp`. Postgres inlines the SQL
-# functions into the statements that call them.
+# The SQL functions exist only in the database session, because their schema is `pg_temp`. Postgres
+# inlines the SQL functions into the statements that call them.
 FUNCTIONS = """
 CREATE FUNCTION pg_temp.dice(n bigint, salt int, sides bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -50,7 +49,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$
 """
 
-# An SQL expression that calculates the HMAC-SHA256 of an e-mail address as Pressroom does.
+# An SQL expression for the HMAC-SHA256 of an e-mail address.
 _HMAC = (
     "sha256('\\x{outer_pad}'::bytea || sha256('\\x{inner_pad}'::bytea"
     " || convert_to(s.email, 'UTF8')))"
@@ -130,8 +129,8 @@ FROM (
     FROM generate_series(1, {subscription_events}::bigint) AS e
 ) AS made ORDER BY e
 """,
-    # In the filled database, only members who weren't imported have consent entries. The IP
-    # addresses in old consent entries are already shortened.
+    # In the filled database, only members who weren't imported have consent entries. IP addresses
+    # in old consent entries are already shortened.
     "consent_entries": """
 INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browser, wording_version)
 SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(pg_temp.subscriber(n)),
@@ -173,7 +172,7 @@ FROM subscriptions AS s CROSS JOIN LATERAL (VALUES
 WHERE k.is_set
 """,
     # In the filled database, half of the imports belong to the largest list. Only the newest
-    # imports have files, because the files of older imports are deleted.
+    # imports have files, because Pressroom deletes old import files.
     "imports": """
 INSERT INTO imports (list_id, user_id, source, object_prefix, size, status, chunks, is_split,
     applied, received, added, already, files_removed_at, created_at, finished_at)

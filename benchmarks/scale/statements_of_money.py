@@ -1,13 +1,12 @@
 """SQL statements that fill the tables of orders and ledger entries.
 
-``pressroom credits verify`` accepts the ledger that this module fills. In each account of the
-filled database, the ledger entries 1, 101, 201 and so on are topups, and all other entries are
-charges. The balance after a ledger entry can be computed from the entry's number, because topups
-and charges follow a fixed pattern.
+``pressroom credits verify`` accepts the ledger that this module fills. In each account, the ledger
+entries 1, 101, 201 and so on are topups, and all other entries are charges. The balance after a
+ledger entry can be computed from the entry's number, because topups and charges follow a fixed
+pattern.
 """
 
-# SQL functions that the statements for ledger entries call. The aggregate function `chained` calls
-# Pressroom's hash function for each entry in the hash chain of an account.
+# The aggregate `chained` calls Pressroom's hash function for each entry in an account's hash chain.
 FUNCTIONS = """
 CREATE AGGREGATE pg_temp.chained (credit_entries) (
     SFUNC = credit_entry_hash, STYPE = bytea,
@@ -31,8 +30,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$
 """
 
-# Maps each filled column of a ledger entry to the SQL expression for its value. All columns of a
-# ledger entry that aren't in ``ENTRY`` are NULL.
+# Maps each filled column of a ledger entry to an SQL expression for its value. Columns that aren't
+# in ``ENTRY`` are NULL.
 ENTRY = {
     "user_id": "pg_temp.person_id(account)",
     "seq": "place",

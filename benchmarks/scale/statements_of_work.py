@@ -1,11 +1,11 @@
 """SQL statements that fill the tables of jobs, files, credentials and account events.
 
-No row becomes due in the weeks after `anchor`, so that workers don't change a database that several
-benchmark runs use.
+No row becomes due in the weeks after `anchor`, because due work would make workers change the
+database.
 """
 
 STATEMENTS = {
-    # In the filled database, every thousandth job is waiting for an unreachable mail server.
+    # In the filled database, every thousandth job waits for an unreachable mail server.
     "jobs": """
 INSERT INTO jobs (kind, queue, user_id, on_behalf_of, subject_id, status, attempt, run_at,
     send_after, sends, request_id, created_at, started_at, finished_at)
@@ -63,7 +63,7 @@ SELECT pg_temp.person_id(CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 21
 FROM generate_series(1, {events}::bigint) AS n
 """,
     # In the filled database, every tenth feed event belongs to the largest list of the first owner.
-    # The feed positions of the inserted events belong to old transactions.
+    # The events get the feed positions of transactions that ended long ago.
     "feed_events": """
 INSERT INTO feed_events (place, user_id, type, list_id, subject_id, data, occurred_at)
 SELECT 1 + n * 500 / {feed_events},
@@ -137,8 +137,7 @@ SELECT 'access', 1 + n % {grants}, n, sha256(('token' || n)::bytea), ARRAY['cred
     '{anchor}'::timestamptz + interval '60 days'
 FROM generate_series(1, {tokens}) AS n
 """,
-    # Set the position of `maintenance.shorten_ips` to the last row whose IP address has been
-    # shortened.
+    # Set the bookmark of `maintenance.shorten_ips` so that all old IP addresses count as shortened.
     "maintenance": """
 INSERT INTO maintenance (name, every_seconds, bookmark)
 SELECT 'maintenance.shorten_ips', 3600, max(id) FROM subscription_events

@@ -1,10 +1,9 @@
-"""Calculates the number of rows per table in a database of a given size."""
+"""Calculates the number of rows per table for a database of a given size."""
 
 from dataclasses import dataclass
 from math import gcd
 
-# The distance between the numbers of the people in two consecutive subscriptions, which makes the
-# order of people look random.
+# Consecutive subscriptions are this many people apart, so that the order of people looks random.
 _STRIDE = 7_368_787
 
 
@@ -12,25 +11,24 @@ _STRIDE = 7_368_787
 class Volume:
     """The size of a filled database.
 
-    With the factor 1, the database has as many rows as a Pressroom installation with 1,000 owners.
-    The first owner in the database owns the largest share of all rows. In a filled database, the
-    largest list of the first owner contains half of all subscriptions. In a filled database, a
-    tenth of all ledger entries, jobs, attachments and events belong to the first owner.
+    With the factor 1, the database is as large as the database of an installation with 1,000
+    owners. The first owner's largest list contains half of all subscriptions. The first owner has a
+    tenth of all ledger entries, jobs, attachments and events.
     """
 
     factor: float
     seed: int = 7
 
     def numbers(self) -> dict[str, int]:
-        """Return the numbers for the placeholders in the SQL statements, keyed by placeholder."""
+        """Return the values of the placeholders in the SQL statements."""
         people = self._scale(1_500_000)
         subscriptions = self._scale(2_000_000)
         owners = self._scale(1_000)
         imports = self._scale(20_000)
         entries = self._scale(2_000_000)
         largest_account = self._scale(200_000)
-        # ``_STRIDE`` and the number of people must have no common divisor, so that no person is on
-        # a list twice.
+        # ``_STRIDE`` and the number of people must be coprime, so that no person is on a list
+        # twice.
         assert gcd(_STRIDE, people) == 1
         return {
             "seed": self.seed,

@@ -56,7 +56,7 @@ def doctor(
     print_records(rows, as_json=as_json)
     is_faulty = any(each.state is CheckState.WRONG for each in diagnoses)
     sys.stdout.flush()
-    # Exit without waiting for threads, because a thread may hang in a call.
+    # Exit without waiting for threads, because a thread may hang.
     os._exit(FAULTY if is_faulty else 0)
 
 
@@ -70,8 +70,7 @@ def _run_all_checks(send: str | None, seconds: float) -> list[Diagnosis]:
             for name, _, rule in (line.partition(": ") for line in str(error).splitlines())
         ]
     configure_logging(settings.model_copy(update={"log_level": "error"}))
-    # Disable the libraries' warnings about every retry, because the command reports each fault
-    # itself.
+    # Disable the libraries' warnings about retries, because the command reports each fault itself.
     logging.disable(logging.WARNING)
     parts: dict[str, Check] = {
         "database": check_database,

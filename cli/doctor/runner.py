@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from core.errors import DomainError, SettingsError, TransientError
 from core.settings import Settings
 
-# The time limit for all checks together, in seconds, so that the command ends within half a minute.
+# The time limit in seconds for all checks together, so that the command ends within half a minute.
 MAX_SECONDS = 22.0
 _EXPECTED_ERRORS = (
     DomainError,
@@ -41,10 +41,9 @@ class Diagnosis:
 
     Attributes:
         check: the name of the check, such as ``connection``.
-        found: a description of the check's observation.
-        advice: an instruction for the operator, or an empty text. A successful check can have
-            advice, too.
-        part: the name of the checked part, which ``run_checks`` adds if the check left it empty.
+        found: what the check found.
+        advice: what the operator should do, or an empty text. A successful check can have advice.
+        part: the name of the checked part, which ``run_checks`` adds if it is empty.
     """
 
     state: CheckState
@@ -54,8 +53,8 @@ class Diagnosis:
     part: str = ""
 
 
-# A function that checks a part of the deployment, and yields each result as soon as possible. If
-# the check hangs, the results that the check has yielded are not lost.
+# A function that checks a part of the deployment, and yields each result immediately. If the check
+# hangs, the results that it has already yielded aren't lost.
 Check = Callable[[Settings], Iterator[Diagnosis]]
 
 
@@ -74,15 +73,13 @@ def run_checks(
 ) -> list[Diagnosis]:
     """Run the checks for all parts of a deployment, and return the results in the same order.
 
-    Each part is checked in a separate thread, so that a hanging part doesn't delay the checks of
-    other parts.
+    Each part is checked in a separate thread, so that a hanging part doesn't delay other checks.
     """
     deadline = time.monotonic() + seconds
     runs: list[tuple[Thread, list[Diagnosis]]] = []
     for name, check in parts.items():
         results: list[Diagnosis] = []
-        # The thread consumes ``appends``, an iterator that appends each result of the check to
-        # ``results``.
+        # The thread consumes this iterator, which appends each result of the check to ``results``.
         appends = map(results.append, _run_check(name, check, settings))
         thread = Thread(target=deque, args=(appends, 0), daemon=True, name=name)
         thread.start()

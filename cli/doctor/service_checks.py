@@ -1,4 +1,4 @@
-"""Checks the API, the mail server and the providers, with calls that cost nothing."""
+"""Checks the API, the mail server and the providers with calls that cost nothing."""
 
 import json
 from collections.abc import Iterator
@@ -35,21 +35,21 @@ _MISSING_PAYMENT_PATH = "/v1/payment_intents/pi_pressroom_doctor"
 _PHOTO_SEARCH_PATH = "/search/photos?query=paper&per_page=1"
 _HEALTH_PATH = "/healthz"
 _API_BOUNDS = HttpBounds(max_seconds=8.0, max_connect_seconds=5.0, max_reply_bytes=64 * 1024)
-# A forged client address, with which the check finds out whether the API trusts forged headers. No
-# real caller has this address, because RFC 5737 reserves the address for documentation.
+# A forged client address, which shows whether the API trusts forged headers. No real caller has
+# this address, because RFC 5737 reserves it for documentation.
 _FORGED_ADDRESS = "192.0.2.1"
-# The time limit for the test mail, which must fit into the time limit of all checks.
+# The time limit for the test mail, which must be below the time limit for all checks.
 _MAX_MAIL_SECONDS = 10.0
 _MAIL_TEXT = "This mail was sent by pressroom doctor. Mail works."
 
 
 class _Call(NamedTuple):
-    """A call to a provider that checks whether the configured key or secret is valid.
+    """A call that checks whether the key or secret for a provider is valid.
 
     Attributes:
-        setting: the name of the setting that contains the key or the secret.
-        errors: the HTTP statuses that mean that the provider refused the key.
-        noun: ``key`` or ``secret``, depending on the provider's term.
+        setting: the name of the setting that contains the key or secret.
+        errors: the HTTP statuses with which the provider refuses the key.
+        noun: the provider's term, ``key`` or ``secret``.
     """
 
     check: str
@@ -73,8 +73,7 @@ def check_providers(settings: Settings) -> Iterator[Diagnosis]:
                 headers = {"Authorization": f"{call.scheme} {secret}"}
                 yield _check_call(http, call, "GET", headers=headers)
             else:
-                # The provider's response reports a wrong secret even if the challenge token is
-                # invalid.
+                # The provider reports a wrong secret even if the challenge token is invalid.
                 data = {"secret": secret, "response": "pressroom-doctor"}
                 yield _check_call(http, call, "POST", data=data)
     if not has_keys:
@@ -98,8 +97,7 @@ def _check_call(http: HttpClient, call: _Call, method: str, **content: Any) -> D
 
 
 def _list_calls(settings: Settings) -> Iterator[_Call]:
-    # Status 403 doesn't mean an invalid payment key, because a restricted key may only lack a
-    # permission.
+    # A valid payment key with restrictions may get status 403, because it lacks a permission.
     payment_errors = frozenset({401})
     url = _join_url(settings.stripe_base_url, _MISSING_PAYMENT_PATH)
     yield _Call("stripe", url, "stripe_secret_key", errors=payment_errors)
@@ -176,7 +174,7 @@ def _call_api(http: HttpClient, settings: Settings, **headers: str) -> HttpReply
 
 
 def _check_seen_caller(settings: Settings, caller: dict[str, Any]) -> Diagnosis:
-    """Check the address and the scheme that the API sees in a call of this command."""
+    """Check the IP address and the URL scheme that the API sees for this command."""
     finding = f"{caller['address']} by {caller['scheme']}, from {caller['peer']}"
     if caller["is_forwarded"] and not caller["is_trusted"]:
         advice = f"Name the proxy {caller['peer']} in PRESSROOM_TRUSTED_PROXIES."

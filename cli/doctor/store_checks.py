@@ -31,8 +31,8 @@ _MAX_CLOCK_SECONDS = 5.0
 _MAX_CONNECTIONS_SHARE = 0.9
 _MAX_LAG_SECONDS = 60
 _EXTENSIONS = ["btree_gin", "pg_trgm"]
-# The Postgres settings that keep SQL statements out of the server's log. The log must not contain
-# statements, because statements contain e-mail addresses, names and password hashes.
+# Postgres settings that keep SQL statements out of the server's log. SQL statements contain e-mail
+# addresses, names and password hashes.
 QUIET_LOG = {
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
@@ -49,8 +49,8 @@ _SELECT_CONNECTIONS = text(
 
 _MIN_REDIS_VERSION = (6, 2)
 _MAX_MEMORY_SHARE = 0.9
-# The eviction policies with which Redis never evicts queues. With all other eviction policies,
-# Redis may evict keys without an expiry, such as queues.
+# Eviction policies with which Redis never evicts queues. All other policies may evict keys without
+# an expiry, such as queues.
 _SAFE_POLICIES = ("volatile-lru", "volatile-lfu", "volatile-ttl", "volatile-random", "noeviction")
 
 _OBJECT_BYTES = 4096
@@ -60,7 +60,7 @@ _STORAGE_BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply
 
 
 def check_database(settings: Settings) -> Iterator[Diagnosis]:
-    # Connect to the database like the application, which fails if the time limits are missing.
+    # Like the application, the command can't connect if the time limits are missing.
     database = open_database(settings, pool_size=1, application_name="pressroom-doctor")
     try:
         with database.engine.connect() as connection:
@@ -95,7 +95,7 @@ def _check_server(connection: Connection) -> Iterator[Diagnosis]:
     difference = abs((server_time - local_time).total_seconds())
     is_wrong = difference > _MAX_CLOCK_SECONDS
     finding = f"{difference:.{0 if is_wrong else 1}f} s apart from this machine's"
-    advice = "Set both machines' clocks by NTP: codes and signed URLs are diagnose by the time."
+    advice = "Set both machines' clocks by NTP: codes and signed URLs depend on the time."
     yield diagnose("clock", finding, is_wrong, advice)
     role = str(connection.scalar(text("SELECT current_user")))
     if has_excess_privileges(connection, role):
@@ -129,7 +129,7 @@ def _check_limits_and_log(connection: Connection) -> Iterator[Diagnosis]:
     advice = "Raise max_connections, or put a pool in front."
     yield diagnose("connections", finding, used > maximum * _MAX_CONNECTIONS_SHARE, advice)
     rows = connection.execute(_SELECT_LOG_SETTINGS, {"names": list(QUIET_LOG)}).all()
-    # The value is NULL if the setting belongs to a Postgres module that is not loaded.
+    # The value is NULL if the Postgres module of the setting isn't loaded.
     verbose = {name: value for name, value in rows if value not in {None, "", QUIET_LOG[name]}}
     if verbose:
         advice = ", ".join(f"{name} = {QUIET_LOG[name]}" for name in verbose)

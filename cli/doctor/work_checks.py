@@ -15,8 +15,8 @@ from services.backup import manifests
 from storage.backup_files.places import open_sealed_place
 from storage.redis.canaries import Canaries, QueueAge
 
-# The limits of the checks are the same as in the alerts in
-# deploy/observability/prometheus/alerts.yml.
+# The limits of the checks equal the limits of the alerts
+# (deploy/observability/prometheus/alerts.yml).
 _MAX_QUEUE_SECONDS = 30.0
 _MAX_LATE_SECONDS = 2 * 3600
 _MAX_BACKUP_LATENESS = timedelta(hours=6)
@@ -28,7 +28,7 @@ _SELECT_MAINTENANCE = text(
 
 
 def check_workers(client: redis.Redis) -> Iterator[Diagnosis]:
-    """Check how long messages wait in each queue, as measured with canary messages."""
+    """Check how long canary messages wait in each queue."""
     ages = Canaries(client).read_ages()
     for queue in Queue:
         yield _check_queue(queue, ages.get(queue))
@@ -69,7 +69,6 @@ def check_maintenance(connection: Connection) -> Iterator[Diagnosis]:
 
 
 def check_backup(settings: Settings) -> Iterator[Diagnosis]:
-    """Check the age of the newest complete backup."""
     if settings.backup_url is None:
         yield skipped("newest", "not configured for this process", "See docs/backup.md.")
         return

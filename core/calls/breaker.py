@@ -1,8 +1,8 @@
 """A circuit breaker for the calls to a remote server.
 
 When a server fails, its circuit breaker rejects all calls to the server for a few seconds. A few
-seconds after a server failed, its circuit breaker admits a single call, which probes the server.
-While a server hangs, only the call that probes the server has to wait for a timeout.
+seconds after a failure, the circuit breaker admits a single call as a probe. While a server hangs,
+only the probes wait for a timeout.
 """
 
 import threading
@@ -28,13 +28,13 @@ T = TypeVar("T")
 class Breaker:
     """A circuit breaker for the calls that one process makes to one server.
 
-    A circuit breaker is thread-safe.
+    The circuit breaker is thread-safe.
 
     Args:
         failures: the exceptions that count as failures of the server.
-        errors_answer: whether an exception that isn't in ``failures`` proves that the server works.
-            If ``errors_answer`` is false, exceptions that aren't in ``failures`` don't change the
-            state of the circuit breaker.
+        errors_answer: whether an exception outside ``failures`` proves that the server works. If
+            ``errors_answer`` is false, the circuit breaker ignores exceptions outside
+            ``failures``.
         tolerated: how many consecutive calls may fail without opening the circuit.
     """
 
@@ -57,8 +57,7 @@ class Breaker:
         self._consecutive_failures = 0
         self._resting_until = 0.0
         self._is_probing = False
-        # How many times the server recovered, which means that a call succeeded after a failed
-        # call.
+        # How many times the server has recovered from a failure.
         self._recoveries = 0
 
     @property
@@ -75,7 +74,7 @@ class Breaker:
         """
         is_probe = self._enter()
         recoveries = self._recoveries
-        # ``works`` is ``None`` if the outcome of the call doesn't show whether the server works.
+        # ``works`` stays ``None`` if the call doesn't show whether the server works.
         works: bool | None = None
         try:
             yield
@@ -83,7 +82,7 @@ class Breaker:
         except self._failures:
             works = False
             raise
-        except Exception:  # raised again below, after noting whether the server answered
+        except Exception:
             # An error response proves that the server works, unless ``errors_answer`` is false.
             works = True if self._errors_answer else None
             raise
@@ -128,11 +127,11 @@ class Breaker:
                 self._consecutive_failures = 0
                 self._recoveries += 1
                 circuit_gauge(self._server).set(0)
-            # Ignore the failure of a call if the server recovered from an outage during the call.
+            # Ignore the failure if the server has recovered since the call began.
             elif recoveries != self._recoveries:
                 return
-            # A failed call that began before the circuit opened doesn't delay the next probe of the
-            # server.
+            # A call that began before the circuit opened doesn't delay the next probe when it
+            # fails.
             elif works is False and (is_probe or self._consecutive_failures <= self._tolerated):
                 self._consecutive_failures += 1
                 rests = min(self._consecutive_failures - self._tolerated, _MAX_DOUBLINGS)

@@ -1,8 +1,7 @@
 """Sockets that respect a time limit for a whole call to a server.
 
-Client libraries limit how long each wait for a server takes, but not how long a whole call takes.
-Without a time limit for a whole call, a server that sends one byte at a time could block the caller
-forever.
+The timeouts of client libraries apply to each single read or write. Without ``time_limit``, a
+server that sends one byte at a time could block a caller forever.
 """
 
 import socket
@@ -33,7 +32,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 class _DeadlineMixin:
-    """A mixin for sockets that aborts a socket operation at the deadline set by ``time_limit``."""
+    """Makes a socket operation fail at the deadline that ``time_limit`` has set."""
 
     def recv_into(self: Any, *arguments: Any, **options: Any) -> int:
         with _shortened_timeout(self, self.gettimeout()):
@@ -41,8 +40,7 @@ class _DeadlineMixin:
             return count
 
     def sendall(self: Any, *arguments: Any, **options: Any) -> None:
-        # Ignore the timeout of the socket, because ``sendall`` would apply the timeout to the whole
-        # transfer and not to each wait.
+        # Ignore the socket's timeout, because ``sendall`` would apply it to the whole transfer.
         with _shortened_timeout(self, None):
             super().sendall(*arguments, **options)  # type: ignore[misc]
 
@@ -75,7 +73,7 @@ class _TlsSocket(_DeadlineMixin, ssl.SSLSocket):
 def limit_socket(connection: socket.socket) -> socket.socket:
     """Convert a connected socket into a socket that respects ``time_limit``.
 
-    The connection moves to the returned socket, so the passed socket object becomes unusable.
+    After the conversion, the passed socket object can't be used anymore.
     """
     timeout = connection.gettimeout()
     limited_socket = _PlainSocket(fileno=connection.detach())

@@ -1,9 +1,8 @@
 """Merges the metrics of a worker and its pool processes into one scrape target.
 
-Each pool process of a worker writes its metrics to separate files. A pool process's metrics files
-outlive the process, so that the worker's counters don't decrease when the process exits. The
-counters of exited processes are merged, so that the number of metrics files stays small.
-(docs/decisions/0028-metrics-of-workers.md)
+Each pool process writes its metrics to files of its own. A process's metrics are kept after it
+exits, so that the worker's counters never decrease. The files of exited processes are merged, so
+that their number stays small. (docs/decisions/0028-metrics-of-workers.md)
 """
 
 import threading
@@ -23,7 +22,7 @@ _ENDED = "ended"
 
 
 def create_pool_registry(folder: Path) -> CollectorRegistry:
-    """Return a registry that adds up the metrics that several processes write to ``folder``."""
+    """Return a registry that adds up the metrics of all processes in ``folder``."""
     registry = CollectorRegistry()
     registry.register(_PoolCounts(folder))
     ProcessCollector(registry=registry)
@@ -36,8 +35,8 @@ class _PoolCounts(Collector):
         self._lock = threading.Lock()
 
     def collect(self) -> Iterable[Metric]:
-        # Serialize scrapes, because a scrape must not read metrics files while a concurrent scrape
-        # merges them.
+        # Run one scrape at a time, because a scrape must not read files that another scrape is
+        # merging.
         with self._lock:
             _merge_ended_processes(self._folder)
             return _read_metrics(self._folder.glob("*.db"), accumulate=True)
@@ -72,11 +71,11 @@ def _merge_files(files: list[Path], target: Path) -> None:
 
 
 def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric]:
-    """Read metrics files of several processes, and return the sum of each metric.
+    """Return the sum of each metric over several processes' files.
 
     Args:
-        accumulate: whether to return histogram buckets in cumulative form. Prometheus expects
-            cumulative buckets, but a metrics file stores a separate count for each bucket.
+        accumulate: whether to return histogram buckets in the cumulative form that Prometheus
+            expects. A metrics file stores a separate count for each bucket.
     """
     names = list(map(str, files))
     metrics: Iterable[Metric] = MultiProcessCollector.merge(names, accumulate)  # type: ignore[no-untyped-call]
@@ -84,6 +83,6 @@ def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric
 
 
 def _is_current(file: Path) -> bool:
-    """Return whether the file contains metrics of a running process or merged metrics."""
+    """Return whether the file belongs to a running process or contains merged metrics."""
     process = file.stem.rpartition("_")[2]
     return process == _ENDED or is_running(int(process))

@@ -1,7 +1,7 @@
 """The folder in which a worker and its pool processes store their metrics.
 
-The worker must create the metrics folder before it imports ``prometheus_client``, because
-``prometheus_client`` reads the folder's path on import.
+The worker must create the metrics folder before it imports ``prometheus_client``, which reads the
+folder's path on import.
 """
 
 import atexit
@@ -19,7 +19,7 @@ _PREFIX = "pressroom-metrics-"
 
 
 def share_counts() -> None:
-    """Store the metrics of this process and of its forked processes in a shared folder.
+    """Make this process and its forked processes store their metrics in a shared folder.
 
     If the setting ``worker_metrics_address`` is missing, each process keeps its metrics in memory.
     """
@@ -38,12 +38,11 @@ def shared_folder() -> Path:
 
 
 def remove_shared_folder(process: int | None = None) -> None:
-    """Remove the folder with a worker's metrics when the worker exits.
+    """Remove the folder that contains the worker's metrics.
 
     Args:
-        process: the id of the process that may remove the metrics folder. A forked process inherits
-            the exit handler of its parent, but must not remove the metrics folder. If ``process``
-            is ``None``, any process may remove the metrics folder.
+        process: the id of the only process that may remove the folder, or ``None`` for any process.
+            A forked process inherits the worker's exit handler, but must not remove the folder.
     """
     folder = os.environ.get(_FOLDER_VARIABLE)
     if folder and process in (None, os.getpid()):

@@ -6,7 +6,13 @@ from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from core.errors.jobs import JOB_BROKE, JOB_GIVEN_UP, JOB_TOO_SLOW, JOB_WORKER_LOST
+from core.errors.jobs import (
+    JOB_BROKE,
+    JOB_GIVEN_UP,
+    JOB_ROWS_FAILED,
+    JOB_TOO_SLOW,
+    JOB_WORKER_LOST,
+)
 
 IMPORTED_ROWS = Counter("pressroom_import_rows", "Rows of imports that were applied")
 CONVERSION_SECONDS = Histogram(
@@ -25,8 +31,7 @@ _PROVIDER_SECONDS = Histogram(
     ["provider"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
-# The gauge for a server is 1 while the circuit breaker of at least one process rejects calls to the
-# server.
+# The gauge is 1 while at least one process rejects calls to the server.
 _CIRCUIT = Gauge(
     "pressroom_circuit_open",
     "1 while a server is left alone since its last calls failed",
@@ -67,8 +72,8 @@ _FAILURES = Counter(
     "pressroom_job_failures", "Jobs that failed, by their error", [*_KIND_LABELS, "code"]
 )
 
-# Cache the labelled metrics, because ``prometheus_client`` acquires a lock and formats the labels
-# whenever a metric is looked up.
+# Cache the labelled metrics, because ``prometheus_client`` takes a lock and formats the labels at
+# each lookup.
 _attempts_counter = cache(_ATTEMPTS.labels)
 _waiting_histogram = cache(_WAITING.labels)
 running_histogram = cache(_RUNNING.labels)
@@ -76,8 +81,8 @@ _ended_counter = cache(_ENDED.labels)
 circuit_gauge = cache(_CIRCUIT.labels)
 _credits_counter = cache(_CREDITS.labels)
 
-# The job errors that indicate a fault in Pressroom, and that trigger an alert.
-_INTERNAL_ERRORS = (JOB_BROKE, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
+# Job errors that indicate a fault in Pressroom and trigger an alert.
+_INTERNAL_ERRORS = (JOB_BROKE, JOB_ROWS_FAILED, JOB_GIVEN_UP, JOB_WORKER_LOST, JOB_TOO_SLOW)
 
 
 class Kill(StrEnum):
@@ -89,27 +94,25 @@ class Kill(StrEnum):
 
 class MailOutcome(StrEnum):
     SENT = "sent"
-    # The mail server rejected the mail temporarily, so a worker will retry the delivery of the
-    # mail.
+    # The mail server rejected the mail temporarily, so a worker will retry.
     DEFERRED = "deferred"
     REFUSED = "refused"
 
 
 class ProviderOutcome(StrEnum):
     ANSWERED = "answered"
-    # The provider rejected the call because of the provider's rate limit.
+    # The call exceeded the provider's rate limit.
     LIMITED = "limited"
     FAILED = "failed"
 
 
 class MoneyDirection(StrEnum):
     IN = "in"
-    # Money that payers got back through refunds and lost disputes.
+    # Money that was returned to payers through refunds and lost disputes.
     OUT = "out"
 
 
-# Create the counters for mails and killed image converters with the value 0, because a Prometheus
-# rate would otherwise miss the first event of each counter.
+# Counters start at 0, so that Prometheus sees their first increase.
 for _outcome in MailOutcome:
     MAILS.labels(_outcome)
 for _cause in Kill:
@@ -117,7 +120,7 @@ for _cause in Kill:
 
 
 def initialize_provider_counters(provider: str) -> None:
-    """Create the counters for calls to a provider, and set the counters to 0."""
+    """Create the counters for calls to a provider with the value 0."""
     for outcome in ProviderOutcome:
         _PROVIDER_CALLS.labels(provider, outcome)
 
@@ -136,10 +139,9 @@ def count_money(direction: MoneyDirection, currency: str, amount: Decimal) -> No
 
 
 def initialize_job_counters(queue: str, kind: str) -> None:
-    """Create the counters for one kind of job, and set the counters to 0.
+    """Create the counters for one kind of job with the value 0.
 
-    If a counter first appeared with the value 1, a Prometheus rate would miss the counter's first
-    event.
+    Without the initial value 0, a Prometheus rate would miss a counter's first event.
     """
     for counter in (_ATTEMPTS, RETRIES, LEASES_LOST):
         counter.labels(queue, kind)
@@ -148,11 +150,11 @@ def initialize_job_counters(queue: str, kind: str) -> None:
 
 
 def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
-    """Record in the metrics that a worker claimed a job.
+    """Count a worker's claim of a job.
 
     Args:
-        waited: how many seconds passed from the job's due time to its first claim, or ``None`` if
-            the claim isn't the job's first claim.
+        waited: how many seconds after its due time the job was first claimed, or ``None`` for a
+            repeated claim.
     """
     _attempts_counter(queue, kind).inc()
     if waited is not None:
@@ -160,7 +162,7 @@ def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
 
 
 def count_end(queue: str, kind: str, status: str, code: str | None) -> None:
-    """Record in the metrics that a job ended.
+    """Count a job that has ended.
 
     Args:
         code: the error code of a failed job, or ``None`` if the job didn't fail.

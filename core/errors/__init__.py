@@ -1,12 +1,10 @@
 """The errors that Pressroom reports to callers and operators.
 
-A service raises a ``DomainError`` with a stable ``code``, such as ``list.not_found``, and a
-``Kind``. The error kinds are independent of HTTP. Only ``api.errors`` maps an error kind to an HTTP
-status.
+A service raises a ``DomainError`` with a ``Kind`` and a stable ``code``, such as
+``list.not_found``. Only ``api.errors`` maps an error kind to an HTTP status.
 
 Each module in ``core.errors`` declares the errors of one area, such as payments. The API document
-is generated from the declarations in ``core.errors``, so that the document and the API's responses
-contain the same messages.
+is generated from the declared errors, so that its error messages match the API's responses.
 """
 
 from collections.abc import Mapping
@@ -49,7 +47,8 @@ class FieldProblem:
 class DomainError(Exception):
     """An error that a caller can act on.
 
-    The error's ``message`` contains the broken rule and the invalid field, but never a secret.
+    The error message names the invalid field and the rule that it breaks, but never contains a
+    secret.
     """
 
     kind: Kind
@@ -57,10 +56,9 @@ class DomainError(Exception):
     message: str
     retry_after: int | None = None
     problems: tuple[FieldProblem, ...] = ()
-    # The scope that the request requires and the credential lacks.
+    # The required scope that the credential lacks.
     needed_scope: str | None = None
-    # Maps names to the values in the error message, such as the tags in use, so that programs don't
-    # have to parse the message.
+    # The values that the error message contains, so that programs don't have to parse the message.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -75,20 +73,19 @@ class SettingsError(Exception):
 
 
 def strip_pydantic_prefix(message: str) -> str:
-    """Return a validator's error message without the prefix that pydantic adds."""
     return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 
 class TransientError(Exception):
-    """A temporary failure. Only a temporary failure causes a retry of a job."""
+    """A temporary failure. Jobs are retried after a temporary failure."""
 
 
 class ServerFailed(TransientError):
     """A failure of a remote server, such as a timeout, a lost connection or a 5xx response.
 
-    A server that rejects an invalid request, for example with a 4xx response, hasn't failed. All
-    clients must report a failure of their server as ``ServerFailed``, because circuit breakers
-    count this exception.
+    A server that rejects a request, for example with a 4xx response, hasn't failed. Every client
+    must raise ``ServerFailed`` when its server fails, because circuit breakers count this
+    exception.
     """
 
     def __init__(self, server: str, detail: str) -> None:

@@ -73,8 +73,8 @@ LOGIN_PAUSED = rate_limited(
 )
 LOGIN_BUSY = unavailable("login.busy", "Too many people log in at once.", retry_after=5)
 
-# The OAuth library creates the errors of the OAuth protocol (RFC 6749), so ``core.errors`` doesn't
-# declare these errors.
+# This module doesn't declare the errors of the OAuth protocol (RFC 6749), because the OAuth library
+# creates them.
 OAUTH_CLIENT_NOT_FOUND = not_found("oauth_client.not_found", "There is no such client.")
 OAUTH_CLIENT_NAME = invalid(
     "oauth_client.name", "A client's name has 1 to {most} printable characters.", most=100

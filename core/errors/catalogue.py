@@ -1,4 +1,4 @@
-"""Contains the class for error types, and for each error kind a function that declares errors."""
+"""Functions that declare error types, one per error kind."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,15 +10,13 @@ from core.errors import DomainError, FieldProblem, Kind
 
 @dataclasses.dataclass(frozen=True)
 class ErrorType:
-    """A declared error. Calling an error type creates the exception to raise.
+    """A declared error. Calling an ``ErrorType`` creates the exception to raise.
 
     Attributes:
-        code: a stable identifier of the error for programs, such as ``list.slug_taken``.
-        sentence: the message, which contains the broken rule and the invalid field, but never a
-            secret. The code that raises the error passes a value for each ``{name}`` in the
-            sentence.
-        field: the invalid field, such as ``body.slug``. The path of the field may contain
-            placeholders such as ``{name}``.
+        code: a stable identifier for programs, such as ``list.slug_taken``.
+        sentence: the error message, in which ``{name}`` is a placeholder for a value. The message
+            names the invalid field and the rule that it breaks, but never contains a secret.
+        field: the invalid field, such as ``body.slug``. The field's path may contain placeholders.
         retry_after: the number of seconds to wait before repeating the request.
         examples: an example value for each placeholder in the sentence, for the API document.
     """
@@ -39,14 +37,14 @@ class ErrorType:
         facts: Mapping[str, Any] | None = None,
         **values: object,
     ) -> DomainError:
-        """Create the exception for the error type, with ``values`` inserted into the sentence.
+        """Create the exception, and insert ``values`` into its message.
 
         Args:
             retry_after: replaces the default ``retry_after`` of the error type.
             problems: the invalid fields, if several fields are invalid.
             needed_scope: the scope that the credential lacks.
-            facts: maps names to the values in the error message, so that programs don't have to
-                parse the message.
+            facts: the values that the error message contains, so that programs don't have to parse
+                it.
         """
         error = self.fill(**values) if values else self
         message = error.sentence
@@ -56,7 +54,7 @@ class ErrorType:
         return DomainError(self.kind, self.code, message, wait, problems, needed_scope, facts or {})
 
     def fill(self, **values: object) -> Self:
-        """Return a copy of the error type with ``values`` inserted into the sentence."""
+        """Return a copy of the error type, with ``values`` inserted into the sentence."""
         return dataclasses.replace(
             self,
             sentence=self.sentence.format(**values),
@@ -84,16 +82,16 @@ def _entry(
 
 
 def invalid_at(field: str, code: str, rule: str, /, **examples: object) -> ErrorType:
-    """Return an error type for a request in which one field is invalid.
+    """Return the error type for an invalid field of a request.
 
     The error's sentence starts with the field's name.
     """
     return ErrorType(Kind.INVALID, code, f"{field}: {rule}", field, examples=examples)
 
 
-# For each error kind, a function declares an error, as in ``not_found("list.not_found", "…")``.
-# Keyword arguments such as ``city="Rome"`` are example values for placeholders in the error's
-# sentence.
+# Each function declares an error of one kind, for example ``not_found("list.not_found", "…")``.
+# Keyword arguments such as ``city="Rome"`` are example values for the placeholders in the error
+# message.
 conflict = partial(_entry, Kind.CONFLICT)
 damaged = partial(_entry, Kind.DAMAGED)
 forbidden = partial(_entry, Kind.FORBIDDEN)

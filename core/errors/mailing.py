@@ -312,15 +312,15 @@ MAIL_TOO_LARGE = provider_failed(
     "mail.refused", "The message is too large for the mail server ({status}).", status=552
 )
 
-# The maximum number of uses that an error message about a tag or a field lists.
+# How many uses of a tag or field an error message lists at most.
 _MAX_NAMED_USES = 5
 
 
 def format_uses(uses: Sequence[Mapping[str, Any]]) -> str:
-    """Return a text that names the uses of a tag or a field.
+    """List where a tag or field is used, for an error message.
 
     Args:
-        uses: the ``kind`` and the ``name`` of each object that uses the tag or the field.
+        uses: the ``kind`` and ``name`` of each object that uses the tag or field.
     """
     descriptions = [f"the {use['kind'].replace('_', ' ')} {use['name']!r}" for use in uses]
     more = len(descriptions) - _MAX_NAMED_USES

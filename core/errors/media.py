@@ -1,7 +1,7 @@
 """Errors about uploaded images and the files created from images.
 
-``core.errors.media`` imports only small modules, because the image converter's child process
-imports ``core.errors.media`` and must start quickly.
+This module imports only small modules, because the image converter's child process imports it and
+must start quickly.
 """
 
 from core.errors.catalogue import (
@@ -18,7 +18,7 @@ from core.errors.catalogue import (
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMAGE_MEGABYTES
 
 ATTACHMENT_NOT_FOUND = not_found("attachment.not_found", "There is no such attachment.")
-# A conversion job is cancelled with the error ATTACHMENT_DELETED if its attachment was deleted.
+# The error of a conversion job whose attachment was deleted.
 ATTACHMENT_DELETED = not_found("attachment.deleted", "The attachment was deleted.")
 # The owner deleted the attachment during or after its upload.
 ATTACHMENT_GONE = not_found("attachment.not_found", "The attachment was deleted.")
@@ -67,8 +67,7 @@ IMAGE_EMPTY = invalid("image.empty", "The file has no bytes.")
 IMAGE_UNSUPPORTED_TYPE = invalid(
     "image.unsupported_type", "The first bytes are not those of a PNG, JPEG, GIF, WebP or ICO."
 )
-# The parser of the image format supplies ``reason``, which includes the position of the fault in
-# the file.
+# ``reason`` comes from the parser of the image format, and contains the position of the fault.
 IMAGE_UNREADABLE = invalid(
     "image.unreadable", "{reason}", reason="The PNG has no header or no image data."
 )

@@ -97,7 +97,7 @@ SERVICE_BUSY = unavailable(
 SERVICE_UNAVAILABLE = unavailable(
     "service.unavailable", "A part of the service is not reachable.", retry_after=1
 )
-# ``reason`` contains the name of the server that a worker couldn't reach.
+# ``reason`` names the server that a worker couldn't reach.
 SERVICE_UNREACHABLE = unavailable(
     "service.unavailable", "{reason}", reason="object store: ConnectTimeoutError"
 )

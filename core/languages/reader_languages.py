@@ -1,8 +1,8 @@
 """Translates the pages and mails that readers of newsletters receive.
 
 Pages for owners and operators are in English. The templates and the Python modules contain the
-English texts. Each catalogue in ``catalogues/`` contains the translations for one language. A
-process must be restarted before it can use a new translation catalogue.
+English texts. Each catalogue in ``catalogues/`` contains the translations for one language. New
+catalogues take effect after a restart.
 """
 
 import re
@@ -16,7 +16,7 @@ from babel.messages.pofile import read_po
 from jinja2 import BaseLoader, Environment, StrictUndefined, select_autoescape
 
 ENGLISH = "en"
-# Parse only the first characters of an ``Accept-Language`` header, to limit the parsing time.
+# How much of an ``Accept-Language`` header is parsed at most, to limit the parsing time.
 MAX_HEADER_CHARACTERS = 500
 
 _CATALOGUES = files(__package__).joinpath("catalogues")
@@ -40,8 +40,8 @@ def choose_language(accept_language: str) -> str:
     """
     names_by_lower_case = {name.lower(): name for name in list_languages()}
     for preferred_name in _parse_preferences(accept_language[:MAX_HEADER_CHARACTERS]):
-        # Remove subtags from the end of the language tag until the tag matches a supported language
-        # (RFC 4647, 3.4).
+        # Shorten the language tag, subtag by subtag, until it matches a supported language (RFC
+        # 4647, 3.4).
         name = preferred_name
         while name and name not in names_by_lower_case:
             name = name.rpartition("-")[0]
@@ -67,7 +67,6 @@ def marked(text: str) -> str:
 
 @cache
 def load_translations(language: str) -> NullTranslations:
-    """Load the translations of a language from its catalogue."""
     if language == ENGLISH:
         return NullTranslations()
     source = _CATALOGUES.joinpath(f"{language.replace('-', '_')}.po").read_bytes()
@@ -80,8 +79,8 @@ def load_translations(language: str) -> NullTranslations:
 def create_templates(language: str, loader: BaseLoader) -> Environment:
     """Return a Jinja environment that renders templates in one language.
 
-    The Jinja environment escapes values in HTML templates, but not in plain-text templates. A
-    template with an undefined variable raises an error.
+    Values are escaped in HTML templates, but not in plain-text templates. Undefined variables in
+    templates raise an error.
     """
     templates = Environment(
         loader=loader,
@@ -100,7 +99,7 @@ def create_templates(language: str, loader: BaseLoader) -> Environment:
 def _parse_preferences(accept_language: str) -> list[str]:
     """Return the lower-case language tags of an ``Accept-Language`` header, by descending weight.
 
-    Language tags with the weight 0 are omitted, because the client rejects these languages.
+    Languages with the weight 0 are omitted, because the client rejects them.
     """
     ranges = [match for part in accept_language.split(",") if (match := _RANGE.match(part))]
     preferences = [(float(match["weight"] or 1), match["name"].lower()) for match in ranges]

@@ -1,7 +1,7 @@
 """Validates and normalizes one-line texts that people see, such as names, titles and labels.
 
-People can't see a link whose text is invisible. A character that reverses the text direction can
-disguise a file name or an address.
+A name without visible characters would make an invisible link. A character that reverses the text
+direction can disguise a file name or an address.
 """
 
 import re
@@ -20,8 +20,8 @@ _DIRECTION_CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ANY_DIRECTION = re.compile(f"{_DIRECTION_CONTROLS.pattern}|[{_DIRECTION_MARKS}]")
 # Unicode classifies filler characters as letters or symbols, but fonts display a filler as a blank.
 _FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-# The first and the last character of each range of control characters, whitespace and invisible
-# format characters.
+# The first and last code points of ranges of control characters, whitespace and invisible format
+# characters.
 _INVISIBLE_RANGES = (
     *((0x0, 0x20), (0x7F, 0xA0), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x1680, 0x1680)),
     *((0x180B, 0x180F), (0x2000, 0x200F), (0x2028, 0x202F), (0x205F, 0x206F), (0x3000, 0x3000)),
@@ -34,17 +34,16 @@ _INVISIBLE = "".join(
     )
 )
 _ANY_INVISIBLE = re.compile(f"[{re.escape(_INVISIBLE)}]")
-# The invisible characters that people accidentally type or paste together with visible text.
-# ``strip_invisible`` keeps control characters, except for whitespace and Ctrl+Z, which ends a file
-# in DOS.
+# The invisible characters that people type or paste by accident. The only control characters in
+# ``_STRIPPED`` are whitespace and Ctrl+Z, which ends a file in DOS.
 _STRIPPED = "".join(
     character
     for character in _INVISIBLE
     if category(character) != "Cc" or character.isspace() or character == "\x1a"
 )
 
-# Maps non-Latin letters to the Latin letters that look the same. The last group of letters in
-# ``_LOOK_ALIKES`` contains unusual Latin letters, which NFKC normalization doesn't replace.
+# Maps letters to the plain Latin letters that they resemble. The last group of letters contains
+# unusual Latin letters, which NFKC normalization doesn't replace.
 _LOOK_ALIKES = str.maketrans(
     "авекмнорстухіјѕһԁԛԝ" "αβεηικνορτυχγω" "ıɑɡɪʀɴʟøłđᴀʙᴄᴅᴇɢʜᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢ",
     "abekmhopctyxijshdqw" "abenikvoptuxyw" "iagirnloldabcdeghjkmopstuvwz",
@@ -73,8 +72,7 @@ def has_direction(text: str) -> bool:
 def is_plain(text: str) -> bool:
     """Return whether the text is a single line that isn't blank and contains no control characters.
 
-    The text may contain joiners and direction marks, because some scripts need these invisible
-    characters.
+    Joiners and direction marks are allowed, because some scripts need these invisible characters.
     """
     return is_shown(text) and all(
         category(character)[0] != "C" or character in _NEEDED_INVISIBLE for character in text
@@ -99,8 +97,8 @@ def fold_case(text: str) -> str:
 def fold_look_alikes(text: str) -> str:
     """Convert a text to lower-case ASCII letters where possible, to compare it with known words.
 
-    The function removes accents and invisible characters from the text. Each non-Latin letter that
-    looks like a Latin letter is replaced by the Latin letter.
+    Accents and invisible characters are removed. Letters of other scripts are replaced by the Latin
+    letters that they resemble.
     """
     decomposed = normalize("NFD", normalize("NFKC", text).casefold())
     letters = (each for each in decomposed if category(each) not in _DROPPED_CATEGORIES)
@@ -110,9 +108,9 @@ def fold_look_alikes(text: str) -> str:
 def fold_words(text: str) -> tuple[str, str]:
     """Return two possible readings of a disguised text, as words separated by single spaces.
 
-    In a word with letters, each digit or symbol is replaced by the letter that it resembles. The
-    digit 1 is replaced by ``i`` in the first reading, and by ``l`` in the second reading.
-    Consecutive single letters, such as ``f r e e``, are joined into one word.
+    Digits and symbols in a word with letters are replaced by the letters that they resemble. The
+    digit 1 becomes ``i`` in the first reading, and ``l`` in the second one. Consecutive single
+    letters, such as ``f r e e``, are joined into one word.
     """
     return _read_words(text, "i"), _read_words(text, "l")
 

@@ -1,11 +1,11 @@
-"""Hides installed modules from libraries that would import the modules unnecessarily."""
+"""Hides installed modules that libraries would import although Pressroom doesn't need them."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 # The Redis client imports ``opentelemetry.sdk.metrics`` for metrics that Pressroom doesn't use.
-# Importing ``opentelemetry.sdk.metrics`` takes each process a tenth of a second and a few megabytes
+# Importing ``opentelemetry.sdk.metrics`` costs each process a tenth of a second and a few megabytes
 # of memory.
 _METRICS = "opentelemetry.sdk.metrics"
 
@@ -23,7 +23,7 @@ def hide_module(module: str) -> Iterator[None]:
 
 
 def hide_metrics() -> None:
-    """Make OpenTelemetry's metrics module appear uninstalled, unless it is already imported."""
+    """Hide OpenTelemetry's metrics module from imports, unless it is already imported."""
     sys.modules.setdefault(_METRICS, None)  # type: ignore[arg-type] # means: not installed
 
 

@@ -2,8 +2,7 @@
 
 A module that calls `answer_messages` can run as a child process. `child_process.ChildProcess`
 starts the module as `python -m <module> <parent's pid> <memory in bytes>`. A child process exits
-with status 0 only between two messages. If the child exits with status 0 before answering a
-message, the parent can safely send the message again.
+with status 0 only between two messages, so that the parent can send an unanswered message again.
 """
 
 import json
@@ -21,9 +20,7 @@ from core.process.linux import exit_with_parent, trim_memory
 # The header of each message contains the length of its JSON text and the length of its binary data.
 HEAD = struct.Struct(">IQ")
 
-# The type of the function with which a child process answers a request. An ``Answer`` function
-# receives a request as JSON fields and binary data, and returns the answer as JSON fields and
-# binary data.
+# A function that answers a message. Messages and answers consist of JSON fields and binary data.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 _MAX_CPU_SECONDS = 60.0
@@ -31,7 +28,7 @@ _IDLE_SECONDS = 1.0
 
 
 def pack_message(fields: Any, data: Sequence[bytes] = ()) -> Sequence[bytes]:
-    """Encode a message as a sequence of parts to send, without copying the binary data."""
+    """Encode a message as several parts, without copying the binary data."""
     text = json.dumps(fields).encode()
     return HEAD.pack(len(text), sum(map(len, data))) + text, *data
 
@@ -41,13 +38,12 @@ def answer_messages(
 ) -> None:
     """Answer the parent's messages until the parent closes the pipe.
 
-    A child process that has used too much CPU time or memory answers no more messages.
+    The loop ends early if the process has used too much CPU time or memory.
 
     Args:
-        confine: a function that restricts the rights of the child process before the first message.
-            The argument of ``confine`` is the memory limit in bytes.
-        max_resident_bytes: the memory limit of the child process, which exits after answering a
-            message if it exceeds the limit.
+        confine: restricts the process before the first message. ``confine`` gets the memory limit
+            in bytes.
+        max_resident_bytes: the resident memory above which the process exits after an answer.
     """
     parent = int(sys.argv[1])
     memory_bytes = int(sys.argv[2])
@@ -73,8 +69,7 @@ def answer_messages(
             trim_memory()
             if _resident_bytes(sizes) > max_resident_bytes:
                 return
-        # A busy child process keeps its unused memory for the next message. An idle child process
-        # returns its unused memory to the operating system.
+        # Return unused memory to the operating system only when the process is idle.
         if not select.select([requests], [], [], _IDLE_SECONDS)[0]:
             trim_memory()
 
@@ -82,8 +77,8 @@ def answer_messages(
 def _answer_one(answer: Answer, head: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
     """Read one message from the parent, and send the answer to the parent.
 
-    ``_answer_one`` is a separate function, so that Python frees the memory of the message when
-    ``_answer_one`` returns.
+    The loop calls a function for each message, so that Python frees the message's memory
+    afterwards.
     """
     text_length, data_length = HEAD.unpack(head)
     text = requests.read(text_length)

@@ -64,7 +64,7 @@ class ChildProcess:
         return self._child.pid if self._child else None
 
     def start(self) -> None:
-        """Start the child process early, so that the first message doesn't wait for the startup."""
+        """Start the child process, so that the first message doesn't wait for its startup."""
         self._usable()
 
     def ask(self, fields: Any, *data: bytes) -> tuple[Any, bytes]:
@@ -105,9 +105,8 @@ class ChildProcess:
         except BrokenPipeError:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
-            # The time limit of a job can interrupt ``ask`` at any point. Kill the child after an
-            # interruption, because the next call of ``ask`` would otherwise read the rest of the
-            # interrupted answer.
+            # A job's time limit may interrupt this code anywhere. Kill the child, because the next
+            # call would read the rest of the interrupted answer.
             self._kill(child)
             raise
         if status == 0:
@@ -117,8 +116,7 @@ class ChildProcess:
 
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():
-            # Start a new child process if this process was forked, because the existing child
-            # process belongs to the parent.
+            # This process was forked, so the existing child process belongs to the parent process.
             self._child = None
             self._owner = os.getpid()
         child = self._child
@@ -154,9 +152,9 @@ class ChildProcess:
         self._kill(child, grace=_EXIT_SECONDS)
 
     def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> tuple[int, str]:
-        """Stop the child process, and return the exit status and the error output of the process.
+        """Stop the child process, and return its exit status and its error output.
 
-        A child that doesn't exit within ``grace`` seconds is killed.
+        The child has ``grace`` seconds to exit before it is killed.
         """
         with suppress(subprocess.TimeoutExpired):
             child.wait(grace)

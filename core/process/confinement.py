@@ -2,7 +2,7 @@
 
 A hostile image can run code by exploiting a vulnerability in a codec. Hostile code in a confined
 process can only compute, read requests and write answers. A seccomp filter refuses all system calls
-that decoding data doesn't need, even if the process runs as root. A process can't remove its
+that aren't needed for decoding, even if the process runs as root. A process can't remove its
 seccomp filter. If the kernel doesn't support seccomp, only resource limits restrict the child
 process.
 """
@@ -19,8 +19,8 @@ from core.process.linux import hide_memory, refuse_new_privileges
 
 # The kernel kills a child process that uses more CPU time than ``MAX_CPU_SECONDS``. A normal child
 # process uses at most 90 seconds of CPU time, because it accepts no message after 60 seconds and a
-# message takes at most 30 seconds. The limit for CPU time stops hostile code that continues to run
-# between two messages.
+# message takes at most 30 seconds. The CPU limit stops hostile code that keeps running between two
+# messages.
 MAX_CPU_SECONDS = 120
 
 # The system calls that a confined child process may make.
@@ -34,25 +34,23 @@ _PILLOW_CALLS = ("getcwd",)
 
 
 def confine_process(memory_bytes: int) -> None:
-    """Drop all rights of this process that decoding untrusted data doesn't need.
+    """Drop all rights that aren't needed for decoding untrusted data.
 
-    The process must open its files and import its modules before it calls ``confine_process``.
+    A confined process can't open files or import modules.
     """
     with suppress(OSError):
-        # Call ``supported`` before limiting the resources, because the first call of ``supported``
-        # starts a process, which the limits forbid.
+        # Call ``supported`` first, because it starts a process, which the resource limits forbid.
         supported()
     limit_resources(memory_bytes)
     with suppress(OSError):
-        # Ignore an error if the kernel rejects the seccomp filter, because the worker logged a
-        # warning about the rejection at startup.
+        # If the kernel rejects seccomp filters, the worker has already logged a warning at startup.
         create_decoding_filter().load()
 
 
 def limit_resources(memory_bytes: int, *, open_files: int = 0, file_bytes: int = 0) -> None:
-    """Protect the memory of this process from other processes, and limit the process's resources.
+    """Hide the memory of this process from other processes, and limit its resources.
 
-    The function limits memory, CPU time, open files, file sizes and child processes.
+    The resource limits apply to memory, CPU time, open files, file sizes and child processes.
     """
     hide_memory()
     refuse_new_privileges()
@@ -68,7 +66,7 @@ def limit_resources(memory_bytes: int, *, open_files: int = 0, file_bytes: int =
 
 
 def filter_error() -> OSError | None:
-    """Return the error if the kernel rejects seccomp filters, otherwise return ``None``."""
+    """Return the error that loading a seccomp filter causes, or ``None`` if it works."""
     errors: list[OSError] = []
 
     def load() -> None:
@@ -78,8 +76,7 @@ def filter_error() -> OSError | None:
         except OSError as error:
             errors.append(error)
 
-    # Load the seccomp filter in a temporary thread, because a thread can't remove its seccomp
-    # filter.
+    # Load the seccomp filter in a temporary thread, because it can't be removed from a thread.
     trial = Thread(target=load)
     trial.start()
     trial.join()
@@ -87,7 +84,7 @@ def filter_error() -> OSError | None:
 
 
 def create_decoding_filter() -> Filter:
-    """Return a seccomp filter that permits only the system calls that decoding data needs.
+    """Return a seccomp filter that permits only the system calls needed for decoding.
 
     Raises ``OSError`` if the processor architecture is unknown.
     """

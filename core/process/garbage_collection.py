@@ -1,14 +1,14 @@
 """Disables Python's garbage collection during the startup of a process.
 
-During startup, a server process creates 200,000 objects, but only fifty pieces of garbage.
+A server process creates 200,000 objects during startup, but hardly any garbage.
 """
 
 import gc
 
 _STANDARD_THRESHOLDS = gc.get_threshold()
-# The first threshold exceeds the number of objects that a process creates during startup. The
-# collection threshold is raised and not disabled, so that garbage can't fill the memory of a
-# process that never calls ``end_start``.
+# The first threshold exceeds the number of objects that a process creates during startup. Garbage
+# collection isn't disabled, because a process that never calls ``end_start`` could run out of
+# memory.
 _STARTUP_THRESHOLDS = (1_000_000, 10, 10)
 
 
@@ -21,7 +21,7 @@ def begin_start() -> None:
 def end_start() -> None:
     """Resume garbage collection, but exclude all existing objects.
 
-    Garbage from the startup stays in memory, because collecting the garbage would take a tenth of a
+    Garbage from the startup is never collected, because collecting it would take a tenth of a
     second.
     """
     gc.freeze()
@@ -31,8 +31,8 @@ def end_start() -> None:
 def freeze_before_fork() -> None:
     """Exclude existing objects from garbage collection, so forked processes share their memory.
 
-    A garbage collection writes to every object that it visits. When a forked process writes to an
-    object, the kernel copies the object's memory page.
+    Garbage collection writes to every object, and the kernel copies each memory page to which a
+    forked process writes.
     """
     gc.collect()
     gc.freeze()

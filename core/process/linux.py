@@ -17,9 +17,8 @@ _IS_LINUX = sys.platform == "linux"
 def hide_memory() -> None:
     """Hide this process's memory, environment and files from other processes of the same user.
 
-    The kernel doesn't write a core dump when a hidden process crashes. Hiding a process doesn't
-    prevent root from reading the memory of the process. A forked child process keeps the protection
-    from other processes, but ``exec`` removes the protection.
+    The kernel doesn't write a core dump when a hidden process crashes. Root can read the memory of
+    a hidden process. A forked child process stays hidden, but ``exec`` makes it visible again.
     """
     _control(_PR_SET_DUMPABLE, 0)
 

@@ -1,4 +1,4 @@
-"""The settings of all processes, and the formats of the settings' values."""
+"""The settings of all processes, and the formats of their values."""
 
 from core.errors import SettingsError
 from core.settings.given_settings import MAY_BE_EMPTY, read_settings

@@ -33,7 +33,7 @@ class GivenSettings(BaseSettings):
     A process reads only the settings classes that it needs. In a settings class, the string below
     each setting describes the setting. Only ``pressroom env`` reads the descriptions of settings.
     Pydantic doesn't read the descriptions of settings, because parsing the source code would delay
-    each start by a tenth of a second.
+    each startup by a tenth of a second.
     """
 
     model_config = SettingsConfigDict(
@@ -87,13 +87,12 @@ def required_together(*others: str) -> AfterValidator:
     """Return a validator that requires either all settings of a group or none of them.
 
     Args:
-        others: the names of the settings that belong to the same group as the validated setting.
-            The settings class must declare the validated setting after the settings in ``others``.
+        others: the names of the group's other settings, which the class must declare before the
+            validated setting.
     """
 
     def check(value: Any, info: ValidationInfo) -> Any:
-        # ``info.data`` contains no invalid settings, because pydantic reports invalid settings
-        # separately.
+        # Invalid settings are missing in ``info.data``, because pydantic reports them separately.
         others_are_set = [bool(info.data[name]) for name in others if name in info.data]
         if any(is_set != bool(value) for is_set in others_are_set):
             variables = " and ".join(map(variable_of, others))
@@ -109,7 +108,7 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
-    """Read secrets from files, whose paths are in the ``PRESSROOM_…_FILE`` environment variables.
+    """Read secrets from the files to which the ``PRESSROOM_…_FILE`` variables point.
 
     An empty secret file means that an optional secret isn't set. Raises ``SettingsError``.
     """

@@ -1,4 +1,4 @@
-"""The formats of settings, with functions that validate and parse the values of settings."""
+"""Validates and parses the values of settings."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -57,7 +57,7 @@ def _split(value: object) -> object:
 def _read_lines(value: object) -> object:
     """Return the lines of the file at ``value``, or ``value`` itself if it isn't an absolute path.
 
-    Comments and empty lines are omitted from the lines of the file.
+    Comments and empty lines are omitted.
     """
     if not isinstance(value, str) or not value.startswith("/"):
         return value
@@ -81,8 +81,7 @@ def _require_addresses_and_domains(entries: tuple[str, ...]) -> tuple[str, ...]:
 def require_bucket_name(name: str) -> str:
     """Return the name of a bucket, or raise ``ValueError`` if S3 doesn't allow the name.
 
-    Without this validation, an invalid bucket name would cause an error only when Pressroom first
-    calls the storage.
+    The check reports an invalid bucket name at startup, and not at the first call to the storage.
     """
     if not _BUCKET_NAME.match(name):
         raise ValueError(
@@ -102,7 +101,7 @@ def require_bucket_name(name: str) -> str:
 
 
 def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
-    """Return a validator that checks a text by parsing it, and returns the unparsed text."""
+    """Return a validator that rejects texts which ``parse`` can't parse."""
 
     def check(value: Any) -> Any:
         if value is not None:
@@ -113,9 +112,9 @@ def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
 
 
 def check_rate_limits(value: str) -> str:
-    """Validate the text of a rate limit setting, or raise ``ValueError``.
+    """Validate the value of a rate limit setting, or raise ``ValueError``.
 
-    An empty text means that there is no rate limit.
+    An empty value means that there is no rate limit.
     """
     if value.strip() and not _RATE_LIMITS.match(value):
         raise ValueError("must be like 600/minute or 10/second;200/hour, or empty for no limit")
@@ -193,9 +192,8 @@ def _parse_numbers(
     Args:
         kind: the enumeration of the allowed names.
         digits: the maximum number of digits of each number.
-        unknown: the text between the unknown name and the list of allowed names in an error
-            message.
-        form: the text that describes the format of an entry in error messages.
+        unknown: the part of the error message between an unknown name and the allowed names.
+        form: describes the format of an entry in error messages.
     """
     numbers: dict[K, int] = {}
     for entry in filter(None, map(str.strip, text.split(","))):
@@ -222,7 +220,7 @@ def parse_quotas(value: object) -> object:
 
 
 class Retained(StrEnum):
-    """A kind of rows for which an operator can configure a retention period."""
+    """A category of rows for which an operator can configure a retention period."""
 
     JOBS = "jobs"
     SUBSCRIPTION_EVENTS = "subscription_events"
@@ -235,7 +233,7 @@ class Retained(StrEnum):
     STRANGERS = "strangers"
 
 
-# The minimum retention period in days for each kind of rows.
+# The minimum retention period of each category of rows, in days.
 MIN_DAYS: Mapping[Retained, int] = {
     # Keep jobs, so that owners can retry a failed job or request a new link to a job's file.
     Retained.JOBS: 7,
@@ -260,8 +258,8 @@ MIN_DAYS: Mapping[Retained, int] = {
 def parse_retention(value: object) -> object:
     """Parse retention periods in the format ``name=days,…``.
 
-    If the setting omits a kind of rows, these rows have their default retention period. Raises
-    ``ValueError`` with a message that quotes the invalid entry.
+    A category that the setting omits has its default retention period. Raises ``ValueError`` with a
+    message that quotes the invalid entry.
     """
     if not isinstance(value, str):
         return value
@@ -290,6 +288,6 @@ RateLimits = Annotated[str, AfterValidator(check_rate_limits)]
 CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
 ComposerPrice = Annotated[Decimal | None, Field(gt=0, max_digits=15, decimal_places=4)]
 Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(parse_currencies)]
-# If the setting of a plan omits a quota, the plan doesn't limit the resource.
+# A plan has no limit for a quota that its setting omits.
 Quotas = Annotated[Mapping[PlanQuota, int], NoDecode, BeforeValidator(parse_quotas)]
 RetentionDays = Annotated[Mapping[Retained, int], NoDecode, BeforeValidator(parse_retention)]

@@ -10,8 +10,7 @@ from pydantic_settings import NoDecode
 
 from core.settings.notations import COMMA_SEPARATED
 
-# In a setting for origins, the word ``loopback`` allows every port of the local machine, with http
-# and https.
+# The word that allows every port of the local machine, with http and https.
 LOOPBACK_WORD = "loopback"
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
@@ -32,14 +31,14 @@ _URL = re.compile(
     rf"(?P<origin>{ORIGIN.pattern}){_PATH}(?P<query>\?{_TAIL})?(?P<fragment>#{_TAIL})?",
     re.IGNORECASE | re.ASCII,
 )
-# Matches a percent-encoded control character or backslash. A program that decodes escaped
-# characters could understand a URL differently from a program that doesn't decode them.
+# Matches a percent-encoded control character or backslash. Programs could read a URL with an
+# escaped character differently, because only some programs decode it.
 _ESCAPED_TRICK = re.compile(r"%(?:[01][0-9a-f]|7f|5c)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class PlainUrl:
-    """A URL in which every browser, proxy and library recognizes the same origin."""
+    """A URL whose origin is the same for every browser, proxy and library."""
 
     origin: str
     query: str
@@ -47,7 +46,7 @@ class PlainUrl:
     def is_allowed(self, allowed: Collection[str]) -> bool:
         """Return whether the URL's origin is allowed.
 
-        The word ``loopback`` in ``allowed`` permits every port of the local machine.
+        If ``allowed`` contains ``loopback``, every port of the local machine is allowed.
         """
         is_local = LOOPBACK_WORD in allowed and is_loopback(self.origin)
         return self.origin in allowed or is_local
@@ -59,8 +58,8 @@ def read_url(text: str) -> PlainUrl | None:
     if match is None or _ESCAPED_TRICK.search(text):
         return None
     if not match["path"] and (match["query"] or match["fragment"]):
-        # If a query directly follows the host, some programs read the text before an ``@`` in the
-        # query as a user name.
+        # If a query directly follows the host, some programs take the text before an ``@`` for a
+        # user name.
         return None
     origin = _normalize_match(match)
     return None if origin is None else PlainUrl(origin, (match["query"] or "")[1:])
@@ -69,7 +68,7 @@ def read_url(text: str) -> PlainUrl | None:
 def strip_query(text: str) -> str | None:
     """Return the URL without its query and fragment, or ``None`` if the URL is ambiguous.
 
-    The function doesn't check the content and the length of the query and the fragment.
+    The query and the fragment aren't checked.
     """
     page = text.partition("#")[0].partition("?")[0]
     return None if read_url(page) is None else page

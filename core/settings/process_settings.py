@@ -1,8 +1,7 @@
 """The names of the settings that each kind of process needs.
 
-A deployment passes to a process only the settings that the process needs. The worker that decodes
-uploads must not have secrets for payments and mail, because a malicious upload could run code that
-reads the environment.
+Each process gets only the settings that it needs. The worker that decodes uploads must not have
+secrets for payments and mail, because malicious code in an upload could read the environment.
 """
 
 from collections.abc import Collection
@@ -15,7 +14,7 @@ from core.settings.product_settings import MediaSettings, Settings, load_setting
 SettingNames = frozenset[str]
 
 _SIGNING = frozenset({"secret_keys"})
-# The workers for exports and for maintenance read from the database replica. The API needs the
+# The workers for exports and for maintenance read from the database replica. The API has the
 # replica's URL, because operators can run the ledger check with the API's settings.
 _REPLICA = frozenset({"read_database_url"})
 
@@ -38,9 +37,8 @@ _WORKER = _SHARED | {
 _PAYMENTS = _names_with("stripe_", "payments_sandbox_")
 _PHOTOS = _names_with("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _names_with("llm_")
-# The API needs no password of the mail server and no key of the language model, because only
-# workers send mail and call the model. The API needs the name of the mail sender, because the name
-# of a list must differ from the sender's name.
+# The API needs neither the mail server's password nor the language model's key, because only
+# workers use them. The API needs the mail sender's name, because no list may have the same name.
 _API = (
     _SHARED
     | _SIGNING

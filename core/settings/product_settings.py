@@ -229,9 +229,9 @@ class Settings(
     def forwarding_networks(self) -> tuple[str, ...]:
         """Return the networks of the proxies whose forwarded headers the API trusts.
 
-        Raises ``SettingsError`` if ``trusted_proxies`` is missing although the public URL is https,
-        because https requires a proxy that terminates TLS. Without the addresses of the proxies,
-        the API would apply one rate limit to all callers together.
+        Raises ``SettingsError`` if the public URL is https and ``trusted_proxies`` is missing.
+        Without the address of the proxy that terminates TLS, all callers would share one rate
+        limit.
         """
         if self.trusted_proxies is None and self.public_url.scheme == "https":
             raise SettingsError(
@@ -247,7 +247,7 @@ class Settings(
 
     @property
     def public_origin(self) -> str:
-        """Return the origin of the public URL in the format of browsers, without a default port."""
+        """Return the normalized origin of the public URL, without a default port."""
         return _format_origin(self.public_url)
 
     @property
@@ -256,12 +256,12 @@ class Settings(
 
     @property
     def pages_host(self) -> str:
-        """Return the host of readers' pages in the format of browsers, without a default port."""
+        """Return the normalized host of readers' pages, without a default port."""
         return _format_origin(self.pages_url or self.public_url).partition("://")[2]
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """Return the product's name and the mail sender's name, which lists must not use."""
+        """Return the product's name and the mail sender's name, because no list may have them."""
         names = ("Pressroom", MailSender.parse(self.mail_from).name)
         return tuple(dict.fromkeys(name for name in names if re.search(r"\w", name)))
 
@@ -281,7 +281,7 @@ class Settings(
 class MediaSettings(Settings):
     """The settings of a worker that serves only the media queue.
 
-    The media worker must not have signing keys, because the media worker decodes untrusted uploads.
+    The media worker must not have signing keys, because it decodes untrusted uploads.
     """
 
     secret_keys: SecretStr = SecretStr("")
@@ -297,6 +297,6 @@ def _format_origin(url: AnyHttpUrl) -> str:
 def load_settings() -> Settings:
     """Read all settings from the environment, or raise ``SettingsError``.
 
-    ``load_settings`` caches the settings, so that every call returns the same object.
+    Every call of ``load_settings`` returns the same object.
     """
     return read_settings(Settings)

@@ -14,10 +14,10 @@ from core.settings.store_settings import BaseUrl
 
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "[::1]", "localhost"})
-# A language model's name must not contain a semicolon, because the header Pressroom-Source contains
-# the name.
+# A model's name must not contain a semicolon, because it becomes part of the header
+# Pressroom-Source.
 _MODEL_NAME = re.compile(r"[!-:<-~]{1,100}\Z")
-# The host of a language model that always requires an API key.
+# The only known host whose language models always require an API key.
 _HOST_WITH_API_KEY = "api.openai.com"
 
 
@@ -140,8 +140,8 @@ class ProviderSettings(GivenSettings):
     @field_validator("payments_sandbox_url")
     @classmethod
     def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
-        # The stand-in for Stripe must run on this machine, because anyone who can reach the
-        # stand-in gets credits without paying.
+        # The stand-in for Stripe must run on this machine, because everyone who reaches it gets
+        # credits without paying.
         if value is not None and value.host not in _LOCAL_HOSTS:
             raise ValueError("must be on this machine: 127.0.0.1, [::1] or localhost")
         return value

@@ -107,7 +107,7 @@ Encryption = Annotated[str, StringConstraints(pattern=rf"^({SSE_S3}|sse-kms:[!-~
 
 
 def _read_postgres_url(value: SecretStr | None) -> SecretStr | None:
-    """Return the database URL with the name of the driver, which SQLAlchemy requires in the URL."""
+    """Return the database URL with the driver's name, which SQLAlchemy requires."""
     if value is None:
         return None
     scheme, separator, rest = value.get_secret_value().partition("://")
@@ -312,5 +312,5 @@ class FlowerSettings(BrokerSettings):
 
 def _first_url(url: SecretStr | None, fallback: SecretStr | None) -> str:
     chosen_url = url or fallback
-    assert chosen_url is not None  # a validator requires ``url`` or ``fallback``
+    assert chosen_url is not None  # a validator requires that one URL is set
     return chosen_url.get_secret_value()

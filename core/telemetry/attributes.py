@@ -1,4 +1,4 @@
-"""The types for the kind and the attributes of a span."""
+"""The types of span kinds and span attributes."""
 
 from typing import Literal, TypedDict
 

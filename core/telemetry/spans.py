@@ -24,16 +24,15 @@ def set_tracing(tracing: "Tracing | None") -> None:
 
 
 def is_recording() -> bool:
-    """Return whether the current span is being recorded."""
     return _tracing is not None and _tracing.is_recording()
 
 
 def step_span(
     name: str, kind: StepKind = "internal", attributes: SpanAttributes | None = None
 ) -> AbstractContextManager[None]:
-    """Record the ``with`` block as a child span of the current span, if there is a current span.
+    """Record the ``with`` block as a child of the current span, if there is one.
 
-    Periodic work isn't traced, because periodic work has no current span.
+    Periodic work isn't traced, because it has no current span.
     """
     if _tracing is None or not _tracing.is_recording():
         return NO_SPAN
@@ -48,18 +47,18 @@ def request_span(name: str, callers: str | None) -> AbstractContextManager[None]
 def work_span(
     name: str, traceparent: str | None, attributes: SpanAttributes
 ) -> AbstractContextManager[None]:
-    """Record the work of the ``with`` block in the trace of the process that requested the work."""
+    """Record the ``with`` block in the trace of the process that requested the work."""
     return NO_SPAN if _tracing is None else _tracing.work(name, traceparent, attributes)
 
 
 def add_attributes(attributes: SpanAttributes) -> None:
-    """Add the attributes to the current span, if there is a current span."""
+    """Add attributes to the current span, if there is one."""
     if _tracing is not None:
         _tracing.note(attributes)
 
 
 def note_route(method: str, route: str, status: int) -> None:
-    """Rename a request's span after the route that handled the request."""
+    """Use the matched route as the name of the request's span."""
     if _tracing is not None:
         _tracing.name_request(method, route, status)
 
@@ -76,7 +75,7 @@ def current_traceparent() -> str | None:
 
 
 def current_ids() -> dict[str, str]:
-    """Return the ``trace_id`` and ``span_id`` of the current span, if there is a current span."""
+    """Return the ``trace_id`` and ``span_id`` of the current span, if there is one."""
     return {} if _tracing is None else _tracing.ids()
 
 

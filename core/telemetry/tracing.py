@@ -30,7 +30,7 @@ from core.telemetry.collector import has_service_name
 
 log = get_logger(__name__)
 
-# Limit how long an exiting process tries to send its last spans, because the collector may hang.
+# How long an exiting process tries to send its last spans, because the collector may hang.
 MAX_END_SECONDS = 2.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADER = "traceparent"
@@ -120,8 +120,8 @@ def open_tracing(process: str) -> Tracing | None:
     """Start to record spans, or return ``None`` if the environment variables are invalid.
 
     A background thread sends spans from a bounded queue to the collector. When the queue of unsent
-    spans is full, the oldest spans are dropped. The environment variables of OpenTelemetry's SDK
-    configure the queue of unsent spans and the sending thread.
+    spans is full, the oldest spans are dropped. OpenTelemetry's environment variables configure the
+    queue of unsent spans.
     """
     attributes = {} if has_service_name() else {"service.name": process}
     attributes |= {

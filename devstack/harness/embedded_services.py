@@ -19,18 +19,18 @@ from devstack.supervisor.home_folder import Home, Secrets, StackError, load_or_c
 from devstack.supervisor.ports import PortPicker
 from devstack.supervisor.supervision import Group
 
-# The name prefix of all buckets that isolated stacks use.
+# The name prefix of the buckets of isolated stacks.
 BUCKET_PREFIX = "pressroom-"
 _MAX_START_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Services:
-    """The embedded services that are running, which are Postgres, Valkey and S3.
+    """The running embedded services Postgres, Valkey and S3.
 
     Attributes:
-        environment: the PRESSROOM_ settings with which programs connect to the embedded services.
-        secrets: the passwords and keys of the services, including the administrators' passwords.
+        environment: the PRESSROOM_ settings for connecting to the embedded services.
+        secrets: the passwords and keys of the services and their administrators.
     """
 
     environment: dict[str, str]
@@ -42,7 +42,7 @@ class Services:
         return self.group.pids
 
     def restart(self, name: str) -> None:
-        """Kill `postgres`, `valkey` or `s3`, and wait until the restarted service is ready."""
+        """Kill `postgres`, `valkey` or `s3`, and wait until it has restarted and is ready."""
         kill_and_await(self.group, name)
 
 
@@ -55,9 +55,9 @@ def kill_and_await(group: Group, name: str) -> None:
 
 
 def await_ready(group: Group) -> None:
-    """Wait until all supervised programs are ready.
+    """Wait until all programs are ready.
 
-    Raises ``StackError`` if a supervised program doesn't become ready in time.
+    Raises ``StackError`` if a program doesn't become ready in time.
     """
     deadline = time.monotonic() + _MAX_START_SECONDS
     while True:
@@ -70,7 +70,7 @@ def await_ready(group: Group) -> None:
         time.sleep(0.02)
 
 
-# The service programs to run, and the settings with which clients connect to the services.
+# The service programs, and the settings for connecting to the services.
 Plan = tuple[list[Program], dict[str, str]]
 
 
@@ -82,12 +82,11 @@ def _keep_location(programs: list[Program], environment: dict[str, str]) -> Plan
 def embedded_services(
     home: Path, relocate: Callable[[list[Program], dict[str, str]], Plan] = _keep_location
 ) -> Iterator[Services]:
-    """Run Postgres, Valkey and S3 during the block, and store their data in the folder ``home``.
+    """Run Postgres, Valkey and S3 during the block, with their data in the folder ``home``.
 
-    PRESSROOM_ settings in the user's environment have no effect on the services. The caller must
-    run in the main thread, because Linux kills a server when the thread that started the server
-    ends. ``relocate`` may change the services' programs and settings, for example to run the
-    services in a network namespace.
+    PRESSROOM_ settings of the user have no effect on the services. Call this function in the main
+    thread, because Linux kills a server when the thread that started it ends. ``relocate`` may
+    change the services' programs and settings, for example to use a network namespace.
     """
     home_folder = Home(home.resolve())
     home_folder.create()

@@ -1,4 +1,4 @@
-"""Simulates an owner with many ended jobs, while Postgres can't remove old row versions."""
+"""Simulates an owner with many ended jobs whose old row versions Postgres can't remove."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,7 +18,7 @@ def open_snapshot(stack: Stack) -> Iterator[None]:
 
 
 def add_ended_jobs(stack: Stack, owner_id: int, jobs: int, *, kind: str) -> None:
-    """Insert jobs, and update their rows as if the jobs had been queued, claimed and ended."""
+    """Insert jobs, and update each row as if the job had been queued, claimed and ended."""
     stack.query(
         "INSERT INTO jobs (kind, queue, on_behalf_of, sends, send_after, created_at)"
         " SELECT %s, 'bulk', %s, 0, at, at FROM ("

@@ -5,16 +5,14 @@ from pathlib import Path
 
 from devstack.supervisor.ports import STACK_PORTS, PortPicker
 
-# A server needs a second or two to start, and its port looks free until the server listens. Each
-# pytest-xdist process picks from a separate set of ports, so that two processes never pick the same
-# port.
+# Each pytest-xdist process picks from a separate set of ports, because a port looks free until its
+# server listens.
 _PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 OUR_PORTS = STACK_PORTS[_PROCESS::_PROCESSES]
 
-# A port picker returns each port only once. ``PICKER`` doesn't remember ports between test runs,
-# because it stores the chosen ports in ``os.devnull``.
+# ``PICKER`` doesn't remember ports between test runs, because it writes to ``os.devnull``.
 PICKER = PortPicker(Path(os.devnull), among=OUR_PORTS)
 
 

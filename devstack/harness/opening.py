@@ -18,20 +18,20 @@ from storage.migrations.run import migrate
 from storage.objects import ObjectStore
 from storage.resources import open_resources
 
-# A retired secret key, which every isolated stack accepts as if keys had been rotated.
+# A retired secret key that every isolated stack still accepts.
 RETIRED_KEY = Key("retired", b"r" * 32)
 # A domain on the operator's deny list in every isolated stack.
 DENIED_BY_OPERATOR = "denied-by-operator.example"
 RATE_LIMIT_SETTINGS = tuple(
     f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name
 )
-# The quota of the paid plan, which is the default plan of owners in tests. The paid quota doesn't
-# limit jobs, because some tests run many jobs at the same time. In tests, owners with the free plan
-# have the default quotas.
+# The quota of the paid plan, which owners in tests have by default. The paid quota doesn't limit
+# jobs, because some tests run many jobs at the same time. In tests, owners with the free plan have
+# the default quotas.
 PAID_QUOTA = "members=10000000"
 _PLAIN_PROGRAMS = StackPrograms()
 
-# The isolated stacks that this process has open, whose logs help to explain a failed test.
+# The open isolated stacks of this process, whose logs help to explain failed tests.
 OPEN_STACKS: list[Stack] = []
 
 
@@ -48,17 +48,17 @@ def open_stack(
     redis_url: str | None = None,
     programs: StackPrograms = _PLAIN_PROGRAMS,
 ) -> Iterator[Stack]:
-    """Open a stack with a database and a bucket called ``name``, and the Redis database ``number``.
+    """Open a stack with the database and bucket ``name`` and the Redis database ``number``.
 
     Args:
-        like: the template database from which the stack's new database is copied.
-        redis_url: the URL of an external Redis server, which replaces the embedded Valkey server.
+        like: the template of the stack's database.
+        redis_url: the URL of an external Redis server instead of the embedded Valkey server.
     """
     environment = _create_namespace(services.environment, name, number, like)
     owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")
     environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
     # Disable all rate limits, because all test clients share one network and all test addresses
-    # share one domain. Tests of rate limits enable the rate limits that they need.
+    # share one domain. Tests of rate limits set the limits that they need.
     environment |= dict.fromkeys(RATE_LIMIT_SETTINGS, "")
     environment["PRESSROOM_QUOTA_PAID"] = PAID_QUOTA
     environment["PRESSROOM_DENY_LIST"] = DENIED_BY_OPERATOR
@@ -88,7 +88,7 @@ def open_stack(
 
 
 def build_settings(environment: dict[str, str], **more: str) -> Settings:
-    """Return the settings that the environment variables in ``environment`` and ``more`` define."""
+    """Build the settings from the environment variables in ``environment`` and ``more``."""
     return Settings.model_validate(
         {
             key.removeprefix("PRESSROOM_").lower(): value

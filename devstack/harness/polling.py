@@ -1,4 +1,4 @@
-"""Polls a condition until the condition is true."""
+"""Polls a condition until it is true."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ def eventually(
 ) -> Result:
     """Call ``condition`` repeatedly until it returns a true value, and return the value.
 
-    Raises ``AssertionError`` if the condition isn't true within ``within`` seconds.
+    Raises ``AssertionError`` if the condition is still false after ``within`` seconds.
     """
     began = time.monotonic()
     while True:
@@ -21,6 +21,6 @@ def eventually(
             return result
         waited = time.monotonic() - began
         assert waited < within, f"{what} did not come true within {within:g} s"
-        # Increase the pause between polls during a long wait, because frequent polls would use half
-        # of a processor.
+        # Poll less often during a long wait, because frequent polls would use half of a processor
+        # core.
         time.sleep(min(max(0.02, waited / 10), 0.1))

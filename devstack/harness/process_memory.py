@@ -5,11 +5,11 @@ from pathlib import Path
 
 
 def measure_memory(pid: int) -> int:
-    """Return how many bytes of memory a process uses, or 0 if the process has ended.
+    """Return the memory of a process in bytes, or 0 if the process has ended.
 
-    The result counts shared memory divided by the number of processes that share it (PSS). Workers
-    hide their memory maps from all users except root. If the caller isn't root, the result for a
-    worker includes all shared memory that the worker uses (RSS).
+    Shared memory is divided by the number of processes that share it (PSS). Workers show their
+    memory maps only to root. For callers other than root, a worker's result contains all of its
+    shared memory (RSS).
     """
     folder = Path(f"/proc/{pid}")
     try:

@@ -1,6 +1,6 @@
 """Runs a TCP proxy that simulates network faults on demand.
 
-The proxy can cut, delay or stall connections, and can answer in place of the server.
+The proxy can cut, delay or stall connections, and answer in place of the server.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _CHUNK = 64 * 1024
 
 @dataclass(eq=False)
 class Link:
-    """A client's connection to the proxy, and the proxy's matching connection to the server."""
+    """A client's connection to the proxy, and the corresponding connection to the server."""
 
     writers: list[asyncio.StreamWriter]
     flowing: asyncio.Event
@@ -48,7 +48,7 @@ class Trap:
 class Proxy:
     """A proxy that forwards connections from one loopback port to another.
 
-    The methods of the proxy may be called from any thread.
+    All methods of a proxy are thread-safe.
     """
 
     def __init__(self, target: str) -> None:
@@ -67,7 +67,7 @@ class Proxy:
         self._thread.start()
         self._server = self._do(asyncio.start_server(self._serve, LOOPBACK, 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
-        # The URL of the target server, with the proxy's port in place of the server's port.
+        # The server's URL with the proxy's port.
         self.url = target.replace(f":{port}/", f":{self.port}/", 1)
 
     def cut(self) -> None:
@@ -82,7 +82,7 @@ class Proxy:
     def stall(self, *, having: bytes | None = None) -> int:
         """Stop forwarding data on the existing connections, but keep the connections open.
 
-        Return the number of stalled connections. If ``having`` is set, stall only connections on
+        Returns the number of stalled connections. If ``having`` is set, stall only connections on
         which the client has sent the word ``having``.
         """
         return self._call(lambda: self._stop_flow(having))
@@ -102,13 +102,13 @@ class Proxy:
         self.cut()
 
     def flowing(self, *, having: bytes) -> int:
-        """Count the unstalled connections on which the client has sent the word ``having``."""
+        """Count connections that aren't stalled and on which the client has sent ``having``."""
         return self._call(
             lambda: sum(having in link.seen and link.flowing.is_set() for link in self._links)
         )
 
     def resume(self) -> None:
-        """End all simulated faults, so that the proxy forwards all connections."""
+        """End all simulated faults."""
         self._refusing = self._hanging = False
         self._delay_seconds = 0.0
         self._reply = None
@@ -121,7 +121,7 @@ class Proxy:
 
     @contextlib.contextmanager
     def misbehaving(self, begin: Callable[["Proxy"], None]) -> Iterator[None]:
-        """Start a simulated fault with ``begin``, and resume forwarding when the block ends."""
+        """Start a fault with ``begin``, and end it after the block."""
         begin(self)
         try:
             yield
@@ -139,7 +139,7 @@ class Proxy:
         self._thread.join()
 
     async def _end(self) -> None:
-        """Cut all connections, and wait until the tasks that serve the connections have ended."""
+        """Cut all connections, and wait until their tasks have ended."""
         self._cut_all()
         self._resume_flow()
         if running := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -215,8 +215,8 @@ class Proxy:
             return False
         self._trap = None
         if trap.deliver:
-            # Deliver the data before the cut, so that the server executes a command whose answer
-            # the client never gets.
+            # Deliver the data before the cut, so that the server executes a command but the client
+            # gets no answer.
             link.flowing.clear()
             server.write(data)
             await server.drain()
@@ -230,8 +230,8 @@ class Proxy:
             client.write(reply)
             await client.drain()
             client.write_eof()
-            # Wait before the connection is reset, because a client that is still sending would lose
-            # the answer.
+            # Wait before resetting the connection, because a client that is still sending would
+            # lose the answer.
             await asyncio.sleep(0.1)
 
     def _call(self, function: Callable[[], T]) -> T:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass
 class Running:
-    """A running program, which leads its own session and process group."""
+    """A running program, the leader of its own session and process group."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -30,7 +30,7 @@ class Running:
         return [int(pid) for pid in text.split()]
 
     def kill(self) -> None:
-        """Kill only the program's main process, as the kernel does when memory runs out."""
+        """Kill only the main process, as the kernel does when memory runs out."""
         self.process.kill()
         self.process.wait()
 
@@ -48,8 +48,7 @@ class Running:
             self.destroy()
 
     def destroy(self) -> None:
-        """Kill the whole process group immediately."""
-        # Compare the start time of the process, because the kernel may have reused its pid.
+        # The kernel may have reused the pid, so compare the start time.
         if _read_start_time(self.pid) in ("", self._start_time):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -57,13 +56,13 @@ class Running:
 
 
 def _read_start_time(pid: int) -> str:
-    """Return the start time of a process in clock ticks, or "" if the process doesn't exist.
+    """Return a process's start time in clock ticks, or "" if the process doesn't exist.
 
-    While a process group has members, no new process gets the pid of the group's leader.
+    The pid of a group leader isn't reused while its process group has members.
     """
     try:
-        # Search for the last closing parenthesis, because a process name may contain blanks and
-        # parentheses (proc(5)).
+        # Search for the last closing parenthesis, because process names may contain parentheses
+        # (proc(5)).
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""

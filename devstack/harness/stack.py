@@ -1,4 +1,4 @@
-"""Runs an isolated stack, which has its own database, Redis database, bucket and programs."""
+"""Runs an isolated stack with its own database, Redis database, bucket and programs."""
 
 import contextlib
 import select
@@ -32,8 +32,8 @@ from storage.resources import Resources
 
 _MAX_START_SECONDS = 90.0
 
-# A function that forks a process and runs a program's module with arguments in the process. A
-# ``Fork`` function returns ``None`` if the program can't be forked.
+# Runs a Python module with arguments in a forked process. Returns ``None`` if the program can't be
+# forked.
 Fork = Callable[[Program, str, tuple[str, ...]], subprocess.Popen[bytes] | None]
 
 
@@ -56,7 +56,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class StackPrograms:
-    """The Python modules of a stack's programs, and an optional function that forks a program."""
+    """The Python modules of a stack's programs, and an optional function for forking a program."""
 
     api: str = "cli.main"
     sandbox: str = "devstack.sandbox"
@@ -65,12 +65,12 @@ class StackPrograms:
 
 @dataclass
 class Stack:
-    """An isolated stack for tests, and the stack's running programs.
+    """An isolated stack for tests, and its running programs.
 
     Attributes:
-        resources: the test process's connections to the services, with the administrator's login
-            for Redis.
-        owner_url: the URL for connecting to the database as the superuser who owns the tables.
+        resources: the test process's connections to the services, with administrator rights in
+            Redis.
+        owner_url: the database URL of the superuser who owns the tables.
     """
 
     name: str
@@ -108,11 +108,10 @@ class Stack:
         """Run ``python -m module words…`` in the stack, and wait until the program is ready.
 
         Args:
-            port: the port on which the program must listen. A program isn't ready if a different
-                program listens on its port.
-            prefix: a command with which the program is run, for example in a network namespace.
-            forks: whether the program may be forked from a process that has already imported the
-                program's Python module.
+            port: the port on which the program must listen.
+            prefix: a command to run before the program, for example to enter a network namespace.
+            forks: whether the program may be forked from a process that has already imported its
+                module.
         """
         argv = (*prefix, sys.executable, "-m", module, *words)
         program = self._build_program(name, argv, environment)
@@ -164,7 +163,7 @@ class Stack:
 
     @contextlib.contextmanager
     def starting_together(self) -> Iterator[None]:
-        """Wait at the end of the block until all programs that the block started are ready."""
+        """Wait at the end of the block until all programs started in the block are ready."""
         self._delays_waiting = True
         try:
             yield
@@ -250,8 +249,7 @@ class Stack:
         )
 
     def stop(self) -> None:
-        # Send the stop signal to all programs before waiting for any program, so that all programs
-        # stop at the same time.
+        # Signal all programs before waiting, so that they stop at the same time.
         for running in self.processes:
             running.terminate()
         for running in reversed(self.processes):
@@ -288,14 +286,14 @@ class Stack:
         return plain_client(base_url=self.api_url, headers=headers)
 
     def is_accepted(self, credential: str) -> bool:
-        """Return whether the API accepts a credential, which is an API key or an access token."""
+        """Return whether the API accepts an API key or an access token."""
         with self.client(credential) as client:
             return client.get("/users/me").is_success
 
     def mails(self, to: str) -> list[dict[str, Any]]:
         """Return the sandbox's mails to an e-mail address, newest first.
 
-        The method asserts that each returned mail has the headers that prevent automatic replies.
+        Asserts that each mail has the headers that prevent automatic replies.
         """
         with plain_client() as client:
             reply = client.get(f"{self.sandbox_url}/mail/messages", params={"to": to})
@@ -307,13 +305,13 @@ class Stack:
         return messages
 
     def query(self, statement: str, *parameters: object) -> list[tuple[object, ...]]:
-        """Run one SQL statement as the owner of the tables, commit it, and return its rows."""
+        """Run and commit one SQL statement as the owner of the tables, and return its rows."""
         connection = self._connect()
         try:
             with connection, connection.cursor() as cursor:
                 cursor.execute(statement, parameters)
                 rows = cursor.fetchall() if cursor.description else []
-            # Reset the database session, because the statement may have changed a session setting.
+            # Reset the session, because the statement may have changed a session setting.
             connection.reset()
         except BaseException:
             connection.close()
@@ -322,7 +320,7 @@ class Stack:
         return rows
 
     def stored(self, prefix: str = "") -> list[str]:
-        """Delete objects whose deletion is due from the bucket, and return the remaining keys."""
+        """Delete the bucket's objects that are due for deletion, and return the remaining keys."""
         removals.process_due_removals(self.resources)
         return [each.key for each in self.resources.objects.list_objects(prefix)]
 
@@ -336,7 +334,7 @@ class Stack:
         return psycopg2.connect(self.owner_url)
 
     def forget_connections(self) -> None:
-        """Close this process's database connections, for example after the database host failed."""
+        """Close all database connections, for example after the database host failed."""
         self.resources.database.engine.dispose()
         while self._idle:
             self._idle.pop().close()
@@ -349,7 +347,7 @@ class Stack:
 
 
 def _is_closed(connection: psycopg2.extensions.connection) -> bool:
-    """Return whether the database server closed an idle connection or sent data on it."""
+    """Return whether the server has closed the idle connection or sent data on it."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))

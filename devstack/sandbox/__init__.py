@@ -1,4 +1,4 @@
-"""Replaces external services with stand-ins that use the same protocols on the loopback address."""
+"""Replaces external services with local stand-ins that use the same protocols."""
 
 from functools import cache
 from typing import TYPE_CHECKING
@@ -13,8 +13,8 @@ def render(template: str, **values: object) -> str:
 
 @cache
 def _environment() -> "Environment":
-    # Import Jinja only when a page is rendered, because Jinja takes megabytes of memory and most
-    # sandboxes render no page.
+    # Import Jinja only to render a page, because Jinja takes megabytes of memory and few sandboxes
+    # render pages.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("devstack.sandbox", "")

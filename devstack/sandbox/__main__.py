@@ -16,8 +16,7 @@ def main(providers: tuple[SandboxProvider, ...] = PROVIDERS) -> None:
     parser.add_argument("--webhook-url", help="where payment events go; without it, nowhere")
     parser.add_argument("--metrics-url", action="append", default=[], help="what the status shows")
     arguments = parser.parse_args()
-    # Every metrics request contains the metrics token. Only the API requires the token, and workers
-    # ignore the token.
+    # Every metrics request contains the metrics token. Only the API requires the metrics token.
     token = os.environ.get("PRESSROOM_METRICS_TOKEN")
     set_stripe_keys(STRIPE.keys, os.environ, arguments.webhook_url)
     sources = tuple(MetricsSource(url, token) for url in arguments.metrics_url)

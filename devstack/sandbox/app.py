@@ -35,14 +35,14 @@ STRIPE = StripeServer(StripeKeys())
 
 @dataclass(frozen=True)
 class SandboxProvider:
-    """A stand-in for an external provider, such as a mail server or Stripe.
+    """A stand-in for an external service, such as a mail server or Stripe.
 
     Attributes:
         name: the heading of the provider on the overview page, such as "Stock photos".
-        path: the path at which the provider's router is mounted, beginning with a slash.
-        stands_for: a sentence for the overview page that describes what the stand-in does.
+        path: the path of the provider's router, such as ``/mail``.
+        stands_for: a description of the stand-in for the overview page.
         router: the routes that the stand-in serves.
-        page: the path of the stand-in's page for browsers, for example the mailbox, or ``None``.
+        page: the path of the stand-in's web page, for example the mailbox, or ``None``.
     """
 
     name: str
@@ -127,7 +127,7 @@ def create_app(
     smtp_port: int | None = None,
     sources: tuple[MetricsSource, ...] = (),
 ) -> FastAPI:
-    """Return the sandbox's web app, which receives mail by SMTP if ``smtp_port`` is set."""
+    """Return the sandbox's web app, which also receives mail by SMTP if ``smtp_port`` is set."""
 
     @asynccontextmanager
     async def run_smtp(_: FastAPI) -> AsyncIterator[None]:
@@ -139,7 +139,8 @@ def create_app(
         await STRIPE.sender.close()
 
     app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=run_smtp)
-    # Accept only loopback host names, so that foreign web pages can't read mails by DNS rebinding.
+    # Accept only loopback host names, to prevent foreign web pages from reading mails by DNS
+    # rebinding.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
 
     @app.get("/", response_class=HTMLResponse)

@@ -1,7 +1,7 @@
 """Simulates the siteverify APIs of Turnstile, hCaptcha and reCAPTCHA.
 
-The sandbox has no challenge widget for web pages. A challenge token is valid once if its text
-begins with ``pass-``.
+The sandbox has no challenge widget for web pages. A challenge token is valid only once, and only if
+it begins with ``pass-``.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,13 +18,13 @@ from devstack.sandbox.sandbox_settings import SITEVERIFY_PATHS, get_challenge_se
 ACTION = "subscribe"
 
 SiteVerifyReply = dict[str, object]
-# A function that returns the response to a siteverify call with a secret, a token and a site key.
+# Answers a siteverify call, given the secret, the token and the site key.
 SiteVerify = Callable[[str, str, str], Awaitable[Response]]
 
 
 @dataclass
 class ChallengeStub:
-    """A stand-in for one challenge provider, which accepts each token only once."""
+    """A stand-in for a challenge provider, which accepts each token only once."""
 
     provider: str
     _used: set[str] = field(default_factory=set)
@@ -60,7 +60,7 @@ def build_router(
 ) -> APIRouter:
     """Return the routes.
 
-    ``create_verifier`` returns the function that verifies the challenge tokens of a provider.
+    ``create_verifier`` returns the function that verifies a provider's challenge tokens.
     """
     router = APIRouter()
 

@@ -24,15 +24,14 @@ _MAX_SLOW_SECONDS = 120.0
 @dataclass(frozen=True)
 class StoredHook:
     id: int
-    # The receiver name, which is the last part of the webhook URL's path.
+    # The name of the receiver, which is the last part of the URL's path.
     name: str
     received_at: datetime
-    # The id of the webhook message, which is the same in each delivery attempt. Delivery attempts
-    # are numbered from 1 for each message and receiver name.
+    # The id of the message, which is the same in each delivery attempt. Delivery attempts are
+    # numbered from 1 for each message and receiver name.
     message_id: str
     attempt: int
-    # The result of verifying the webhook's signature, which is ``right``, ``wrong: …`` or ``no
-    # secret``.
+    # The result of verifying the signature, which is ``right``, ``wrong: …`` or ``no secret``.
     signature: str
     # The HTTP status of the response to the webhook.
     status: int
@@ -47,7 +46,7 @@ class HookBox:
         self._ids = count(1)
 
     def set_secret(self, name: str, secret: str) -> None:
-        """Set the secret for verifying the signatures of webhooks to the receiver ``name``.
+        """Set the secret with which the webhooks to the receiver ``name`` must be signed.
 
         Raises ``ValueError`` for an invalid secret.
         """
@@ -55,7 +54,7 @@ class HookBox:
         self._secrets[name] = secret
 
     def count_attempt(self, name: str, message_id: str) -> int:
-        """Count a delivery attempt for a message to a receiver, and return the attempt's number."""
+        """Count an attempt to deliver a message to a receiver, and return the attempt's number."""
         self._attempts[name, message_id] += 1
         return self._attempts[name, message_id]
 
@@ -79,9 +78,9 @@ class HookBox:
         return [each for each in reversed(self._hooks) if name in ("", each.name)]
 
     def remove(self, name: str = "") -> int:
-        """Remove the stored webhooks to one receiver, or all stored webhooks if ``name`` is empty.
+        """Remove the webhooks to one receiver, or all webhooks if ``name`` is empty.
 
-        Return the number of removed webhooks.
+        Returns the number of removed webhooks.
         """
         removed_hooks = self.list_newest_first(name)
         for hook in removed_hooks:
@@ -102,7 +101,7 @@ class HookBox:
 class Behaviour(BaseModel):
     """The faults that a developer requests in the query string of a webhook URL."""
 
-    # For each message, how many delivery attempts fail, and the HTTP status of the failed attempts.
+    # How many attempts of each message fail, and the HTTP status of the failed attempts.
     fail: int = 0
     status: int = Field(default=500, ge=200, le=599)
     retry_after: int | None = None

@@ -1,6 +1,6 @@
 """Simulates a language model behind OpenAI's chat completions API.
 
-The simulated model responds with sentences from the post, so that pages show realistic texts.
+The simulated model responds with sentences from the post, so that pages show realistic text.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def build_instance(body: dict[str, Any]) -> dict[str, object]:
 
 
 def _extract_post(content: str) -> str:
-    """Return the text of the post in a prompt, which encloses the post in delimiters."""
+    """Return the text between the post delimiters of a prompt."""
     if (begin := _DELIMITER.search(content)) is None:
         return content
     text, end, _ = content[begin.end() :].partition(f"\n</{begin[1]}>")
@@ -77,7 +77,7 @@ def _build_value(name: str, kind: dict[str, Any], text: str) -> object:
 
 
 def _split_sentences(text: str) -> list[str]:
-    """Return the complete sentences of a text, or the text's lines if no sentence is complete."""
+    """Return the complete sentences of a text, or its lines if no sentence is complete."""
     sentences = [" ".join(each.split()) for each in _SENTENCE.findall(_remove_addresses(text))]
     readable_sentences = [each for each in sentences if any(map(str.isalnum, each))]
     return (
@@ -88,7 +88,7 @@ def _split_sentences(text: str) -> list[str]:
 
 
 def _remove_addresses(text: str) -> str:
-    """Return the text without the prefix ``Title:``, without URLs and without mentions."""
+    """Return the text without URLs, mentions and the prefix ``Title:``."""
     return _CHUNK.sub(_remove_address, text.removeprefix(_TITLE))
 
 
@@ -106,7 +106,7 @@ def _shorten(sentence: str, max_characters: int) -> str:
 
 CompletionBody = dict[str, Any]
 Behaviour = Callable[[CompletionBody], Awaitable[Response]]
-# Maps each model's name to a description for the sandbox's page and to the model's behaviour.
+# Maps each model's name to its description and its behaviour.
 Behaviours = Mapping[str, tuple[str, Behaviour]]
 
 
@@ -115,7 +115,7 @@ def build_completion(
 ) -> Response:
     """Return a chat completion that contains ``text`` as the model's answer.
 
-    The token counts of a chat completion assume four characters per token.
+    The token counts assume four characters per token.
     """
     prompt_tokens = (
         sum(len(str(each.get("content", ""))) for each in body.get("messages") or []) // 4
@@ -140,7 +140,7 @@ def build_error(status: int, message: str, headers: dict[str, str] | None = None
 
 
 def respond_with_status(code: int, retry_after: Callable[[], str] | None = None) -> Behaviour:
-    """Return a function that answers each call of a model with the HTTP status ``code``."""
+    """Return a function that answers every call with the HTTP status ``code``."""
 
     async def answer(_: CompletionBody) -> Response:
         headers = {"Retry-After": retry_after()} if retry_after else {}
@@ -160,10 +160,9 @@ async def respond_with_prose(body: CompletionBody) -> Response:
 
 
 async def answer_injected_prompt(body: CompletionBody) -> Response:
-    """Respond like a model that obeys a prompt injection in the post.
+    """Answer like a model that obeys a prompt injection in the post.
 
-    Add a link and a handle to each text in the response, and add a key that isn't in the request's
-    JSON schema.
+    The answer contains a link and a handle in each text, and a key that isn't in the schema.
     """
     answer: dict[str, object] = {
         name: [f"{each} {INJECTED_LINK} {INJECTED_HANDLE}" for each in value]
@@ -185,7 +184,7 @@ async def respond_slowly(body: CompletionBody) -> Response:
     return await respond_correctly(body)
 
 
-# The simulated models that cause faults, which the sandbox's page lists.
+# The simulated models that cause faults.
 BEHAVIOURS: Behaviours = {
     "sandbox-prose": ("the right answer, between prose and a fence", respond_with_prose),
     "sandbox-refuses": ("an error", respond_with_refusal),
@@ -203,8 +202,8 @@ JsonBody = Annotated[dict[str, Any], Body()]
 
 def build_router() -> APIRouter:
     router = APIRouter()
-    # The number of chat completion calls, and the model that responds to all calls. If ``model`` is
-    # ``None``, each call is answered by the model that the call names.
+    # The number of calls, and the model that answers all calls. If ``model`` is ``None``, the model
+    # that a call names answers the call.
     state: dict[str, Any] = {"model": None, "calls": 0}
 
     @router.get("", response_class=HTMLResponse)

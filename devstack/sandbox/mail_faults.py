@@ -10,7 +10,7 @@ REJECTED = "reject"
 DEFERRED = "later"
 SLOW = "slow"
 _DEFERRED_ATTEMPTS = 2
-# The delay for mails to a slow recipient, which exceeds Pressroom's timeout for mail servers.
+# The delay for mails to a slow recipient, longer than Pressroom's timeout for mail servers.
 SLOW_SECONDS = 60.0
 
 

@@ -25,10 +25,8 @@ from devstack.sandbox.mail_faults import REJECTED, SLOW, SLOW_SECONDS, DeferredM
 MAX_MAILS = 500
 MAX_MAILBOX_BYTES = 32 * 1024 * 1024
 MAX_MAIL_BYTES = 5 * 1024 * 1024
-# The response headers restrict what the HTML of a mail may do, because the mail may come from
-# anyone. The response headers prevent a mail's HTML from running scripts, submitting forms and
-# loading external resources. Allow links in a mail to open windows that aren't restricted by the
-# sandboxed frame.
+# A mail may come from anyone, so its HTML must not run scripts, submit forms or load external
+# resources. Links in a mail may open new windows without the restrictions of the sandboxed frame.
 _MAIL_HEADERS = {
     "Content-Security-Policy": (
         "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
@@ -47,10 +45,7 @@ def parse_mail(raw: bytes) -> EmailMessage:
 
 @dataclass(frozen=True)
 class StoredMail:
-    """A received mail.
-
-    Each property of a stored mail parses the raw mail, because a parsed mail takes much memory.
-    """
+    """A received mail. Mails are stored unparsed, because a parsed mail takes much memory."""
 
     id: int
     received_at: datetime
@@ -81,15 +76,14 @@ class StoredMail:
         try:
             text = str(part.get_content())
         except LookupError:
-            # Decode only the ASCII characters, because Python doesn't know the mail's character
-            # set.
+            # Decode only ASCII characters, because Python doesn't know the mail's character set.
             part.set_param("charset", "ascii")
             text = str(part.get_content())
         return text.replace("\r\n", "\n")
 
 
 class Mailbox:
-    """A mailbox that stores at most ``MAX_MAILS`` mails and ``MAX_MAILBOX_BYTES`` bytes of mail."""
+    """A mailbox with at most ``MAX_MAILS`` mails and ``MAX_MAILBOX_BYTES`` bytes."""
 
     def __init__(self) -> None:
         self._mails: deque[StoredMail] = deque(maxlen=MAX_MAILS)
@@ -125,7 +119,7 @@ class Mailbox:
     def remove(self, to: str = "") -> int:
         """Remove the mails to an e-mail address, or all mails if ``to`` is empty.
 
-        Return the number of removed mails.
+        Returns the number of removed mails.
         """
         removed_mails = self.list_newest_first(to)
         for mail in removed_mails:
@@ -136,7 +130,7 @@ class Mailbox:
 class SmtpHandler:
     """An SMTP handler that accepts, delays or refuses mails.
 
-    The library aiosmtpd prescribes the names of the handler's methods.
+    aiosmtpd prescribes the method names.
     """
 
     def __init__(self, mailbox: Mailbox) -> None:
@@ -155,7 +149,7 @@ class SmtpHandler:
         self, server: SMTP, session: Session, envelope: Envelope
     ) -> str:
         content = envelope.content
-        # The library aiosmtpd passes a mail's content as text only with the option ``decode_data``.
+        # aiosmtpd passes the content as text only if ``decode_data`` is set.
         assert isinstance(content, bytes)
         if any(has_fault(each, SLOW) for each in envelope.rcpt_tos):
             await asyncio.sleep(SLOW_SECONDS)
@@ -174,7 +168,7 @@ async def run_smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
         SmtpHandler(mailbox),
         data_size_limit=MAX_MAIL_BYTES,
         enable_SMTPUTF8=True,
-        # Set a host name, because looking up the machine's host name can take a long time.
+        # Set the host name, because looking up the machine's host name can take long.
         hostname="sandbox.localhost",
         ident="Pressroom sandbox",
         loop=loop,
@@ -192,7 +186,7 @@ To = Annotated[str, Query(description="Only mail to this address")]
 
 
 def build_router(mailbox: Mailbox) -> APIRouter:
-    """Return the routes of a mailbox, which are mounted at ``/mail``."""
+    """Return the routes of a mailbox, to be mounted at ``/mail``."""
     router = APIRouter()
 
     @router.get("", response_class=HTMLResponse)

@@ -1,8 +1,8 @@
-"""Builds the settings that send Pressroom's requests to the sandbox and not to real providers.
+"""Builds the settings that send Pressroom's requests to the sandbox instead of real providers.
 
-The sandbox doesn't replace a provider for which the user has set any setting. A provider's secret
-that the user has set must never reach the sandbox. The keys of the sandbox need no protection,
-because the sandbox listens on the loopback address and has no secrets.
+If the user has set any setting of a provider, the sandbox doesn't replace the provider. A real
+provider's secret must never reach the sandbox. The sandbox's keys need no protection, because the
+sandbox listens on the loopback address and has no secrets.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ SITEVERIFY_PATHS = {
     "recaptcha": "/recaptcha/api/siteverify",
 }
 # The host name that the sandbox reports for a solved challenge. ``make run`` serves Pressroom's
-# pages under the host name ``localhost``.
+# pages on ``localhost``.
 HOSTNAME = "localhost"
 
 HOOKS_PREFIX = "/hooks"
@@ -30,7 +30,7 @@ WEBHOOK_PATH = "/webhooks/stripe"
 _STRIPE_URL = "PRESSROOM_PAYMENTS_SANDBOX_URL"
 _STRIPE_SECRET_KEY = "PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY"  # noqa: S105
 _STRIPE_WEBHOOK_SECRET = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"  # noqa: S105
-# The names of the settings that the sandbox's Stripe stand-in reads.
+# The settings that the sandbox's Stripe stand-in reads.
 STRIPE_KEYS = frozenset({"payments_sandbox_secret_key", "payments_sandbox_webhook_secret"})
 
 UNSPLASH_PREFIX = "/unsplash"
@@ -54,7 +54,7 @@ def get_challenge_site_key(provider: str) -> str:
 
 
 def build_sandbox_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the sandbox settings for all providers that the user hasn't configured."""
+    """Return the sandbox settings of all providers that the user hasn't configured."""
     return {
         **build_challenge_settings(sandbox_url, user_settings),
         **build_payment_settings(sandbox_url, user_settings),
@@ -73,8 +73,8 @@ def build_challenge_settings(sandbox_url: str, user_settings: Mapping[str, str])
             f"{name}_SITE_KEY": get_challenge_site_key(provider),
         }
         chosen |= settings if user_settings.keys().isdisjoint(settings) else {}
-    # Set the expected host name only if the sandbox replaces all challenge providers, because a
-    # real provider reports a different host name.
+    # Set the expected host name only if the sandbox replaces all challenge providers, because real
+    # providers report other host names than the sandbox.
     if len(chosen) == 3 * len(SITEVERIFY_PATHS):
         chosen["PRESSROOM_CHALLENGE_HOSTNAMES"] = HOSTNAME
     if chosen:
@@ -84,9 +84,9 @@ def build_challenge_settings(sandbox_url: str, user_settings: Mapping[str, str])
 
 
 def build_llm_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings for the sandbox's language model if the user chose the provider ``openai``.
+    """Return settings for the sandbox's language model if the user has chosen ``openai``.
 
-    Return no settings if the user has set the base URL or API key of a language model.
+    Returns no settings if the user has set the base URL or API key of a language model.
     """
     names_a_server = {"PRESSROOM_LLM_BASE_URL", "PRESSROOM_LLM_API_KEY"} & user_settings.keys()
     if user_settings.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:
@@ -112,7 +112,7 @@ def build_payment_settings(sandbox_url: str, user_settings: Mapping[str, str]) -
 def set_stripe_keys(
     keys: StripeKeys, environment: Mapping[str, str], webhook_url: str | None
 ) -> None:
-    """Copy the Stripe keys of Pressroom's programs from the environment into ``keys``."""
+    """Copy the Stripe keys from the programs' environment into ``keys``."""
     keys.secret_key = environment.get(_STRIPE_SECRET_KEY) or keys.secret_key
     keys.webhook_secret = environment.get(_STRIPE_WEBHOOK_SECRET) or keys.webhook_secret
     keys.webhook_url = webhook_url

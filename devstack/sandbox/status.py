@@ -1,7 +1,6 @@
-"""Shows the metrics of a running stack's programs over the last minutes.
+"""Shows the metrics of a running stack's programs in the last minutes.
 
-Each request for the status page reads the metrics of all programs. An open status page sends a
-request every two seconds.
+Each request for the status page collects the metrics of all programs.
 """
 
 import asyncio
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     import httpx2
 
 REFRESH_SECONDS = 2.0
-# After ``_MAX_GAP_SECONDS`` without a sample, the stored samples are discarded as outdated.
+# Stored samples are discarded as outdated after ``_MAX_GAP_SECONDS`` without a new sample.
 _MAX_GAP_SECONDS = 60.0
 _SECOND_SAMPLE_DELAY_SECONDS = 0.5
-# The maximum number of stored metric samples, which cover five minutes.
+# The maximum number of stored metric samples, enough for five minutes.
 _MAX_SAMPLES = 150
 _TIMEOUT_SECONDS = 3.0
 DEPENDENCIES = ("database", "redis", "broker", "objects")
@@ -42,7 +41,7 @@ _DEFERRED = {"outcome": "deferred"}
 
 
 class Reading(StrEnum):
-    """The ways to combine the time series of a metric into one displayed number."""
+    """How the time series of a metric are combined into one number."""
 
     SUM = "sum"
     MAX = "max"
@@ -86,7 +85,7 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class MetricsSource:
-    """The URL of a process's metrics, and the bearer token for requests to the URL."""
+    """The URL of a process's metrics, and the bearer token for this URL."""
 
     url: str
     token: str | None = None
@@ -95,7 +94,7 @@ class MetricsSource:
 @dataclass(frozen=True)
 class _Sample:
     at: float
-    # The name, the labels and the value of each time series in the metric sample.
+    # The name, labels and value of each time series.
     series: Sequence[tuple[str, Mapping[str, str], float]]
 
     def values(self, metric: str, labels: Mapping[str, str]) -> list[float]:
@@ -114,7 +113,7 @@ class StatusFigures:
     async def take_sample(self) -> None:
         """Sample the metrics.
 
-        The first call takes two metric samples, because a rate is computed from two samples.
+        The first call takes two metric samples, because a rate needs two samples.
         """
         age = time.monotonic() - self._samples[-1].at if self._samples else math.inf
         if age > _MAX_GAP_SECONDS:
@@ -126,14 +125,14 @@ class StatusFigures:
             await self._read_metrics()
 
     def check_dependencies(self) -> dict[str, bool]:
-        """Map the name of each dependency to whether the API can reach the dependency."""
+        """Return, for each dependency, whether the API can reach it."""
         series = self._samples[-1].series if self._samples else ()
         values = {name: bool(value) for name, _, value in series}
         names = {each: f"pressroom_{each}_up" for each in DEPENDENCIES}
         return {each: values[name] for each, name in names.items() if name in values}
 
     def values(self, figure: Figure) -> list[float]:
-        """Return the values of a displayed figure over time, oldest first."""
+        """Return the values of a figure over time, oldest first."""
         if figure.reading in (Reading.SUM, Reading.MAX):
             combine = sum if figure.reading is Reading.SUM else max
             samples = [each.values(figure.metric, figure.labels) for each in self._samples]
@@ -148,10 +147,9 @@ class StatusFigures:
         ]
 
     def _compute_increases(self, figure: Figure, ending: str) -> list[tuple[float, float]]:
-        """Return the increases of a metric between samples, with the seconds between samples.
+        """Return how much a metric increased between samples, and the seconds between the samples.
 
-        A decrease of a metric counts as zero, because a decrease means that a process has
-        restarted.
+        A decrease of a metric counts as zero, because it means that a process has restarted.
         """
         sums = [
             (each.at, sum(each.values(figure.metric + ending, figure.labels)))
@@ -163,8 +161,8 @@ class StatusFigures:
         ]
 
     async def _read_metrics(self) -> None:
-        # Import httpx2 and the metrics parser only for a sample, because the modules take megabytes
-        # of memory and most sandboxes take no samples.
+        # Import httpx2 and the metrics parser only for a sample, because they take megabytes of
+        # memory and few sandboxes take samples.
         import httpx2
         from prometheus_client.parser import text_string_to_metric_families
 
@@ -175,7 +173,7 @@ class StatusFigures:
             for text in texts
             for family in text_string_to_metric_families(text)
             for sample in family.samples
-            # Skip the value NaN, which means that a metric has no value.
+            # Skip NaN, which means that a metric has no value.
             if sample.value == sample.value
         ]
         self._samples.append(_Sample(time.monotonic(), series))
@@ -188,8 +186,7 @@ async def _fetch_metrics(client: "httpx2.AsyncClient", source: MetricsSource) ->
     try:
         reply = await client.get(source.url, headers=headers)
     except httpx2.HTTPError:
-        # Ignore a process that is starting, ending or hanging, and show the metrics of the
-        # remaining processes.
+        # Skip a process that is starting, ending or hanging, and show the other processes.
         return ""
     return reply.text if reply.is_success else ""
 

@@ -1,6 +1,6 @@
 """Simulates Unsplash and Openverse with pictures that the sandbox draws.
 
-A word such as ``error-500`` in a search or in a photo's id requests a faulty response.
+A word such as ``error-500`` in a search or photo id requests a faulty response.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse,
 from devstack.sandbox.sandbox_settings import OPENVERSE_PREFIX, UNSPLASH_ACCESS_KEY, UNSPLASH_PREFIX
 
 _HUGE_BYTES = 6 * 1024 * 1024
-# The word ``slow-N`` in a search or in a photo's id delays the response by N seconds.
+# The word ``slow-N`` in a search or photo id delays the response by N seconds.
 _SLOW = re.compile(r"\bslow-(\d{1,2})\b")
 
-# Maps a word in a search or photo id to a function that returns a faulty response. The argument of
-# a fault function contains the response headers of an exhausted rate limit.
+# Maps each fault word to a function that returns the faulty response. Each fault function gets the
+# headers of an exhausted rate limit.
 Faults = Mapping[str, Callable[[dict[str, str]], Response]]
 
 FAULTS: Faults = {
@@ -42,7 +42,7 @@ _SIZES = ((3000, 2000), (2000, 3000), (2400, 2400), (3000, 1688))
 _HILLS = 5
 _POINTS_PER_HILL = 9
 _JPEG_QUALITY = 85
-# The response headers of a picture. Clients may cache a picture, because it never changes.
+# Clients may cache a picture, because it never changes.
 PICTURE_HEADERS = {
     "Content-Type": "image/jpeg",
     "Cache-Control": "public, max-age=31536000, immutable",
@@ -59,7 +59,7 @@ _ID_NAMESPACE = uuid.UUID("7d1a3c1e-6f0e-4c53-9a53-0f2f1f3a5b11")
 
 
 async def build_fault(text: str, faults: Faults, spent: dict[str, str]) -> Response | None:
-    """Return the faulty response that a word in ``text`` requests, or ``None``."""
+    """Return the faulty response that ``text`` requests, or ``None``."""
     if slow := _SLOW.search(text):
         await asyncio.sleep(int(slow[1]))
     named = next((name for name in faults if re.search(rf"\b{name}\b", text)), None)
@@ -71,7 +71,7 @@ def choose_size(name: str) -> tuple[int, int]:
 
 
 def render_picture(name: str, width: int | None) -> bytes:
-    """Return a picture as JPEG with the requested width, limited to the picture's full width."""
+    """Return a picture as JPEG in the requested width, but at most in its full width."""
     full_width, full_height = choose_size(name)
     width = min(max(width or full_width, 1), full_width)
     return draw_picture(name, width, max(round(full_height * width / full_width), 1))
@@ -79,8 +79,8 @@ def render_picture(name: str, width: int | None) -> bytes:
 
 def draw_picture(name: str, width: int, height: int) -> bytes:
     """Draw hills in shades of one colour, and return the picture as JPEG."""
-    # Import Pillow only when a picture is drawn, because Pillow takes megabytes of memory and most
-    # sandboxes draw no picture.
+    # Import Pillow only to draw a picture, because Pillow takes megabytes of memory and few
+    # sandboxes draw pictures.
     from PIL import Image, ImageDraw
 
     chance = _create_random(f"colour of {name}")

@@ -27,19 +27,18 @@ _STABLE_AFTER_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Program:
-    """A program that the supervisor runs, with the check that decides whether the program is ready.
+    """A program that the supervisor runs, and the check whether the program is ready.
 
     Attributes:
-        is_ready: a function that the supervisor calls after each start until the function returns
-            true. ``is_ready`` must not raise an exception, and must return within about a second,
-            because the supervisor waits for the result.
-        port: the port on which the program listens. The program is ready only if its own process
-            listens on the port, because another program may have taken the port.
+        is_ready: a function that the supervisor calls repeatedly until it returns true.
+            ``is_ready`` must return within about a second and raise no exception, because the
+            supervisor waits for it.
+        port: the port of the program. The program is ready only if its own process listens on the
+            port.
         needs: the names of the programs that must be ready before the program is started.
-        runs_once: whether the program ends by itself, and counts as ready after it ended with exit
-            code 0.
-        grace_seconds: the number of seconds after the stop signal until the supervisor kills the
-            program.
+        runs_once: whether the program ends by itself. A program that ends by itself counts as ready
+            when it has ended with exit code 0.
+        grace_seconds: the time in seconds between the stop signal and the kill.
         run_as: the user id and group id for a program that refuses to run as root.
     """
 
@@ -66,7 +65,7 @@ class Program:
             self.log.replace(self.log.with_suffix(".log.1"))
 
     def last_log_lines(self) -> str:
-        """Return the last lines of the program's log, or "" if the log doesn't exist."""
+        """Return the last lines of the program's log, or "" without a log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - _MAX_SHOWN_LOG_BYTES))
@@ -77,11 +76,11 @@ class Program:
 
 
 def spawn_program(program: Program) -> subprocess.Popen[bytes]:
-    """Start a program in a new session, so that Ctrl-C reaches only the supervisor.
+    """Start a program in a new session, so that Ctrl-C stops only the supervisor.
 
-    The caller must run in the main thread, because Linux kills the program when the *thread* that
-    forked the program ends. The process must have only one thread, because code between fork and
-    exec is unsafe if the process has several threads.
+    Call this function in the main thread, because Linux kills the program when the *thread* that
+    forked it ends. The process must have only one thread, because code between fork and exec is
+    unsafe with several threads.
     """
     program.rotate_log()
     with program.log.open("ab") as log:
@@ -95,8 +94,7 @@ def spawn_program(program: Program) -> subprocess.Popen[bytes]:
             **_build_options(program.run_as, program.keep_open),
         )
     if process.stdin is not None:
-        # Ignore a broken pipe, because the exit code shows why the program ended before reading its
-        # input.
+        # Ignore a broken pipe, because the exit code shows why the program ended early.
         with suppress(BrokenPipeError), process.stdin as pipe:
             pipe.write(program.stdin)
     return process
@@ -105,7 +103,7 @@ def spawn_program(program: Program) -> subprocess.Popen[bytes]:
 def run_to_end(
     argv: Sequence[str], run_as: tuple[int, int] | None, keep_open: tuple[int, ...]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short program until it ends, and return its exit code and output."""
+    """Run a short program to its end, and return its exit code and output."""
     return subprocess.run(  # noqa: S603 - we compose the command lines ourselves
         argv,
         stdin=subprocess.DEVNULL,
@@ -141,7 +139,7 @@ class ChildState(enum.StrEnum):
 
 @dataclass
 class Child:
-    """A supervised program, with its current process and the history of its starts."""
+    """A supervised program, its current process, and the history of its starts."""
 
     program: Program
     process: subprocess.Popen[bytes] | None = None
@@ -163,7 +161,7 @@ class Child:
 
     @property
     def startup_seconds(self) -> float:
-        """Return how many seconds the program took to start, or has been starting."""
+        """Return how long the program took to start, or how long it has been starting."""
         return (self.ready_at or time.monotonic()) - self.started_at
 
     @property
@@ -172,7 +170,7 @@ class Child:
 
     @property
     def is_due(self) -> bool:
-        """Return whether the first start or a scheduled restart of the program is due."""
+        """Return whether the program must be started or restarted now."""
         is_waiting = self.state in (ChildState.WAITING, ChildState.RESTARTING)
         return is_waiting and time.monotonic() >= self.restart_at
 
@@ -189,9 +187,9 @@ class Child:
             self.state = ChildState.STARTING
 
     def check_ready(self) -> bool:
-        """Mark a child as ready if the child is starting and its program has become ready.
+        """Mark a starting child as ready if its program is ready.
 
-        Return whether the call has changed the child's state to ready.
+        Returns whether the child has become ready.
         """
         if (
             self.state is not ChildState.STARTING
@@ -207,9 +205,9 @@ class Child:
         return True
 
     def check_end(self) -> None:
-        """Clean up if the child's process has ended, and schedule a restart of the program.
+        """Clean up if the child's process has ended, and schedule a restart.
 
-        A program that runs once isn't restarted after it ended with exit code 0.
+        A program that runs only once isn't restarted after exit code 0.
         """
         if self.process is None or self.process.poll() is None:
             return
@@ -225,7 +223,7 @@ class Child:
             self.process.send_signal(number)
 
     def check_stopped(self) -> bool:
-        """Return whether a stopped child and its whole process group have ended."""
+        """Return whether a stopped child's whole process group has ended."""
         if self.process is not None:
             if self.process.poll() is None:
                 return False
@@ -234,12 +232,12 @@ class Child:
         return True
 
     def _clean_up(self) -> int:
-        """Forget an ended process, kill the rest of its process group, and return its exit code."""
+        """Kill the rest of an ended process's group, and return the exit code of the process."""
         assert self.process is not None
         pid = self.process.pid
         code = self.process.returncode
-        # Ignore ``PermissionError``, because macOS refuses to kill a process group that contains
-        # only zombies.
+        # Ignore ``PermissionError``, which macOS raises for a process group that contains only
+        # zombies.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         self.process = None

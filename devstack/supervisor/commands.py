@@ -22,8 +22,8 @@ from devstack.supervisor.home_folder import Home, Lock, StackError, find_home, f
 
 NOT_RUNNING = 3
 
-# The command that starts the supervisor. The supervisor runs in a separate process, because it runs
-# for hours and needs few of the modules that commands import.
+# The supervisor runs for hours, so it runs in a separate process without the modules that only
+# commands need.
 _SUPERVISOR_COMMAND = [sys.executable, "-P", "-m", "devstack"]
 
 _MAX_START_WAIT_SECONDS = 130.0
@@ -32,7 +32,6 @@ _MAX_STOP_WAIT_SECONDS = 60.0
 
 @contextmanager
 def _report_errors() -> Iterator[None]:
-    """Print the message of a ``StackError``, and exit with the error's exit code."""
     try:
         yield
     except StackError as error:
@@ -42,7 +41,7 @@ def _report_errors() -> Iterator[None]:
 
 @_report_errors()
 def start_stack(*, detach: bool, as_json: bool) -> int:
-    """Start the stack. If ``detach`` is false, the current process becomes the supervisor."""
+    """Start the stack. Unless ``detach`` is true, the current process becomes the supervisor."""
     if not detach:
         words = ["--json"] if as_json else []
         os.execv(sys.executable, [*_SUPERVISOR_COMMAND, *words])  # noqa: S606 - ourselves
@@ -100,7 +99,7 @@ def show_status(*, as_json: bool) -> int:
 
 @_report_errors()
 def reset_stack(*, as_json: bool) -> int:
-    """Delete only files that the stack creates, because the home folder may contain other files."""
+    """Delete only files of the stack, because the home folder may contain other files."""
     home = find_home()
     _stop(home)
     deleted: list[str] = []
@@ -146,7 +145,7 @@ def _start_supervisor(home: Home, *, as_json: bool) -> int:
 
 
 def _show_running(home: Home, *, as_json: bool) -> int:
-    """Wait until the stack of a running supervisor is ready, and show the stack's addresses."""
+    """Wait until a running stack is ready, and show its addresses."""
     deadline = time.monotonic() + _MAX_START_WAIT_SECONDS
     while find_supervisor_pid(home) is not None and time.monotonic() < deadline:
         run = home_folder.read_run(home)
@@ -160,9 +159,9 @@ def _show_running(home: Home, *, as_json: bool) -> int:
 
 
 def _stop(home: Home) -> bool:
-    """Stop the stack's supervisor, and wait until the supervisor has ended.
+    """Stop the supervisor, and wait until it has ended.
 
-    Return whether a supervisor was running before the call.
+    Returns whether a supervisor was running.
     """
     deadline = time.monotonic() + _MAX_STOP_WAIT_SECONDS
     signalled_pid: int | None = None

@@ -1,4 +1,4 @@
-"""Shows the progress, the addresses and the events of a stack on the terminal."""
+"""Shows the progress, addresses and events of a stack on the terminal."""
 
 import json
 import shlex
@@ -14,15 +14,14 @@ from rich.text import Text
 from devstack.supervisor.child import Child
 from devstack.supervisor.home_folder import Run
 
-# A context that ignores write errors of a closed terminal, so that the stack can shut down
-# gracefully.
+# Ignores errors of a closed terminal, so that the stack can still shut down gracefully.
 _IGNORE_CLOSED_TERMINAL = suppress(OSError)
 
 
 class Display:
     """The terminal output of a supervisor or of a command.
 
-    If ``as_json`` is true, standard output contains only one JSON document.
+    If ``as_json`` is true, standard output contains a single JSON document.
     """
 
     def __init__(self, *, as_json: bool = False) -> None:
@@ -31,7 +30,7 @@ class Display:
         self._announced: set[str] = set()
 
     def show_progress(self, children: Sequence[Child]) -> None:
-        """Report each child that has become ready since the last report."""
+        """Report each child that has become ready since the last call."""
         for child in children:
             if child.is_usable and child.name not in self._announced:
                 self._announced.add(child.name)
@@ -67,8 +66,8 @@ class Display:
                 table.add_row(name, Text(value, overflow="fold"))
             upload = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
             upload += ["-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"]
-            # Print the upload command outside the panel, so that the user can copy it without the
-            # panel's frame.
+            # Print the upload command outside the panel, so that users can copy it without the
+            # frame.
             self._console.print(Panel(table, title="Pressroom is ready", border_style="green"))
             self._console.print("Upload a picture:", style="bold")
             self._console.print(shlex.join(upload), soft_wrap=True, markup=False)

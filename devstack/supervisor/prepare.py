@@ -1,8 +1,7 @@
 """Creates the tables, demo data and sample photo of a stack before the first request.
 
 The supervisor runs this module in a separate process, so that the module's memory is released when
-the process ends. If the command line contains ``--bucket``, the module also creates the S3 bucket
-of the stack.
+the process ends. With ``--bucket``, the module also creates the stack's S3 bucket.
 """
 
 import sys
@@ -27,12 +26,12 @@ from storage.unit_of_work import UnitOfWork
 DEMO_EMAIL = "demo@pressroom.example"
 DEMO_LIST_SLUG = "the-daily-demo"
 DEMO_CREDITS = Decimal(100)
-# The sample photo has 12 megapixels, like a photo from a phone.
+# A photo of 12 megapixels, like a photo from a phone.
 _SAMPLE_PHOTO_PIXELS = (4000, 3000)
 
 
 def create_demo_data(home: Home, resources: Resources, password: str) -> None:
-    """Create missing demo data, and keep existing demo data."""
+    """Create missing demo data."""
     with resources.unit_of_work() as uow:
         owner = accounts.find_user_by_email(uow, DEMO_EMAIL)
         if owner is None:
@@ -52,21 +51,20 @@ def create_demo_data(home: Home, resources: Resources, password: str) -> None:
             "list_slug": demo_list.slug,
         }
         owner_id = owner.id
-    # Grant the demo credits only once. An account without ledger entries has never received
-    # credits.
+    # Grant the demo credits only to an account without ledger entries, so that they are granted
+    # only once.
     if not ledger_pages.list_entries(resources.database, owner_id, PageRequest(1)).rows:
         ledger.grant_credits(resources.database, owner_id, DEMO_CREDITS, source_id="demo")
-    # Store the demo login in the home folder, because an API key is readable only when it is
-    # created.
+    # Store the demo login, because an API key can be read only when it is created.
     write_private_json(home.demo_file, demo)
 
 
 def _get_api_key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
-    """Return the stored API key if the key is valid for the owner, or create a new API key."""
+    """Return the stored API key if it is still valid for the owner, or create an API key."""
     stored_key = str((read_json_object(home.demo_file) or {}).get("api_key", ""))
     database = resources.database
     keyring = resources.keyring
-    # The stored API key is invalid if it was revoked, or if the database or signing key was
+    # The stored API key is invalid if it was revoked, or if the database or the signing key was
     # replaced.
     with suppress(DomainError):
         credential = api_keys.authenticate_key(database, api_keys.UsedKeys(), keyring, stored_key)
@@ -78,8 +76,7 @@ def _get_api_key(home: Home, resources: Resources, uow: UnitOfWork, owner: User)
 def main() -> int:
     home = home_folder.find_home()
     if not home.sample_photo.exists():
-        # Import the sandbox only if the photo is missing, because the sandbox imports a web
-        # framework.
+        # Import the sandbox only to draw the photo, because the sandbox imports a web framework.
         from devstack.sandbox.stock_photos import draw_picture
 
         unfinished = home.sample_photo.with_suffix(".part")

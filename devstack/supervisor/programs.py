@@ -15,16 +15,16 @@ from devstack.supervisor.child import Program
 from devstack.supervisor.environment import restrict_settings
 from devstack.supervisor.home_folder import Home
 
-# The queues of each worker process. The process ``worker-waiting`` runs I/O-bound jobs, and
-# ``worker-computing`` runs CPU-bound jobs.
+# The queues of each worker. ``worker-waiting`` runs I/O-bound jobs, and ``worker-computing`` runs
+# CPU-bound jobs.
 _COMPUTING_QUEUES = (Queue.MEDIA, Queue.EXPORT, Queue.BULK)
 WORKERS = {
     "worker-waiting": tuple(queue for queue in Queue if queue not in _COMPUTING_QUEUES),
     "worker-computing": _COMPUTING_QUEUES,
 }
 
-# The stages in which Pressroom's programs are stopped. Programs that accept requests are stopped
-# first.
+# The order in which groups of Pressroom's programs are stopped. Programs that accept requests are
+# stopped first.
 STOP_STAGES = (("prepare", "api"), tuple(WORKERS), ("flower", "sandbox"))
 _NEEDED_PROGRAMS = frozenset({"valkey", "s3", "prepare"})
 
@@ -35,12 +35,12 @@ class Ports:
     flower: int
     sandbox: int
     smtp: int
-    # Maps the name of each worker to the port for the worker's metrics.
+    # Maps the name of each worker to the port of its metrics.
     workers: Mapping[str, int]
 
 
 def build_mail_settings(ports: Ports) -> dict[str, str]:
-    """Return mail settings that send all mail to the sandbox."""
+    """Return settings that send all mail to the sandbox."""
     return {
         "PRESSROOM_MAIL_URL": f"smtp://{LOOPBACK}:{ports.smtp}",
         "PRESSROOM_MAIL_FROM": "Pressroom <news@pressroom.example>",
@@ -50,10 +50,9 @@ def build_mail_settings(ports: Ports) -> dict[str, str]:
 def plan_programs(
     home: Home, environment: dict[str, str], ports: Ports, *, creates_bucket: bool
 ) -> list[Program]:
-    """Return Pressroom's programs in the order in which they are started.
+    """Return Pressroom's programs in start order.
 
-    If ``creates_bucket`` is true, ``prepare`` creates the bucket in the user's external object
-    storage. The embedded object storage creates its bucket without ``prepare``.
+    If ``creates_bucket`` is true, ``prepare`` creates the bucket in the user's own object storage.
     """
     program = partial(_build_program, home, environment)
 
@@ -66,7 +65,7 @@ def plan_programs(
 
     prepare = program(
         "prepare",
-        # Only the program ``prepare`` may change database tables.
+        # Only ``prepare`` may change database tables.
         list_settings("serve") | list_settings("migrate") | list_settings("bucket"),
         *(["--bucket"] if creates_bucket else []),
         module="devstack.supervisor.prepare",
@@ -110,7 +109,7 @@ def _build_program(
     module: str = "cli.main",
     **more: str,
 ) -> Program:
-    # The flag -P prevents Python from importing a folder ``cli`` in the current directory.
+    # The flag -P prevents imports from a folder ``cli`` in the current directory.
     argv = (sys.executable, "-P", "-m", module, *words)
     program_environment = {**restrict_settings(environment, settings), **more}
     return Program(name, argv, log=home.log(name), environment=program_environment)
@@ -138,7 +137,7 @@ def _build_worker(plain: Program, directory: Path) -> Program:
 
 
 def is_responding(port: int, path: str) -> bool:
-    """Return whether a loopback server responds to ``path`` with status 200 in a second."""
+    """Return whether a loopback server responds to ``path`` with status 200 within a second."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=1.0)
     try:
         connection.request("GET", path)

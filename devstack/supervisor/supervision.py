@@ -1,10 +1,9 @@
-"""Supervises all programs of a stack, which ``pressroom up`` starts as child processes.
+"""Supervises the programs of a stack, which ``pressroom up`` starts as child processes.
 
-The supervisor has one thread. The supervisor acquires the home folder's locks, picks ports, and
-starts the services before the programs that need the services. When all programs are ready, the
-supervisor writes ``run.json`` and shows the stack's addresses. The supervisor restarts each program
-that ends unexpectedly. On a stop signal, the supervisor stops all programs in a fixed order and
-removes ``run.json``.
+The supervisor acquires locks, picks ports, and starts the services and then the programs that need
+them. When all programs are ready, the supervisor writes ``run.json`` and shows the stack's
+addresses. The supervisor restarts each program that ends unexpectedly. On a stop signal, the
+supervisor stops all programs in a fixed order and removes ``run.json``.
 """
 
 import os
@@ -32,9 +31,9 @@ _IDLE_TICK_SECONDS = 1.0
 
 
 class StopRequests:
-    """The stop requests that the process has received as signals.
+    """The stop signals that the process has received.
 
-    Only one instance of ``StopRequests`` may be created, and only by the main thread.
+    Only the main thread may create a ``StopRequests``, and only once.
     """
 
     def __init__(self) -> None:
@@ -45,12 +44,11 @@ class StopRequests:
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for number in _STOP_SIGNALS:
             signal.signal(number, self._note_request)
-        # Handle SIGCHLD, because without a handler the end of a child wouldn't wake up the
-        # supervisor.
+        # Handle SIGCHLD, so that the end of a child wakes up the supervisor.
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
     def wait(self, timeout: float) -> None:
-        """Sleep until a signal arrives, but at most ``timeout`` seconds."""
+        """Sleep until a signal arrives, but at most for ``timeout`` seconds."""
         select.select([self._read_end], [], [], timeout)
         try:
             while os.read(self._read_end, 512):
@@ -63,10 +61,9 @@ class StopRequests:
 
 
 class Group:
-    """The programs that one supervisor runs as child processes.
+    """The programs that a supervisor runs as child processes.
 
-    ``report`` is called with a sentence when a child ends unexpectedly, and when the child is ready
-    again after a restart.
+    ``report`` is called with a sentence when a child ends unexpectedly and when it is ready again.
     """
 
     def __init__(self, programs: Iterable[Program], report: Callable[[str], None]) -> None:
@@ -103,7 +100,7 @@ class Group:
                 self._report(f"{child.name} is back (pid {child.pid}).")
 
     def check_start(self) -> None:
-        """Raise ``StackError`` if a child that was never ready has failed too often."""
+        """Raise ``StackError`` if a child has failed too often without ever being ready."""
         for child in self.children:
             if child.failures >= _MAX_START_ATTEMPTS and not child.was_ready:
                 raise StackError(
@@ -115,10 +112,7 @@ class Group:
         return ", ".join(child.name for child in self.children if not child.is_usable)
 
     def stop(self, stages: Sequence[Sequence[str]]) -> None:
-        """Stop the children in the order of ``stages``.
-
-        Kill each child that doesn't end within the child's grace time.
-        """
+        """Stop the children in the order of ``stages``, and kill children that take too long."""
         for names in stages:
             stopping = [self._by_name[name] for name in names if name in self._by_name]
             for child in stopping:
@@ -132,21 +126,21 @@ class Group:
 
 
 class AlreadyRunningError(Exception):
-    """An error that is raised if another supervisor is running on the same home folder."""
+    """Another supervisor is running in the same home folder."""
 
 
 def run_stack(home: Home, display: Display) -> None:
-    """Run a stack until a signal asks the supervisor to stop.
+    """Run a stack until a signal requests a stop.
 
-    Raises ``AlreadyRunningError`` if another supervisor is running on the same home folder. Raises
-    ``StackError`` if the stack can't start, and stops the programs before raising the error.
+    Raises ``AlreadyRunningError`` if another supervisor is running in the same home folder. If the
+    stack can't start, its programs are stopped, and ``StackError`` is raised.
     """
     home.create()
     supervisor_lock = Lock(home.supervisor_lock)
     if not supervisor_lock.acquire():
         raise AlreadyRunningError
-    # The supervisor's lock is released only when the supervisor's process ends. A command that
-    # waits for the supervisor's lock waits until all services have ended.
+    # The supervisor's lock is released only at the end of the process, when all services have
+    # ended.
     with stack.lock_services(home, display.report) as lock:
         supervisor_lock.write_text(str(os.getpid()))
         home.run_file.unlink(missing_ok=True)
@@ -155,7 +149,7 @@ def run_stack(home: Home, display: Display) -> None:
 
 class _Supervisor:
     def __init__(self, home: Home, lock: Lock, display: Display) -> None:
-        """Determine the stack's ports, settings and programs before any program is started."""
+        """Determine all ports, settings and programs before any program is started."""
         self._home = home
         self._display = display
         api_port = read_port_setting("PORT", 8000)
@@ -183,7 +177,7 @@ class _Supervisor:
         }
         self._environment = environment.build_program_environment(chosen)
         # Start Pressroom's programs before the services, because programs without dependencies can
-        # import their modules while initdb blocks the supervisor.
+        # load while initdb blocks the supervisor.
         has_external_storage = "PRESSROOM_S3_ENDPOINT" in user_settings
         pressroom_programs = programs.plan_programs(
             home, self._environment, self._ports, creates_bucket=has_external_storage
@@ -209,7 +203,7 @@ class _Supervisor:
             self._group.stop([*programs.STOP_STAGES, stack.SERVICE_STAGE])
 
     def _wait_until_ready(self) -> bool:
-        """Wait until all programs of the stack are ready.
+        """Wait until all programs are ready.
 
         Return false if a signal requests a stop before all programs are ready.
         """
@@ -266,7 +260,7 @@ class _Supervisor:
         try:
             home_folder.write_private(home.run_file, run.model_dump_json(indent=2) + "\n")
         except OSError as error:
-            # Keep the stack running if ``run.json`` can't be written, because a full disk may not
-            # affect the stack's programs.
+            # Keep the stack running even if ``run.json`` can't be written, for example because the
+            # disk is full.
             self._display.report(f"Cannot write {home.run_file}: {error.strerror}")
         return run

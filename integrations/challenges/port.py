@@ -22,14 +22,14 @@ class ChallengeAction(StrEnum):
 
 @dataclass(frozen=True)
 class ChallengeWidget:
-    """The data that a page needs to show a challenge provider's widget.
+    """The data for showing a challenge provider's widget on a page.
 
     Attributes:
         script: the URL of the challenge provider's script.
-        css_class: the CSS class of the element that the script turns into the widget.
-        field: the name of the form field into which the provider's script writes the token.
-        policy: maps each directive of the content security policy to the sources that a page with
-            the widget must allow.
+        css_class: the CSS class of the element that becomes the widget.
+        field: the form field into which the provider's script writes the token.
+        policy: the sources that a page with the widget must allow, keyed by directive of the
+            content security policy.
     """
 
     script: str
@@ -40,10 +40,10 @@ class ChallengeWidget:
 
 @dataclass(frozen=True)
 class ChallengeResponse:
-    """The token that a challenge widget gave to a browser, and the browser's IP address.
+    """The token from a challenge widget, and the IP address of the browser.
 
     Attributes:
-        action: the ``ChallengeAction`` value that the provider must report for the token.
+        action: the ``ChallengeAction`` that the provider must report for the token.
     """
 
     token: str
@@ -58,7 +58,7 @@ class Challenge(Protocol):
         """Raise an error unless the challenge provider accepts the token.
 
         A challenge token can be used only once. Raises ``challenge.failed`` (forbidden) if the
-        challenge token is invalid, used, expired, or issued for a different action or host. Raises
-        ``challenge.unavailable`` if the challenge provider is unreachable, because a form must not
-        accept unchecked tokens during an outage.
+        token is invalid, used, expired, or issued for a different action or host. Raises
+        ``challenge.unavailable`` if the challenge provider is unreachable, because unchecked tokens
+        must not be accepted.
         """

@@ -1,4 +1,4 @@
-"""The challenge providers that are configured in the settings."""
+"""The configured challenge providers."""
 
 from core.errors.mailing import CHALLENGE_NOT_CONFIGURED
 from core.settings import Settings
@@ -8,9 +8,9 @@ from integrations.http_client import AsyncHttpClient
 
 
 class Challenges:
-    """The challenge providers for which the settings contain a secret and a site key.
+    """The challenge providers that have a secret and a site key in the settings.
 
-    A process needs only one ``Challenges`` instance, in which all providers share an HTTP client.
+    Use one ``Challenges`` per process, because all providers share its HTTP client.
     """
 
     def __init__(self, given: Settings) -> None:
@@ -37,10 +37,9 @@ class Challenges:
 
     @property
     def for_accounts(self) -> ChallengeProviderName | None:
-        """Return the challenge provider of the account pages, or ``None`` if no provider is used.
+        """Return the challenge provider for account pages, or ``None`` if they use no challenges.
 
-        If the settings don't select a challenge provider, the account pages use the first
-        configured provider.
+        By default, account pages use the first configured challenge provider.
         """
         match self._for_accounts:
             case "none":
@@ -53,8 +52,8 @@ class Challenges:
     def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
         """Return the adapter for a challenge provider.
 
-        Raises ``challenge.not_configured`` (unavailable) for a challenge provider that the operator
-        has not configured.
+        Raises ``challenge.not_configured`` (unavailable) if the operator has not configured the
+        challenge provider.
         """
         if provider not in self._adapters:
             raise CHALLENGE_NOT_CONFIGURED(provider=provider)

@@ -1,7 +1,7 @@
-"""The siteverify protocol, which Turnstile, hCaptcha and reCAPTCHA support with small differences.
+"""The siteverify protocol of Turnstile, hCaptcha and reCAPTCHA.
 
-A siteverify call sends form data to the challenge provider, and returns a JSON object. A
-``SiteVerifyProfile`` describes how one challenge provider implements the siteverify protocol. The
+A siteverify call sends form data to the challenge provider, which responds with a JSON object. Each
+provider has a ``SiteVerifyProfile``, because the providers' protocols differ slightly. The
 siteverify protocol is documented at docs.hcaptcha.com,
 developers.cloudflare.com/turnstile/get-started/server-side-validation, and
 developers.google.com/recaptcha/docs/verify and /docs/v3.
@@ -34,16 +34,15 @@ _SERVER = "challenge provider"
 BOUNDS = HttpBounds(
     max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024, provider=_SERVER
 )
-# The circuit breaker tolerates two consecutive failures, because a short overload of the challenge
-# provider may cause a few slow replies.
+# A short overload of the challenge provider may cause a few slow replies, so tolerate two failures
+# in a row.
 _TOLERATED_FAILURES = 2
-# The HTTP statuses with which a challenge provider may report whether a token is valid. Some
-# challenge providers report an invalid token with status 400.
+# A reply with another HTTP status is an error of the challenge provider. Some challenge providers
+# report an invalid token with status 400.
 _READABLE_STATUSES = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
 _HEADERS = {"Accept": "application/json"}
 
-# Error codes for an invalid, used or expired challenge token, as opposed to errors that the
-# installation or the challenge provider causes.
+# The error codes for an invalid, used or expired token.
 _TOKEN_ERRORS = {
     *("already-seen-response", "expired-input-response", "invalid-input-response"),
     *("invalid-or-already-seen-response", "missing-input-response", "timeout-or-duplicate"),
@@ -58,9 +57,8 @@ _CLOUDFLARE = "https://challenges.cloudflare.com"
 _HCAPTCHA = "https://hcaptcha.com https://*.hcaptcha.com"
 _GOOGLE = "https://www.google.com/recaptcha/"
 
-# Maps each challenge provider to its widget. The providers document their widgets at
-# docs.hcaptcha.com, developers.cloudflare.com/turnstile/get-started and
-# /reference/content-security-policy, and developers.google.com/recaptcha/docs/display and
+# The widgets are documented at docs.hcaptcha.com, developers.cloudflare.com/turnstile/get-started
+# and /reference/content-security-policy, and developers.google.com/recaptcha/docs/display and
 # /docs/faq.
 WIDGETS = {
     ChallengeProviderName.TURNSTILE: ChallengeWidget(
@@ -75,8 +73,7 @@ WIDGETS = {
         field="h-captcha-response",
         policy=dict.fromkeys(("script-src", "frame-src", "style-src", "connect-src"), _HCAPTCHA),
     ),
-    # Use the widget of reCAPTCHA version 2, because reCAPTCHA version 3 requires additional
-    # JavaScript on the page.
+    # Use version 2 of reCAPTCHA, because version 3 requires more JavaScript on the page.
     ChallengeProviderName.RECAPTCHA: ChallengeWidget(
         script=f"{_GOOGLE}api.js",
         css_class="g-recaptcha",
@@ -91,21 +88,19 @@ WIDGETS = {
 
 @dataclass(frozen=True)
 class SiteVerifyProfile:
-    """A description of how a challenge provider implements the siteverify protocol.
+    """How a challenge provider implements the siteverify protocol.
 
     Attributes:
         max_token_characters: the maximum length of a token that is sent to the provider. Turnstile
-            documents a limit of 2,048 characters per token. hCaptcha and reCAPTCHA don't document a
-            limit, and hCaptcha has sent tokens with more than 4,000 characters.
-        reports_action: whether the provider reports the action for which the widget requested the
-            token. If the provider's reply contains no action, the page has set no action for the
-            widget.
-        may_score: whether the provider may report a score for how likely the visitor is human. A
-            reCAPTCHA reply without a score comes from reCAPTCHA version 2, which doesn't report the
-            action.
-        sends_site_key: whether requests to the provider contain the site key. An hCaptcha secret
-            belongs to an account with any number of sites. Without the site key, hCaptcha accepts a
-            token from any site of the account.
+            documents a limit of 2,048 characters per token. hCaptcha and reCAPTCHA document no
+            limit, and hCaptcha has sent tokens of more than 4,000 characters.
+        reports_action: whether the provider reports the action of a token. The reply contains no
+            action if the page has set none.
+        may_score: whether the provider may rate how likely the visitor is human. Replies without a
+            score come from reCAPTCHA version 2, which reports no action.
+        sends_site_key: whether requests to the provider contain the site key. An hCaptcha secret is
+            valid for all sites of an account. Without the site key, hCaptcha accepts a token from
+            any site of the account.
     """
 
     provider: ChallengeProviderName
@@ -115,27 +110,24 @@ class SiteVerifyProfile:
     sends_site_key: bool = False
 
 
-# The Turnstile documentation recommends comparing the reported action with the expected action. A
-# Turnstile widget without `data-action` reports an empty action, which matches no expected action.
+# The Turnstile documentation recommends checking the reported action. A Turnstile widget without
+# `data-action` reports an empty action, which is never accepted.
 TURNSTILE = SiteVerifyProfile(ChallengeProviderName.TURNSTILE, 2048, reports_action=True)
 HCAPTCHA = SiteVerifyProfile(ChallengeProviderName.HCAPTCHA, 8192, sends_site_key=True)
-# A score and an action are reported by version 3 of reCAPTCHA, but not by version 2.
+# Only version 3 of reCAPTCHA reports a score and an action.
 RECAPTCHA = SiteVerifyProfile(
     ChallengeProviderName.RECAPTCHA, 8192, reports_action=True, may_score=True
 )
 
 
 class _TokenRejected(Exception):
-    """A challenge token was rejected.
-
-    The exception's message states why the challenge token was rejected.
-    """
+    """A challenge token was rejected. The exception's message states why the token was rejected."""
 
 
 class _VerdictMissing(Exception):
     """The challenge provider didn't report whether a token is valid.
 
-    The exception's message explains why the challenge provider reported no result.
+    The exception's message states why the challenge provider reported no result.
     """
 
 
@@ -144,9 +136,8 @@ class SiteVerify:
     """An adapter for a challenge provider.
 
     Attributes:
-        client: the HTTP client, which all challenge providers share. ``Challenges`` closes the HTTP
-            client.
-        hostnames: the host names of pages on which people may solve a challenge.
+        client: the HTTP client of all challenge providers, which ``Challenges`` closes.
+        hostnames: the host names on which a challenge may be solved.
     """
 
     client: AsyncHttpClient
@@ -176,9 +167,9 @@ class SiteVerify:
             raise CHALLENGE_UNAVAILABLE() from None
 
     def _build_form(self, answer: ChallengeResponse) -> dict[str, str]:
-        """Return the form fields to send to the challenge provider.
+        """Return the form data for the challenge provider.
 
-        Raises ``_TokenRejected`` for an obviously invalid challenge token.
+        Raises ``_TokenRejected`` for an obviously invalid token.
         """
         token = answer.token
         if not token.strip():
@@ -214,10 +205,10 @@ class SiteVerify:
 
 
 def _parse_verdict(reply: HttpReply) -> dict[str, object]:
-    """Return the JSON object in a challenge provider's reply that reports a valid token.
+    """Return the challenge provider's reply as a JSON object if the token is valid.
 
-    Raises ``_TokenRejected`` if the challenge provider reports an invalid token. Raises
-    ``_VerdictMissing`` if the challenge provider doesn't report whether the token is valid.
+    Raises ``_TokenRejected`` for an invalid token. Raises ``_VerdictMissing`` if the provider
+    doesn't report whether the token is valid.
     """
     status = reply.status
     if status not in _READABLE_STATUSES:
@@ -236,7 +227,7 @@ def _parse_verdict(reply: HttpReply) -> dict[str, object]:
     code_list = codes if isinstance(codes, list) else [codes] if codes else []
     reported = {code if isinstance(code, str) else "" for code in code_list}
     known = sorted(reported & (_TOKEN_ERRORS | _INSTALLATION_ERRORS))
-    # Don't log unknown error codes, because an unknown code may contain any text.
+    # Don't log unknown error codes, because they may contain any text.
     reason = ", ".join([*known, "an unknown code"] if len(known) < len(reported) else known)
     if reported <= _TOKEN_ERRORS:
         raise _TokenRejected(reason or "no reason given")

@@ -1,7 +1,7 @@
-"""An adapter for language models on servers that support OpenAI's chat completions protocol.
+"""An adapter for language models that support OpenAI's chat completions protocol.
 
-A request to a language model uses the strictest response format that the server accepts. The
-response formats, from strict to loose, are a JSON schema, JSON mode and a plain prompt.
+A request uses the strictest response format that the model's server accepts. The response formats,
+from strict to loose, are a JSON schema, JSON mode and a plain prompt.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ _MAX_CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 1024 * 1024
 _MAX_REASON_CHARACTERS = 2000
 
-# The request parameter that some language models require in place of `max_tokens`. A language model
-# server accepts only one of the parameters `max_tokens` and `max_completion_tokens`.
+# The request parameter that some models require instead of `max_tokens`. A server accepts only one
+# of the parameters `max_tokens` and `max_completion_tokens`.
 _NEWER_LIMIT = "max_completion_tokens"
-# For models that require `max_completion_tokens`, the token limit is raised by this number, because
-# these models count reasoning tokens toward the limit.
+# The number of tokens that is added to `max_completion_tokens`, because this limit includes
+# reasoning tokens.
 _REASONING_TOKENS = 4000
-# Matches the error messages with which several servers reject a prompt that is too long. A prompt
-# that is too long fails in every response format.
+# Matches the error messages of various servers about a prompt that is too long. A retry in another
+# format can't succeed if the prompt is too long.
 _PROMPT_TOO_LONG = re.compile("context[_ ]length|context window|context size|too many tokens")
 _TEXT_PARTS = ("text", "output_text")
 
@@ -51,14 +51,12 @@ _BUSY_STATUSES = frozenset(
     {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, _OVERLOADED_STATUS}
 )
 
-# The pause before a request to a language model is retried, unless the server's reply specifies a
-# pause.
+# The pause before a retry, unless the server requests a different pause.
 _RETRY_PAUSE_SECONDS = 0.5
-# A failed request to a language model is retried only if at least this much time is left until the
-# request's deadline.
+# A failed request is retried only if at least this much time is left.
 _MIN_RETRY_SECONDS = 1.0
 
-# The circuit breaker opens after the fifth consecutive failure. An open circuit breaker blocks all
+# The circuit breaker opens after the fifth consecutive failure. An open circuit breaker rejects all
 # requests to the server for half a minute.
 _TOLERATED_FAILURES = 4
 _REST_SECONDS = 30.0
@@ -76,9 +74,8 @@ class CompletionFailed(Exception):
 
     Attributes:
         is_temporary: whether a retry may succeed.
-        tokens: the number of input tokens and the number of output tokens that the request has
-            used.
-        retry_after: the number of seconds to wait before a retry, if the server requests a pause.
+        tokens: the numbers of input tokens and output tokens that the request has used.
+        retry_after: the pause in seconds that the server requests before a retry.
     """
 
     reason: str
@@ -101,7 +98,7 @@ class RequestRejected(Exception):
     """The language model server rejected a request, for example because of an unknown parameter.
 
     Attributes:
-        text: the server's error message, which is searched for known errors but never shown or
+        text: the server's error message, which is matched against known errors but never shown or
             logged.
     """
 
@@ -109,12 +106,12 @@ class RequestRejected(Exception):
     text: str
 
 
-# The type of a token count, which converts any invalid value to 0.
+# The type of a token count. Invalid token counts become 0.
 _Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
 
 
 def _join_text_parts(content: object) -> object:
-    """Join the text parts of a model's response, and skip parts such as ``reasoning``."""
+    """Join the text parts of a response, without other parts such as ``reasoning``."""
     if not isinstance(content, list):
         return content
     parts = [{"text": part} if isinstance(part, str) else part for part in content]
@@ -150,9 +147,9 @@ class Completion(BaseModel):
     def reply(self, model: str) -> CompletionReply:
         """Return the complete text of the model's response.
 
-        Raises ``CompletionFailed`` if the model's response is empty, incomplete or a refusal.
-        ``CompletionFailed`` contains the number of tokens that the request has used, because
-        providers charge even for failed requests.
+        Raises ``CompletionFailed`` if the response is empty, incomplete or a refusal.
+        ``CompletionFailed`` contains the number of used tokens, because providers charge for failed
+        requests too.
         """
         choice = self.choices[0]
         usage = self.usage or _Usage()
@@ -174,7 +171,7 @@ class Completion(BaseModel):
 def parse_completion(body: bytes) -> Completion:
     """Parse the reply of a language model server.
 
-    Raises ``CompletionFailed`` for an invalid reply.
+    Raises ``CompletionFailed`` if the reply is invalid.
     """
     try:
         return Completion.model_validate_json(body)
@@ -193,14 +190,14 @@ class RequestFormat:
     """The format of a request to a language model.
 
     Attributes:
-        limit: the name of the request parameter that limits the number of tokens in the response.
+        limit: the request parameter that limits the number of output tokens.
     """
 
     response_format: ResponseFormat = ResponseFormat.SCHEMA
     limit: str = "max_tokens"
 
     def get_next(self, error: RequestRejected) -> "RequestFormat | None":
-        """Return the next request format to try, or ``None`` if no retry can succeed."""
+        """Return the next format to try, or ``None`` if no retry can succeed."""
         if _NEWER_LIMIT in error.text and self.limit != _NEWER_LIMIT:
             return replace(self, limit=_NEWER_LIMIT)
         is_last = self.response_format is ResponseFormat.PROMPT
@@ -287,8 +284,8 @@ def create_breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
     return Breaker(
         _SERVER,
         CompletionFailed,
-        # A rejected request or a disconnected caller doesn't close the circuit breaker, because
-        # neither proves that the language model server is working.
+        # Neither a rejected request nor a disconnected caller closes the circuit breaker, because
+        # neither shows that the server works.
         errors_answer=False,
         tolerated=tolerated,
         min_rest_seconds=_REST_SECONDS,
@@ -298,7 +295,7 @@ def create_breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
 
 @dataclass
 class LlmServerState:
-    """The state of a language model server, as observed by this process.
+    """The state of a language model server, as seen by this process.
 
     Attributes:
         formats: maps each model to the last request format that the server accepted.
@@ -310,7 +307,7 @@ class LlmServerState:
 
 @dataclass(eq=False)
 class OpenAIProtocol:
-    """A language model that is called with OpenAI's protocol.
+    """A language model on a server with an OpenAI-compatible API.
 
     Attributes:
         report: the function that records the outcome and the token counts of each request.
@@ -350,8 +347,8 @@ class OpenAIProtocol:
     def _ask_with_breaker(self, question: CompletionRequest) -> CompletionReply:
         breaker = self.server.breaker
         try:
-            # Each model call runs in a new event loop, because only an event loop can cancel a call
-            # whose reply arrives byte by byte.
+            # Each call runs in a new event loop, because only an event loop can cancel a call whose
+            # reply arrives byte by byte.
             with breaker.protect():
                 completion = asyncio.run(self._negotiate_format(question))
         except ServerFailed:
@@ -361,14 +358,14 @@ class OpenAIProtocol:
         except RequestRejected as error:
             raise CompletionFailed(f"status {error.status}") from None
         # A refused or incomplete response doesn't count as a failure for the circuit breaker,
-        # because the language model server has responded.
+        # because the server has responded.
         return completion.reply(self.model)
 
     async def _negotiate_format(self, question: CompletionRequest) -> Completion:
         """Send a request in the last accepted format, and retry it in looser formats if rejected.
 
-        Raises ``RequestRejected`` if the server accepts no request format. Raises
-        ``CompletionFailed`` if the server is unreachable, overloaded, too slow or broken.
+        Raises ``RequestRejected`` if the server rejects all formats. Raises ``CompletionFailed`` if
+        the server is unreachable, overloaded, too slow or broken.
         """
         deadline = time.monotonic() + question.seconds
         request_format: RequestFormat = self.server.formats.get(self.model, RequestFormat())

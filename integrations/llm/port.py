@@ -1,4 +1,4 @@
-"""The interface of language models, which answer each request with JSON."""
+"""The interface of language models, which respond with JSON."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,13 +10,11 @@ class CompletionRequest:
     """A request to a language model.
 
     Attributes:
-        instructions: the instructions that the model must follow.
-        material: the text of a post, to which the instructions apply. The model must not follow
-            instructions in the post.
+        material: the text of a post.
         schema: the JSON schema of the response.
-        seconds: the time limit of the request, including a retry.
-        before_sending: a function that is called before the request is sent, and before each retry.
-            ``before_sending`` may raise an exception to cancel the request, for example because the
+        seconds: the time limit for the request and its retry together.
+        before_sending: a function that is called before each attempt to send the request.
+            ``before_sending`` may cancel the request by raising an exception, for example if the
             API caller has disconnected.
     """
 
@@ -31,7 +29,7 @@ class CompletionRequest:
 
 @dataclass(frozen=True)
 class CompletionReply:
-    """The response of a language model, which may violate the requested JSON schema."""
+    """The response of a language model, which may violate the requested schema."""
 
     text: str
     model: str
@@ -41,13 +39,12 @@ class CompletionReply:
 
 @dataclass(frozen=True)
 class Usage:
-    """The outcome, token counts and duration of a request to a language model.
+    """The outcome, token counts and duration of a language model request.
 
     Attributes:
         outcome: one of `answered`, `failed`, `unavailable` and `too_slow`.
-        tokens_in: the number of input tokens, as counted by the server. Even a failed request may
-            have used tokens.
-        tokens_out: the number of output tokens, as counted by the server.
+        tokens_in: the number of input tokens according to the server.
+        tokens_out: the number of output tokens according to the server.
     """
 
     model: str
@@ -64,12 +61,12 @@ class LanguageModel(Protocol):
     """A language model.
 
     Attributes:
-        context_tokens: the maximum number of tokens in the request and the response together.
+        context_tokens: the maximum total number of input and output tokens of a request.
     """
 
     @property
     def name(self) -> str:
-        """Return the model's name for the header ``Pressroom-Source``, such as `openai/gpt-5`."""
+        """Return the model's name in the ``Pressroom-Source`` header, such as `openai/gpt-5`."""
 
     context_tokens: int
 

@@ -1,4 +1,4 @@
-"""The language model that is configured in the settings."""
+"""The configured language model."""
 
 import threading
 from typing import TYPE_CHECKING
@@ -15,18 +15,18 @@ _servers: dict[str, "LlmServerState"] = {}
 
 
 def language_model(given: Settings, report: Report) -> LanguageModel | None:
-    """Return the configured language model, or ``None`` if no model is configured.
+    """Return the configured language model, or ``None`` without one.
 
-    All threads of a process share the language model and the recorded state of the model's server.
+    All threads of a process share the model and the state of its server.
 
     Args:
-        report: the function that records each use of the model. If several calls have the same
-            settings, only the first call uses ``report``. All other calls return the model that the
-            first call created.
+        report: the function that records each use of the model. Calls with the same settings return
+            the same model, which keeps the ``report`` of the first call.
     """
     if given.llm_provider == "offline" or given.llm_model is None:
         return None
-    # Import the adapter late, so that processes without a language model don't load a slow library.
+    # Import the adapter late, because it loads a slow library that processes without a language
+    # model don't need.
     from integrations.llm import openai_protocol
 
     url = str(given.llm_base_url)

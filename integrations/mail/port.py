@@ -1,4 +1,4 @@
-"""The interface for sending an e-mail to a person through a mail server."""
+"""The interface for sending an e-mail to a person."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ class Mail:
     """An e-mail to one person, as plain text and as HTML.
 
     Attributes:
-        headers: additional headers, such as List-Unsubscribe. The mail adapter sets From, To,
-            Subject, Date, Message-ID, and the headers that suppress automatic replies.
-        key: the identifier in the Message-ID, made of letters, digits and "-". Every attempt to
-            send a mail uses the same key, so that mail programs recognise duplicates.
-        sender_name: a sender name that mail programs show next to the installation's name. The
-            sender address is always the address of the installation.
+        headers: additional headers, such as List-Unsubscribe. The mail adapter adds From, To,
+            Subject, Date, Message-ID, and headers against automatic replies.
+        key: the identifier in the Message-ID, which consists of letters, digits and "-". All
+            attempts to send a mail use the same key, so that mail programs recognise duplicates.
+        sender_name: a name that mail programs show in addition to the installation's name. The
+            sender address is always the installation's address.
     """
 
     to: str
@@ -32,5 +32,5 @@ class Mailer(Protocol):
         """Send a mail through the mail server.
 
         Raises ``TransientError`` if a retry may succeed. Raises ``mail.refused`` if the mail server
-        permanently refuses the address or the message.
+        permanently rejects the address or the message.
         """

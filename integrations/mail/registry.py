@@ -1,4 +1,4 @@
-"""The mail server that is configured in the settings."""
+"""The configured mail server."""
 
 from core.errors import TransientError
 from core.settings import Settings
@@ -8,10 +8,7 @@ from integrations.mail.smtp import SmtpMailer
 
 
 class UnconfiguredMailer:
-    """A mailer for an installation without a mail server.
-
-    Every mail is retried until the operator configures a mail server.
-    """
+    """A mailer that retries every mail until the operator configures a mail server."""
 
     def send(self, mail: Mail) -> None:
         raise TransientError("PRESSROOM_MAIL_URL is not set: mail waits until it is.")

@@ -1,7 +1,6 @@
 """Sends mail over SMTP (RFC 5321), with a separate connection for each mail.
 
-Errors and log entries omit the text of the mail server's replies, because the replies quote e-mail
-addresses.
+Errors and log entries omit the mail server's replies, because the replies contain e-mail addresses.
 """
 
 import re
@@ -34,9 +33,9 @@ from integrations.mail.port import Mail
 _KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _HEADER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*\Z")
 _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-# Headers that suppress automatic replies, such as out-of-office messages. `Auto-Submitted` is
-# defined by RFC 3834, section 5. `X-Auto-Response-Suppress` is for Microsoft Exchange. In
-# `X-Auto-Response-Suppress`, the value `All` would suppress even bounces.
+# Headers that prevent automatic replies, such as out-of-office messages. `Auto-Submitted` is
+# defined by RFC 3834, section 5. `X-Auto-Response-Suppress` is for Microsoft Exchange. The value
+# `All` of `X-Auto-Response-Suppress` would suppress even bounces.
 _AUTOMATIC_MAIL_HEADERS = {
     "Auto-Submitted": "auto-generated",
     "X-Auto-Response-Suppress": "OOF, AutoReply",
@@ -47,28 +46,27 @@ _RESERVED_HEADERS = {
 }
 _MAX_LINE_BYTES = 998  # RFC 5322, section 2.1.1, limits each line of an e-mail to 998 bytes.
 
-# The time limit of an SMTP session, from the connection to the last reply. The time limit of an
-# SMTP session applies even if the network drops all packets, or if the mail server replies byte by
-# byte.
+# The time limit of an SMTP session, even if the network drops all packets or the server replies
+# byte by byte.
 _MAX_CALL_SECONDS = 20.0
 
 _SERVER = "mail server"
 
 _PERMANENT_CODES = range(500, 600)
-# The SMTP codes for a refused or missing login (RFC 4954). After a login error, the mail is
-# retried, because an operator can fix the login.
+# The SMTP codes for a refused or missing login (RFC 4954). After a login error, mails are retried,
+# because the operator can fix the login.
 _LOGIN_CODES = frozenset({530, 534, 535, 538})
 _TOO_LARGE_CODE = 552
-# The SMTP codes that mean an outage of the mail server, such as a shutdown or a missing reply.
+# The SMTP codes for an outage of the mail server, such as a shutdown or a missing reply.
 _OUTAGE_CODES = frozenset({None, -1, 421})
 
 
 class _UnchangedHeaderPolicy(EmailPolicy):
-    """A policy for Python's ``email`` package that writes each header unchanged.
+    """An e-mail policy that writes each header unchanged.
 
-    Python's default e-mail policy would decode header text that looks like encoded words (RFC
-    2047), and the decoded text could contain line breaks. Python's default e-mail policy would
-    encode long links in headers, and mail programs don't recognise encoded links.
+    Python's default policy would decode text that looks like encoded words (RFC 2047), so a header
+    could contain line breaks. Python's default policy would encode long links in headers, and mail
+    programs don't recognise encoded links.
     """
 
     def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
@@ -79,14 +77,14 @@ class _UnchangedHeaderPolicy(EmailPolicy):
 
 
 def compose_message(mail: Mail, sender: MailSender, address: str) -> bytes:
-    """Return the bytes of an e-mail to one address.
+    """Return an e-mail to one address as bytes.
 
-    Raises ``mail.refused`` if the mail can't be encoded as a valid message.
+    Raises ``mail.refused`` if no valid message can be built.
     """
     message = EmailMessage(_UnchangedHeaderPolicy(linesep="\r\n"))
     name = sender.name
     if mail.sender_name is not None:
-        # Add the installation's name to the sender name, so that a list owner can't impersonate
+        # Show the installation's name after the sender name, so that a list owner can't impersonate
         # anyone.
         name = f"{mail.sender_name} via {sender.name or sender.domain}"
     message["From"] = formataddr((name, sender.address))
@@ -115,7 +113,7 @@ def compose_message(mail: Mail, sender: MailSender, address: str) -> bytes:
 def _encode_header(name: str, value: str) -> str:
     """Return a header value in ASCII.
 
-    A value that is not ASCII, or that looks like encoded words (RFC 2047), is converted to encoded
+    A value is converted to encoded words (RFC 2047) if it isn't ASCII or already looks like encoded
     words.
     """
     if value.isascii() and "=?" not in value:
@@ -130,9 +128,9 @@ def _encode_header(name: str, value: str) -> str:
 
 @dataclass(frozen=True)
 class SmtpMailer:
-    """A mailer that sends every mail through one SMTP server.
+    """A mailer that sends all mail through one SMTP server.
 
-    TLS connections to the mail server check the server's certificate.
+    TLS connections verify the server's certificate.
     """
 
     server: MailServer
@@ -167,8 +165,7 @@ class SmtpMailer:
             if options and not connection.has_extn("smtputf8"):
                 raise errors.MAIL_RECIPIENT_NOT_ASCII()
             connection.sendmail(self.sender.address, [address], message, options)
-            # The mail server has already accepted the mail, so a failed QUIT command doesn't
-            # matter.
+            # The server has already accepted the mail, so a failed QUIT command doesn't matter.
             with suppress(smtplib.SMTPException):
                 connection.quit()
 
@@ -181,7 +178,7 @@ class SmtpMailer:
     def _logged_in(self) -> Iterator[smtplib.SMTP]:
         """Yield a logged-in connection to the mail server.
 
-        SMTP errors in the ``with`` block are replaced by the product's errors.
+        SMTP errors in the ``with`` block are converted to Pressroom's errors.
         """
         try:
             with closing(self._connect()) as connection:
@@ -202,9 +199,8 @@ class SmtpMailer:
         return create_tls_context()
 
     def _connect(self) -> smtplib.SMTP:
-        # The SMTP client greets the mail server with the sender's domain. By default, smtplib would
-        # greet the mail server with the host name of this machine, and looking up the host name may
-        # take longer than the time limit.
+        # Greet the mail server with the sender's domain, because looking up the host name of this
+        # machine may take too long.
         name = self.sender.domain
         host = self.server.host
         port = self.server.port
@@ -239,6 +235,5 @@ def _translate_error(error: smtplib.SMTPException) -> Exception:
                 return errors.MAIL_MESSAGE_REFUSED(status=code)
             case smtplib.SMTPSenderRefused() if code == _TOO_LARGE_CODE:
                 return errors.MAIL_TOO_LARGE(status=code)
-    # The mail server's refusal is temporary, or an operator can fix the cause, for example a wrong
-    # login.
+    # The rejection is temporary, or an operator can fix its cause, for example a wrong login.
     return TransientError(f"The mail server refuses the mail ({summary}).")

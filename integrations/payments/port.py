@@ -1,9 +1,8 @@
 """The interface of payment providers.
 
-Pressroom learns about a payment from webhooks, from the payer's return to a page, and from the
-replies of the payment provider's API. Webhooks, page visits and API replies all yield `Evidence`,
-which contains facts about a payment. A fact about a payment never becomes false, so evidence may
-arrive in any order and more than once.
+Pressroom learns about payments from webhooks, from API replies, and when a payer returns from the
+payment page. Webhooks, page visits and API replies all yield `Evidence`, the facts about a payment.
+Facts about a payment never become false, so evidence may arrive repeatedly and in any order.
 """
 
 from dataclasses import dataclass
@@ -19,12 +18,11 @@ class PaymentChannel(StrEnum):
 
 @dataclass(frozen=True)
 class Checkout:
-    """A request for a page at the payment provider, on which the payer can pay an order once.
+    """A request for a payment page, on which the payer can pay an order once.
 
     Attributes:
-        amount_minor: the amount in the minor unit of the currency, for example in cents or yen.
-        return_url: the URL of the page that the payer's browser opens after the payment.
-        expires_at: the time at which the payment page expires.
+        amount_minor: the amount in the currency's minor unit, such as cents.
+        return_url: the page to which the payer returns after the payment.
     """
 
     order_id: int
@@ -37,7 +35,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class OpenedCheckout:
-    """A payment page that the payment provider has opened.
+    """A payment page at the payment provider.
 
     Attributes:
         session_id: the provider's id of the payment page.
@@ -49,11 +47,10 @@ class OpenedCheckout:
 
 
 class DisputeStatus(StrEnum):
-    """The status of a payment dispute, which changes only from open to won or from open to lost.
+    """The status of a dispute, which changes only from open to won or lost.
 
-    A payment may have several disputes. The dispute status of an order is open if any of its
-    disputes is open. If an order has no open dispute but a lost dispute, the dispute status of the
-    order is lost.
+    A payment may have several disputes. An order's dispute status is open if any of its disputes is
+    open. An order's dispute status is lost if a dispute is lost and none is open.
     """
 
     OPEN = "open"
@@ -63,30 +60,29 @@ class DisputeStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The facts that the payment provider has reported about a payment.
+    """Facts about a payment from the payment provider.
 
-    A field of ``Evidence`` is ``None`` or false until the payment provider has reported the fact.
+    A field of ``Evidence`` is ``None`` or false until the payment provider reports it.
 
-    All amounts are in the minor unit of the currency, such as cents. The total amounts of refunds
-    and disputes never decrease.
+    All amounts are in the currency's minor unit, such as cents. The total amounts of refunds and
+    disputes never decrease.
 
     Attributes:
         order_id: Pressroom's id of the order. At least one of ``order_id``, ``session_id`` and
             ``payment_id`` is set.
         session_id: the provider's id of the checkout.
         payment_id: the provider's id of the payment.
-        amount_minor: the amount of the order in the minor unit of the currency.
-        paid: whether the money has arrived. A promised payment, such as a bank debit, is unpaid
-            until the money arrives.
+        amount_minor: the amount of the order.
+        paid: whether the money has arrived. Promised payments, such as bank debits, arrive later.
         failed: whether a promised payment has failed. After a promised payment has failed, the
             checkout can't be paid.
         expired: whether the time for paying the order is over. A payment that was promised before
-            the expiry may arrive after the expiry.
-        closed: whether it is certain that no payment for the checkout will arrive.
+            the expiry may still arrive.
+        closed: whether no payment for the checkout can arrive anymore.
         refunded_minor: the total amount of all refunds, including failed refunds.
         refunds_failed_minor: the total amount of all failed refunds.
         disputes_minor: the total amount of all disputes.
-        disputes_ended_minor: the total amount of all disputes that are no longer open.
+        disputes_ended_minor: the total amount of all won and lost disputes.
         disputes_lost_minor: the total amount of all lost disputes.
     """
 
@@ -108,12 +104,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Event:
-    """The content of a webhook with a valid signature.
+    """The content of a webhook whose signature is valid.
 
     Attributes:
-        id: the provider's id of the event. All webhook deliveries of an event have the same event
-            id.
-        evidence: the facts in the event, or ``None`` if the event doesn't concern an order.
+        id: the provider's id of the event. All deliveries of an event have the same id.
+        evidence: the facts in the event, or ``None`` if the event isn't about an order.
     """
 
     id: str
@@ -125,42 +120,37 @@ class Event:
 class Payments(Protocol):
     """An account at a payment provider. Every call to the payment provider has a time limit.
 
-    Calls raise ``TransientError`` if the payment provider is unreachable or slow, or enforces a
-    rate limit. Calls raise ``payments.refused`` (``provider_failed``) if the payment provider
-    refuses the request.
+    Calls raise ``TransientError`` if the payment provider is unreachable, slow or rate limited.
+    Calls raise ``payments.refused`` (``provider_failed``) if the payment provider rejects the
+    request.
     """
 
     channel: PaymentChannel
 
     def open_checkout(self, checkout: Checkout) -> OpenedCheckout:
-        """Open a checkout.
-
-        Opening a checkout repeatedly for the same order returns the same checkout.
-        """
+        """Open a checkout. Repeated calls for the same order return the same checkout."""
 
     def fetch_evidence(self, session_id: str) -> Evidence:
         """Return all facts about a checkout, including refunds and disputes."""
 
     def close_checkout(self, session_id: str) -> Evidence:
-        """Close a checkout for payments, and return all facts about the checkout.
+        """Stop a checkout from accepting payments, and return its current state.
 
-        Closing has no effect on a checkout that is closed or paid, or for which a payment was
-        promised.
+        The call has no effect on a checkout that is closed or paid or has a promised payment.
         """
 
     def fetch_refunds(self, payment_id: str) -> Evidence:
-        """Return the evidence about a payment, including the total amounts of its refunds."""
+        """Return evidence with the total amounts of a payment's refunds."""
 
     def fetch_disputes(self, payment_id: str) -> Evidence:
-        """Return the evidence about a payment, including the total amounts of its disputes."""
+        """Return evidence with the total amounts of a payment's disputes."""
 
     def find_order_id(self, payment_id: str) -> int | None:
-        """Return the id of the order that was paid, or ``None`` if it isn't a Pressroom order."""
+        """Return the id of the paid order, or ``None`` if the payment isn't for an order."""
 
     def parse_event(self, body: bytes, signature: str) -> Event:
-        """Check the signature of a webhook, and parse the webhook's body.
+        """Verify the signature of a webhook, and parse its body.
 
-        Raises ``webhook.signature_invalid`` (malformed) for a webhook signature that is missing,
-        wrong or too old. Raises ``webhook.unreadable`` (malformed) for a signed body that is not an
-        event.
+        Raises ``webhook.signature_invalid`` (malformed) if the signature is missing, wrong or too
+        old. Raises ``webhook.unreadable`` (malformed) if a signed body is not an event.
         """

@@ -1,4 +1,4 @@
-"""The accounts at payment providers that are configured in the settings."""
+"""The configured accounts at payment providers."""
 
 from threading import Lock
 
@@ -9,10 +9,10 @@ from integrations.payments.port import Event, PaymentChannel, Payments
 
 
 class PaymentChannels:
-    """The payment channels for which the settings contain API keys.
+    """The payment channels that have API keys in the settings.
 
-    A process needs only one ``PaymentChannels`` instance. Stripe's library is loaded at the first
-    use of a payment channel, because most processes don't handle payments.
+    Stripe's library is loaded only when a payment channel is used, because most processes handle no
+    payments.
     """
 
     def __init__(self, given: Settings) -> None:
@@ -37,19 +37,15 @@ class PaymentChannels:
 
     @property
     def default(self) -> PaymentChannel:
-        """Return the payment channel for real payments if it is configured, or else the sandbox.
-
-        If no payment channel is configured, return the channel for real payments. The method
-        ``channel`` raises an error for an unconfigured channel.
-        """
+        """Return the channel for real payments, or the sandbox if only it is configured."""
         return next(iter(self._accounts), PaymentChannel.STRIPE)
 
     def channel(self, channel: PaymentChannel) -> Payments:
-        """Return the payment provider's account for a payment channel.
+        """Return the account of a payment channel at the payment provider.
 
-        Raises ``topup.channel_unavailable`` (unavailable) for a channel that the operator has not
-        configured. Raises ``topup.channel_unavailable`` (invalid) if the sandbox is requested
-        outside the development stack.
+        Raises ``topup.channel_unavailable`` (unavailable) if the operator has not configured the
+        channel. Raises ``topup.channel_unavailable`` (invalid) for the sandbox outside the
+        development stack.
         """
         if channel in self._accounts:
             with self._lock:
@@ -68,10 +64,10 @@ class PaymentChannels:
         raise errors.TOPUP_CHANNEL_UNAVAILABLE(channel=channel)
 
     def parse_event(self, body: bytes, signature: str) -> tuple[Payments, Event]:
-        """Parse a webhook, and return the event and the account that signed the event.
+        """Return the account that signed a webhook, and the event in the webhook.
 
-        Raises ``webhook.signature_invalid`` if no configured account has signed the event. Raises
-        ``webhook.unreadable`` if the webhook's body is not an event.
+        Raises ``webhook.signature_invalid`` if no configured account has signed the webhook. Raises
+        ``webhook.unreadable`` if the body is not an event.
         """
         rejected: DomainError | None = None
         for channel in self._accounts:

@@ -1,10 +1,9 @@
 """An adapter for payments with Stripe Checkout.
 
-The Stripe adapter works with the development stack's sandbox, for which only the base URL and the
-keys differ. The Stripe adapter converts Stripe's objects to `Evidence`. Stripe's objects arrive in
-API replies and in webhooks. A webhook endpoint may use an older version of Stripe's API than the
-API replies. The Stripe adapter reads only fields that are unchanged in all Stripe API versions
-since 2022.
+The development stack's sandbox differs from Stripe only in the base URL and the keys. The Stripe
+adapter converts the objects in Stripe's API replies and webhooks to `Evidence`. Webhooks may use an
+older version of Stripe's API than the API replies. The Stripe adapter reads only fields that are
+the same in all API versions since 2022.
 
 Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
 /webhooks and /payments/checkout/fulfill-orders.
@@ -40,33 +39,32 @@ from integrations.payments.port import (
 
 _log = get_logger(__name__)
 
-# The metadata value that marks Pressroom's orders. Several shops may use the same Stripe account
-# and the same order numbers.
+# The metadata value that marks Pressroom's orders. Shops that share a Stripe account may use the
+# same order numbers.
 APPLICATION = "pressroom"
-# The API version that Stripe's replies use, which overrides the Stripe account's default version.
+# The API version of Stripe's replies, which overrides the account's default version.
 STRIPE_API_VERSION = "2026-10-28.endive"
 
 _MAX_CONNECT_SECONDS = 2.0
 _MAX_REPLY_BYTES = 4 * 1024 * 1024
-# The time limit of an attempt to call Stripe. Two attempts to call Stripe and the pause between
+# The time limit of each attempt to call Stripe. Two attempts to call Stripe and the pause between
 # them must take less than ten seconds.
 _ATTEMPT_SECONDS = 4.5
 _MAX_RETRIES = 1
 _SERVER = "payment provider"
-# A few failed Stripe calls must not open the circuit breaker, because an open circuit breaker makes
-# every payer's call fail.
+# Tolerate a few failed calls, because an open circuit breaker makes every payer's call fail.
 _TOLERATED_FAILURES = 2
 _SIGNATURE_TOLERANCE_SECONDS = 300
-# The maximum number of refunds or disputes to read for a payment. Without a maximum number, an
+# The maximum number of refunds or disputes to read per payment. Without a maximum number, an
 # endless list of refunds or disputes would occupy a thread forever.
 _MAX_LISTED_OBJECTS = 1_000
 # Stripe requires a checkout to expire between 30 minutes and 24 hours after its creation. The
-# minimum and maximum lifetimes of a checkout are a minute stricter than Stripe's limits, because
-# Stripe's clock may differ.
+# limits for the lifetime of a checkout are a minute stricter than Stripe's limits, because Stripe's
+# clock may differ.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
-# The HTTP statuses with which Stripe refuses a call. A connection error or a status of 500 and
-# above counts as an outage of Stripe.
+# The HTTP statuses with which Stripe rejects a call. A connection error or a status from 500 counts
+# as an outage of Stripe.
 _REFUSED_STATUSES = range(300, 500)
 _TEMPORARY_STATUSES = {
     HTTPStatus.REQUEST_TIMEOUT,
@@ -74,8 +72,8 @@ _TEMPORARY_STATUSES = {
     HTTPStatus.TOO_MANY_REQUESTS,
 }
 
-# The statuses of Stripe disputes that withdraw money. A dispute that is only a bank's inquiry
-# (status `warning_…`) withdraws no money.
+# The statuses of Stripe disputes that withdraw money. A bank's inquiry (status `warning_…`)
+# withdraws no money.
 _DISPUTE_STATUSES = {
     "needs_response": DisputeStatus.OPEN,
     "under_review": DisputeStatus.OPEN,
@@ -83,14 +81,13 @@ _DISPUTE_STATUSES = {
     "lost": DisputeStatus.LOST,
 }
 
-# The statuses of refunds whose money stays in the Stripe account. The money of a refund that
-# neither failed nor was cancelled may be on its way to the payer.
+# The statuses of refunds that pay no money back.
 _FAILED_REFUND_STATUSES = {"failed", "canceled"}
 
 Fields = Mapping[str, Any]
 T = TypeVar("T")
 
-# At debug level, Stripe's library logs whole replies, which contain the payers' input.
+# At debug level, Stripe's library logs whole replies with the payers' input.
 logging.getLogger("stripe").setLevel(logging.WARNING)
 
 
@@ -114,8 +111,8 @@ def parse_session(session: Fields, *, failed: bool = False) -> Evidence | None:
         currency=_currency(session),
         paid=session.get("payment_status") == "paid",
         failed=failed,
-        # No payment is in progress for an expired checkout session, because a session with a
-        # promised payment has the status `complete`.
+        # No payment is in progress for an expired checkout session, because a promised payment
+        # changes the status to `complete`.
         expired=session.get("status") == "expired",
         closed=session.get("status") == "expired",
     )
@@ -137,7 +134,7 @@ def has_failed_payment(session: Fields) -> bool:
 
 
 def parse_charge(charge: Fields) -> Evidence | None:
-    """Return the evidence in a successful charge, or ``None`` for an unsuccessful charge."""
+    """Return the evidence in a successful charge, or ``None`` for any other charge."""
     order_id = parse_order_id(charge)
     if order_id is None or charge.get("status") != "succeeded":
         return None
@@ -173,9 +170,9 @@ def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
 
 
 def parse_dispute(dispute: Fields) -> Evidence | None:
-    """Return the evidence in a dispute, or ``None`` for a dispute that withdraws no money.
+    """Return the evidence in a dispute, or ``None`` for an inquiry that withdraws no money.
 
-    A Stripe dispute identifies the payment, but contains neither the order nor the order's amount.
+    A Stripe dispute identifies the payment, but not the order or its amount.
     """
     payment_id = parse_id(dispute.get("payment_intent"))
     if dispute.get("status") not in _DISPUTE_STATUSES or payment_id is None:
@@ -184,7 +181,7 @@ def parse_dispute(dispute: Fields) -> Evidence | None:
 
 
 def add_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
-    """Return a copy of the evidence that contains the total amounts of the disputes."""
+    """Return a copy of ``evidence`` with the total amounts of the disputes."""
     total = 0
     ended = 0
     lost = 0
@@ -199,7 +196,7 @@ def add_disputes(evidence: Evidence, disputes: Iterable[Fields]) -> Evidence:
 
 
 def parse_id(value: object) -> str | None:
-    """Return the id of a Stripe object, where ``value`` is the full object or only the id."""
+    """Return the id of a Stripe object, given the object or its id."""
     if isinstance(value, Mapping):
         value = value.get("id")
     return value if isinstance(value, str) else None
@@ -210,7 +207,7 @@ def _currency(fields: Fields) -> str | None:
     return currency.upper() if isinstance(currency, str) else None
 
 
-# Maps each Stripe event type to the function that parses the evidence in an event.
+# Maps each Stripe event type to the function that parses its evidence.
 EVENT_PARSERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "checkout.session.completed": parse_session,
     "checkout.session.async_payment_succeeded": parse_session,
@@ -234,7 +231,7 @@ class StripeHttpClient(stripe.HTTPClient):
     """A thread-safe HTTP client for Stripe's library.
 
     Args:
-        seconds: the time limit of one attempt to call Stripe.
+        seconds: the time limit of each attempt.
     """
 
     name = "httpx2"
@@ -291,12 +288,11 @@ class StripeCheckout:
     def open_checkout(self, checkout: Checkout) -> OpenedCheckout:
         """Open a checkout.
 
-        Opening a checkout repeatedly for the same order returns the same checkout. Stripe requires
-        a checkout to expire between 30 minutes and 24 hours after its creation. An expiry outside
-        Stripe's limits is moved to the nearest limit, and ``OpenedCheckout`` contains the actual
-        expiry.
+        Repeated calls for the same order return the same checkout. Stripe requires a checkout to
+        expire between 30 minutes and 24 hours after its creation. An expiry outside Stripe's limits
+        is moved to the nearest limit, and ``OpenedCheckout`` contains the actual expiry.
         """
-        # Stripe repeats the metadata in webhooks and replies, so that Pressroom can find the order.
+        # Stripe returns the metadata in webhooks and replies, so that Pressroom can find the order.
         metadata = {"application": APPLICATION, "order_id": str(checkout.order_id)}
         now = clock.now()
         earliest = now + _MIN_CHECKOUT_LIFETIME
@@ -306,15 +302,14 @@ class StripeCheckout:
             "unit_amount": checkout.amount_minor,
             "product_data": {"name": checkout.description},
         }
-        # The type is Any because Stripe's type for the checkout parameters is very complicated.
+        # The type is Any because Stripe's parameter types are very complicated.
         order: Any = {
             "mode": "payment",
             "line_items": [{"quantity": 1, "price_data": price}],
             "client_reference_id": str(checkout.order_id),
             "metadata": metadata,
             "payment_intent_data": {"metadata": metadata, "description": checkout.description},
-            # With adaptive pricing, Stripe might charge a currency and an amount that differ from
-            # the order's.
+            # With adaptive pricing, Stripe could charge a different currency and amount.
             "adaptive_pricing": {"enabled": False},
             "expires_at": int(min(max(checkout.expires_at, earliest), latest).timestamp()),
             "success_url": checkout.return_url,
@@ -338,9 +333,8 @@ class StripeCheckout:
                 self._call(lambda: self._api.checkout.sessions.expire(session_id))
                 session |= {"status": "expired"}
             except DomainError:
-                # Stripe refuses to close a checkout session that is no longer open. Stripe has no
-                # error code for a checkout session that is no longer open, so fetch the session to
-                # check its status.
+                # Stripe has no error code for closing a checkout session that is no longer open, so
+                # check the session's status.
                 session = self._fetch_session(session_id)
                 if session.get("status") == "open":
                     raise
@@ -368,8 +362,7 @@ class StripeCheckout:
             stripe.WebhookSignature.verify_header(
                 body, signature, secret, _SIGNATURE_TOLERANCE_SECONDS
             )
-        # Stripe's library raises ValueError or TypeError if the webhook's body or signature is not
-        # text.
+        # Stripe's library raises ValueError or TypeError if the body or the signature is not text.
         except (stripe.SignatureVerificationError, ValueError, TypeError):
             raise WEBHOOK_SIGNATURE_INVALID() from None
         try:
@@ -379,8 +372,8 @@ class StripeCheckout:
             event_type = str(event["type"])
             fields = event["data"]["object"]
             parser = EVENT_PARSERS.get(event_type)
-            # A test payment moves no money, so a Stripe account with a live key ignores test
-            # events. A Stripe account with a test key ignores events about real payments.
+            # A Stripe account with a live key ignores test events, because test payments move no
+            # money. A Stripe account with a test key ignores events about real payments.
             if parser and bool(event["livemode"]) is not self._is_live:
                 _log.warning(
                     "event of the other mode ignored", channel=self.channel, id=event["id"]
@@ -416,7 +409,7 @@ class StripeCheckout:
     def _fetch_all(
         self, payment_id: str, list_objects: Callable[[Any], Any]
     ) -> list[dict[str, Any]]:
-        """Return all refunds or all disputes of a payment, from all pages of Stripe's result."""
+        """Return all refunds or all disputes of a payment from all result pages."""
         query = {"payment_intent": payment_id, "limit": 100}
 
         def fetch() -> list[dict[str, Any]]:
@@ -442,14 +435,14 @@ def _parse_time(seconds: int) -> datetime:
 
 
 def _translate_error(error: stripe.StripeError) -> Exception:
-    """Return ``payments.refused`` if Stripe refused a call, or ``TransientError`` for an outage."""
+    """Return ``payments.refused`` if Stripe rejected the call, or else ``TransientError``."""
     status = error.http_status
     summary = f"{type(error).__name__} {status or ''}".rstrip()
     if status in _TEMPORARY_STATUSES:
         return TransientError(f"The {_SERVER} refuses for now ({summary}).")
     if status not in _REFUSED_STATUSES:
         return ServerFailed(_SERVER, summary)
-    # Omit Stripe's error message, because the message quotes the end of the secret key.
+    # Omit Stripe's error message, because it contains the end of the secret key.
     reason = ", ".join(filter(None, (error.code, getattr(error, "param", None))))
     return _create_refusal(reason or type(error).__name__, status, request_id=error.request_id)
 

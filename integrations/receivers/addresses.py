@@ -1,14 +1,13 @@
 """Decides whether webhooks may be sent to an IP address.
 
 Webhooks may be sent to public addresses and to the operator's networks. Python's ``is_global`` is
-not strict enough to recognise public addresses. ``is_global`` is true for ``fec0::/10``, for some
-multicast addresses, and for IPv6 addresses that embed an IPv4 address. Examples of IPv6 addresses
-that embed an IPv4 address are NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compatible ``::/96`` and
-translated ``::ffff:0:0:0/96``. Before Python 3.13, ``is_global`` is true even for some reserved
-networks.
+too lenient to decide which addresses are public. ``is_global`` accepts ``fec0::/10``, some
+multicast addresses, and IPv6 addresses with an embedded IPv4 address. Embedded IPv4 addresses occur
+in NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compatible ``::/96`` and translated
+``::ffff:0:0:0/96``. Before Python 3.13, ``is_global`` accepts even some reserved networks.
 
-For IPv6, webhooks may be sent to every address in the global unicast network that is not reserved.
-For IPv4, webhooks may be sent to every address outside a list of reserved networks.
+Webhooks may be sent to unreserved IPv6 addresses in the global unicast network. Webhooks may be
+sent to all IPv4 addresses outside the reserved networks.
 """
 
 import ipaddress
@@ -22,10 +21,10 @@ _RESERVED_V4 = tuple(
     ipaddress.IPv4Network(each)
     for each in (
         *("0.0.0.0/8", "10.0.0.0/8"),
-        "100.64.0.0/10",  # Shared address space, which contains a cloud's metadata service.
+        "100.64.0.0/10",  # Shared address space, in which a cloud has its metadata service.
         "127.0.0.0/8",
-        "168.63.129.16/32",  # A cloud provider's host agent, whose address looks public.
-        "169.254.0.0/16",  # Link-local addresses, at which most clouds have their metadata service.
+        "168.63.129.16/32",  # A cloud's host agent, whose address looks public.
+        "169.254.0.0/16",  # Link-local addresses, where most clouds have their metadata service.
         *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24"),
         *("192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15"),
         *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
@@ -35,12 +34,12 @@ _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 _RESERVED_V6 = tuple(
     ipaddress.IPv6Network(each)
     for each in (
-        "2001::/23",  # The network for IETF protocol assignments, including Teredo.
+        "2001::/23",  # IETF protocol assignments, including Teredo.
         "2002::/16",  # 6to4
         *("2001:db8::/32", "2620:4f:8000::/48", "3fff::/20"),
     )
 )
-# The interface identifiers of ISATAP (RFC 5214), which precede an embedded IPv4 address.
+# The ISATAP interface identifiers (RFC 5214) that precede an embedded IPv4 address.
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
@@ -54,7 +53,7 @@ def is_callable(address: IpAddress, allowed: Iterable[IpNetwork]) -> bool:
 def is_within(address: IpAddress, networks: Iterable[IpNetwork]) -> bool:
     """Return whether an IP address is in one of the networks.
 
-    An IPv6 address that embeds an IPv4 address is never in an IPv4 network.
+    IPv4 addresses embedded in IPv6 addresses don't count.
     """
     return any(address in network for network in networks if network.version == address.version)
 

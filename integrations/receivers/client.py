@@ -23,7 +23,7 @@ from integrations.receivers.destinations import (
 MAX_CALL_SECONDS = 15.0
 MAX_ANSWER_BYTES = 4096
 _MAX_CONNECT_SECONDS = 5.0
-# The maximum number of IP addresses to try per webhook host, if some addresses are unreachable.
+# The maximum number of IP addresses to try per host.
 _MAX_ADDRESSES_TRIED = 3
 
 
@@ -40,11 +40,10 @@ class Outcome:
     """The result of sending a webhook.
 
     Attributes:
-        milliseconds: the duration of the webhook call in milliseconds.
-        status: the HTTP status of the response, or ``None`` if there is no response.
+        status: the HTTP status, or ``None`` without a response.
         body: the first 4 KB of the response body.
         retry_after: the Retry-After header of the response.
-        error: a description, without secrets, of why there is no response.
+        error: why there is no response, without secrets.
     """
 
     milliseconds: int
@@ -64,9 +63,8 @@ class ReceiverClient:
     """A thread-safe client that sends webhooks.
 
     Args:
-        allowed: the operator's networks, to which webhooks may be sent although their addresses are
-            private.
-        resolve: a function that looks up IP addresses in place of the system's resolver.
+        allowed: the operator's networks, to which webhooks may be sent even if they are private.
+        resolve: a function that resolves host names instead of the system's resolver.
     """
 
     def __init__(self, allowed: Sequence[IpNetwork], resolve: Resolver | None = None) -> None:
@@ -80,9 +78,8 @@ class ReceiverClient:
     def check(self, url: str) -> None:
         """Raise ``DestinationRefused`` for a URL to which webhooks may not be sent.
 
-        A host without an IP address counts as a host outside the operator's networks. Every webhook
-        call repeats the check of the host, because a host without an IP address may get an IP
-        address later.
+        An unresolvable host counts as outside the operator's networks. Each webhook call checks the
+        host again, because an unresolvable host may get an IP address later.
         """
         location = parse_url(url)
         try:
@@ -91,13 +88,12 @@ class ReceiverClient:
             require_public_form(location)
 
     def post_each(self, url: str, posts: Iterable[SignedPost]) -> list[Outcome]:
-        """Send webhooks one after the other until a webhook fails, and return the outcomes.
+        """Send webhooks in order until one fails, and return the outcomes.
 
-        The IP addresses of the receiver's host are looked up and checked once for all webhooks. All
-        webhooks are sent over one connection, and the client doesn't follow redirects. If the
-        connection breaks, the client can't know whether the receiver has processed the last webhook
-        that the client sent. A webhook that the receiver may not have received has no outcome, so
-        that the caller sends the webhook again.
+        All webhooks use one connection, and the receiver's IP addresses are looked up and checked
+        only once. The client doesn't follow redirects. If the connection breaks, it is unknown
+        whether the receiver has processed the last webhook. In this case the last webhook gets no
+        outcome, so that the caller sends this webhook again.
         """
         started_at = time.monotonic()
         try:
@@ -141,9 +137,9 @@ async def _post_each(
 
 
 class _Connection:
-    """A connection to a webhook receiver, which is used for only one host.
+    """A connection to a webhook receiver, used for only one host.
 
-    Two hosts at the same IP address must not share a connection, because the certificate is checked
+    Two hosts with the same IP address need separate connections, because the certificate is checked
     for only one host.
     """
 
@@ -176,8 +172,8 @@ class _Connection:
                     max_seconds=ends_at - time.monotonic(),
                     content=post.content,
                     headers={**post.headers, "Host": location.authority},
-                    # Verify that the certificate is valid for the host name, because the URL
-                    # contains an IP address.
+                    # Verify the certificate for the host name, because the URL contains an IP
+                    # address.
                     extensions={} if location.literal else {"sni_hostname": location.host},
                 )
             except NotConnected:

@@ -1,8 +1,7 @@
 """Checks the URLs to which webhooks are sent.
 
-A webhook URL must match a strict pattern, so that two URL parsers can't disagree about the host. A
-webhook call connects only to IP addresses that were checked. The host name of a webhook URL is
-looked up only once, because the host's addresses could change between the check and the call.
+A webhook URL must match a strict pattern, so that all URL parsers agree on the host. Webhooks are
+sent only to the checked IP addresses, because a second lookup could return other addresses.
 """
 
 import ipaddress
@@ -17,8 +16,8 @@ from integrations.receivers.addresses import IpAddress, IpNetwork, is_callable, 
 MAX_URL_CHARACTERS = 2_000
 MAX_HOST_CHARACTERS = 253
 _HTTPS_PORT = 443
-# Outside the operator's networks, webhooks may be sent only to port 443 and to ports from 1024,
-# because all other ports belong to system services.
+# Public webhook URLs may use only port 443 and ports from 1024, because lower ports belong to
+# system services.
 _MIN_FREE_PORT = 1024
 _MAX_PORT = 65_535
 _URL = re.compile(
@@ -29,22 +28,18 @@ _URL = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
-# Matches the last label of a host name if most URL parsers would read the host name as an IPv4
-# address.
+# Matches the last label of a host name that most URL parsers would read as an IPv4 address.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
-# A function that returns the IP addresses of a host and port as strings. Raises ``OSError``.
+# Returns the IP addresses of a host and port. Raises ``OSError``.
 Resolver = Callable[[str, int], Sequence[str]]
 
 
 class DestinationRefused(Exception):
-    """A URL is refused as a destination of webhooks.
-
-    The exception's message completes the sentence "The URL …".
-    """
+    """A webhook URL was refused. The exception's message completes the sentence "The URL …"."""
 
 
 class HostUnknown(Exception):
-    """The host of a webhook URL has no IP address at the moment."""
+    """The host of a webhook URL currently has no IP address."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,7 @@ class Location:
 
     Attributes:
         host: the host in lower case, or an IPv6 address without brackets.
-        path: the path and the query, which begin with a slash.
+        path: the path and the query, with a leading slash.
     """
 
     scheme: str
@@ -71,13 +66,13 @@ class Location:
 
     @property
     def authority(self) -> str:
-        """Return the value of the Host header for requests to the webhook URL."""
+        """Return the Host header for requests to the webhook URL."""
         host = _bracketed(self.host)
         default = {"http": 80, "https": _HTTPS_PORT}[self.scheme]
         return host if self.port == default else f"{host}:{self.port}"
 
     def pinned(self, address: IpAddress) -> str:
-        """Return the webhook URL with an IP address in place of the host."""
+        """Return the webhook URL with an IP address instead of the host."""
         return f"{self.scheme}://{_bracketed(str(address))}:{self.port}{self.path}"
 
 
@@ -113,15 +108,15 @@ def parse_url(url: str) -> Location:
 def resolve_destination(
     location: Location, allowed: Sequence[IpNetwork], resolve: Resolver | None = None
 ) -> Destination:
-    """Look up the IP addresses of a host, and check that webhooks may be sent to all of them.
+    """Resolve a host, and check that webhooks may be sent to all its IP addresses.
 
-    Raises ``DestinationRefused`` if the host has an IP address to which webhooks may not be sent.
-    Raises ``HostUnknown`` if the host has no IP address.
+    Raises ``DestinationRefused`` if webhooks may not be sent to one of the addresses. Raises
+    ``HostUnknown`` if the host has no IP address.
 
     Args:
         allowed: the operator's networks, in which private addresses, http and all ports are
             allowed.
-        resolve: a function that looks up IP addresses in place of the system's resolver.
+        resolve: a function that resolves host names instead of the system's resolver.
     """
     addresses: tuple[IpAddress, ...] = (location.literal,) if location.literal else ()
     if not addresses:
@@ -138,7 +133,7 @@ def resolve_destination(
 
 
 def require_public_form(location: Location) -> None:
-    """Raise ``DestinationRefused`` for a URL that is allowed only in the operator's networks."""
+    """Raise ``DestinationRefused`` if the URL is allowed only in the operator's networks."""
     if location.scheme != "https":
         raise DestinationRefused("begins with https://")
     if location.port != _HTTPS_PORT and location.port < _MIN_FREE_PORT:
@@ -154,7 +149,7 @@ def _check_host(host: str) -> str:
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
-            # Python's IPv4Address accepts only four decimal numbers without leading zeros.
+            # IPv4Address accepts only four decimal numbers without leading zeros.
             return str(ipaddress.IPv4Address(host))
         except ValueError:
             raise DestinationRefused("has an IPv4 address of four decimal numbers") from None

@@ -24,14 +24,13 @@ _TOLERATED_FAILURES = 2
 _SERVER = "photo provider"
 _MAX_RETRY_AFTER_SECONDS = 24 * 3600
 
-# Matches the headers that report a photo provider's request limit per time window. Unsplash limits
-# only the number of requests per hour. Openverse limits the number of requests in several time
-# windows. Openverse adds the name of the time window to the header, as in `…-Limit-anon_burst`.
+# Matches the headers with a provider's request limit per time window. Unsplash limits only the
+# requests per hour. Openverse has limits for several time windows. Openverse adds the name of the
+# time window to the header, as in `…-Limit-anon_burst`.
 _LIMIT_HEADER = re.compile(r"x-ratelimit-limit(?:-(?P<window>[a-z0-9_]{1,40}))?\Z")
 _REMAINING_HEADERS = ("x-ratelimit-remaining", "x-ratelimit-available")
 _NUMBER = re.compile(r"\d{1,9}")
-# The HTTP statuses that mean an invalid request, rather than a fault of the installation or the
-# photo provider.
+# The HTTP statuses for an invalid request.
 _INVALID_REQUEST_STATUSES = {
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.REQUEST_URI_TOO_LONG,
@@ -50,8 +49,7 @@ class Exchange:
     """The HTTP API of a stock photo provider.
 
     Attributes:
-        report: the function that records the request quotas that the provider reports in every
-            reply, including error replies.
+        report: the function that records the request quotas in each reply.
     """
 
     name: PhotoProviderName
@@ -60,15 +58,15 @@ class Exchange:
     report: QuotaReport
 
     def get(self, path: str, params: Mapping[str, str | int]) -> tuple[str, dict[str, Any]]:
-        """Send a GET request, and return the reply's JSON object, both as text and parsed.
+        """Send a GET request, and return the JSON object of the reply as text and parsed.
 
-        Raises the errors that the docstring of ``StockPhotos`` lists.
+        Raises the errors that ``StockPhotos`` lists.
         """
         headers = {"Accept": "application/json", **self.headers}
         try:
             with self._breaker.protect():
-                # Replace an empty mapping with None, because the HTTP library adds a question mark
-                # to the URL for an empty mapping.
+                # Use None for an empty mapping, because the HTTP library would add a question mark
+                # to the URL.
                 reply = self._http.send(
                     "GET", self.base + path, params=params or None, headers=headers
                 )
@@ -94,7 +92,7 @@ class Exchange:
         return reply.body.decode(), document
 
     def fetch_file_url(self, path: str, params: Mapping[str, str | int]) -> str:
-        """Return the URL of a photo's file, which all providers report in the same field."""
+        """Return a photo's file URL, which all providers report in the same field."""
         url = self.get(path, params)[1].get("url")
         if not isinstance(url, str) or not _FILE_URL.match(url):
             raise errors.STOCKPHOTO_FAILED(provider="The provider")
@@ -106,8 +104,7 @@ class Exchange:
 
     @cached_property
     def _http(self) -> http_client.HttpClient:
-        # Create the HTTP client at the first call, because many processes never call a photo
-        # provider.
+        # Create the HTTP client at the first call, because many processes never call a provider.
         return http_client.HttpClient(
             http_client.HttpBounds(
                 _MAX_CALL_SECONDS, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES, provider=_SERVER
@@ -119,8 +116,7 @@ class Exchange:
     ) -> DomainError:
         status = reply.status
         is_used_up = any(quota.remaining == 0 for quota in quotas)
-        # Unsplash responds with status 403 if the request quota is used up, or if the access key is
-        # invalid.
+        # Unsplash responds with 403 if the request quota is used up or the access key is invalid.
         if status == HTTPStatus.TOO_MANY_REQUESTS or (
             status == HTTPStatus.FORBIDDEN and is_used_up
         ):

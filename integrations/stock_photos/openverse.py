@@ -1,8 +1,8 @@
 """An adapter for stock photos from Openverse (api.openverse.org), which needs no account.
 
-Openverse has no endpoint that counts downloads. The Openverse adapter calls a photo's
-``detail_url``, which is in every search result, once per use of the photo. The reply of
-``detail_url`` contains the file's ``url``, the licence and the required credit.
+Openverse has no endpoint for counting downloads, so the adapter calls a photo's ``detail_url`` once
+per use. The reply of ``detail_url`` contains the URL of the file, the licence and the required
+credit.
 """
 
 import re
@@ -13,12 +13,11 @@ from integrations.stock_photos import port
 from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, get_nested
 
-# The maximum number of photos per result page that Openverse allows without an account. If a search
-# requests more photos per page than the maximum, each page contains the maximum number of photos,
-# and no photo is skipped.
+# The maximum number of photos per page that Openverse returns without an account. Searches for
+# larger pages return pages of this size without skipping photos.
 _MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-# The licences whose names don't consist of "CC" and the code of the licence.
+# The names of licences that don't consist of "CC" and the licence's code.
 _LICENCE_NAMES = {"cc0": "CC0", "pdm": "Public Domain Mark"}
 
 
@@ -28,7 +27,7 @@ class Openverse:
     def __init__(self, base: str, report: QuotaReport) -> None:
         self.origin = base
         self.image_origins: tuple[str, ...] = (port.get_origin(base),)
-        # The terms of Openverse require clients to identify themselves.
+        # Openverse requires clients to identify themselves.
         self._exchange = Exchange(self.name, base, {"User-Agent": "Pressroom"}, report)
         self._endpoint = re.compile(rf"{re.escape(base)}/v1/images/(?P<id>{_ID})/", re.ASCII)
 
@@ -54,7 +53,7 @@ class Openverse:
         licence = port.parse_text(get_nested(photo, "license"))
         if not isinstance(endpoint, str) or not self._endpoint.fullmatch(endpoint):
             return None
-        # A photo without a licence is skipped, because nobody may use such a photo.
+        # Skip photos without a licence, because nobody may use them.
         if not small_url or not licence or port.get_origin(small_url) not in self.image_origins:
             return None
         title = port.parse_text(get_nested(photo, "title"))

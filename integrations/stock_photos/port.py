@@ -1,4 +1,4 @@
-"""The interface of stock photo providers, and types for photos, credits and request quotas."""
+"""The interface of stock photo providers, with types for photos, credits and request quotas."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -19,11 +19,11 @@ class PhotoCredit:
     """The credit that must be shown next to a photo.
 
     Attributes:
-        title: the title of the photo, if the licence requires that the title is shown.
-        title_url: the URL of the page that shows the photo on the provider's website.
-        provider: the name of the photo provider, if the credit must contain the name.
-        licence: the name of the photo's licence, or ``None`` if all photos of the provider have the
-            same licence.
+        title: the photo's title, if the licence requires it.
+        title_url: the photo's page on the provider's website.
+        provider: the provider's name, if the credit must contain it.
+        licence: the licence's name, or ``None`` if all photos of the provider have the same
+            licence.
     """
 
     author: str
@@ -38,13 +38,12 @@ class PhotoCredit:
 
 @dataclass(frozen=True)
 class FoundPhoto:
-    """A photo in the results of a search.
+    """A photo in a search result.
 
     Attributes:
-        endpoint: the URL that identifies the photo, and that ``StockPhotos.parse_endpoint``
-            accepts.
-        small_url: the URL of the photo's thumbnail, on one of ``StockPhotos.image_origins``.
-        shows: the alternative text of the photo.
+        endpoint: the URL that identifies the photo, for ``StockPhotos.parse_endpoint``.
+        small_url: the thumbnail's URL, on one of ``StockPhotos.image_origins``.
+        shows: the photo's alternative text.
     """
 
     endpoint: str
@@ -62,7 +61,7 @@ class PhotoProviderName(StrEnum):
 
 @dataclass(frozen=True)
 class Quota:
-    """How many requests a stock photo provider allows per time window, as the provider reports."""
+    """The number of requests that a provider allows per time window."""
 
     window: str
     limit: int
@@ -71,11 +70,10 @@ class Quota:
 
 @dataclass(frozen=True)
 class Photo:
-    """The data that identifies a photo at a stock photo provider.
+    """The identity of a photo at its provider.
 
     Attributes:
-        mark: the text (``ixid``) that Unsplash puts into the links of search results, and requires
-            when a photo is used.
+        mark: the ``ixid`` from a search result, which Unsplash requires when the photo is used.
     """
 
     id: str
@@ -85,14 +83,14 @@ class Photo:
 class StockPhotos(Protocol):
     """A stock photo provider.
 
-    Calls that exceed the request quota raise ``stockphoto.limit_reached`` (unavailable) with the
-    provider's ``Retry-After``. Calls raise ``stockphoto.unavailable``, ``stockphoto.too_slow`` or
-    ``stockphoto.failed`` (provider_failed) if the photo provider fails. Calls raise
-    ``stockphoto.refused`` (malformed) if the photo provider rejects the request as invalid.
+    Calls above the request quota raise ``stockphoto.limit_reached`` (unavailable) with a
+    ``Retry-After``. If the provider fails, calls raise ``stockphoto.unavailable``,
+    ``stockphoto.too_slow`` or ``stockphoto.failed`` (provider_failed). Invalid requests raise
+    ``stockphoto.refused`` (malformed).
 
     Attributes:
-        origin: the base URL of the provider's API, which is part of the cache key of every search.
-        image_origins: the origins from which browsers load the thumbnails of photos.
+        origin: the base URL of the provider's API, which is part of each cache key.
+        image_origins: the origins of the thumbnails.
     """
 
     name: PhotoProviderName
@@ -100,20 +98,19 @@ class StockPhotos(Protocol):
     image_origins: tuple[str, ...]
 
     def search(self, query: str, *, page: int, limit: int) -> str:
-        """Return the provider's JSON reply to a search, unchanged."""
+        """Return the provider's JSON reply to a search."""
 
     def parse_photos(self, payload: str) -> list[FoundPhoto]:
-        """Return the photos in the reply to a search, and skip incomplete photos."""
+        """Return the photos in a search reply, without incomplete photos."""
 
     def parse_endpoint(self, endpoint: str) -> Photo:
-        """Return the photo that the endpoint URL identifies, without sending a request.
+        """Return the photo that an endpoint URL identifies, without a request.
 
-        Raises ``stockphoto.endpoint_not_allowed`` (malformed) for a URL that is not a photo
-        endpoint.
+        Raises ``stockphoto.endpoint_not_allowed`` (malformed) if the URL doesn't identify a photo.
         """
 
     def download_url(self, photo: Photo) -> str:
-        """Report the use of a photo to the provider, and return the URL of the photo's file.
+        """Report the use of a photo to the provider, and return the URL of its file.
 
         Raises ``stockphoto.not_found``.
         """
@@ -132,7 +129,7 @@ def get_origin(url: str) -> str:
 
 
 def parse_web_url(value: object) -> str | None:
-    """Return ``value`` if it is a URL to which a page may link, or else ``None``."""
+    """Return ``value`` if a page may link to it, or else ``None``."""
     return value if isinstance(value, str) and _WEB_URL.fullmatch(value) else None
 
 
@@ -144,7 +141,7 @@ def parse_text(value: object) -> str | None:
 
 
 def get_nested(value: object, *names: str) -> Any:
-    """Return the value at a path of keys in a nested mapping, or ``None`` if a key is missing."""
+    """Return a value in nested mappings, or ``None`` if a key is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value

@@ -1,4 +1,4 @@
-"""The stock photo providers that are configured in the settings."""
+"""The configured stock photo providers."""
 
 from core.errors.composer import STOCKPHOTO_NOT_CONFIGURED
 from core.settings import Settings
@@ -9,9 +9,9 @@ from integrations.stock_photos.unsplash import Unsplash
 
 
 class StockPhotoProviders:
-    """The configured stock photo providers, each of which connects at its first request.
+    """The configured stock photo providers. Each provider connects at its first request.
 
-    A process needs only one ``StockPhotoProviders`` instance, whose requests share connections.
+    Use one ``StockPhotoProviders`` per process, so that requests share connections.
     """
 
     def __init__(self, given: Settings, report: QuotaReport) -> None:
@@ -28,14 +28,14 @@ class StockPhotoProviders:
 
     @property
     def names(self) -> list[PhotoProviderName]:
-        """Return the names of the configured providers, with the default provider first."""
+        """Return the names of the configured providers, beginning with the default provider."""
         return sorted(self._adapters, key=lambda name: (name != self.default, name))
 
     def get_provider(self, name: PhotoProviderName) -> StockPhotos:
-        """Return the stock photo provider that has the given name.
+        """Return the provider with this name.
 
-        Raises ``stockphoto.not_configured`` (unavailable) for a stock photo provider that the
-        operator has not configured.
+        Raises ``stockphoto.not_configured`` (unavailable) if the operator has not configured the
+        provider.
         """
         if name not in self._adapters:
             raise STOCKPHOTO_NOT_CONFIGURED(provider=name)

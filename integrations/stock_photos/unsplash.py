@@ -1,8 +1,7 @@
 """An adapter for stock photos from Unsplash (unsplash.com/documentation).
 
-The rules of Unsplash require that pages load photos from Unsplash's own URLs and name the
-photographer. Each use of a photo must be reported to the ``download_location`` of the photo,
-together with the ``ixid`` from the search.
+Unsplash requires that pages load photos from its own URLs and name the photographer. Each use of a
+photo must be reported to its ``download_location``, with the ``ixid`` from the search.
 """
 
 import re
@@ -20,7 +19,7 @@ _IXID = r"[A-Za-z0-9_=-]{1,512}"
 # The origins from which Unsplash serves free photos and paid photos.
 _IMAGE_ORIGINS = ("https://images.unsplash.com", "https://plus.unsplash.com")
 _HOME_URL = "https://unsplash.com/"
-# The parameters that the rules of Unsplash require in links to Unsplash.
+# The parameters that Unsplash requires in links to its pages.
 _REFERRAL_PARAMETERS = "utm_source=pressroom&utm_medium=referral"
 
 
@@ -33,8 +32,8 @@ class Unsplash:
         authorization = f"Client-ID {access_key.get_secret_value()}"
         headers = {"Authorization": authorization, "Accept-Version": "v1"}
         self._exchange = Exchange(self.name, base, headers, report)
-        # Matches a photo's download endpoint at Unsplash. The endpoint URL is matched without
-        # decoding or normalising, so that an encoded path can't bypass the pattern.
+        # Match the endpoint URL without decoding it, so that an encoded path can't bypass the
+        # pattern.
         path = rf"/photos/(?P<id>{_ID})/download(?:\?ixid=(?P<ixid>{_IXID}))?"
         self._endpoint = re.compile(re.escape(base) + path, re.ASCII)
 

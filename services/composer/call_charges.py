@@ -1,10 +1,9 @@
-"""Charges callers of the composer for the use of a language model, and records the usage.
+"""Charges composer calls that use a language model, and records how much each model is used.
 
-The operator can set a price for each composer call that uses a language model. A caller is charged
-before the worker calls the language model. If several callers wait for the same result, each caller
-has a pending charge, but only one caller pays. A caller must pay for a response of the language
-model even if the caller no longer waits for the result. Composer results from the cache and from
-the offline writer are free.
+The operator can set a price for composer calls that use a language model. Callers are charged
+before the worker calls the language model. If several callers wait for the same result, all have a
+pending charge, but only one of them pays. Callers pay for a response of the language model even if
+they have stopped waiting for it. Results from the cache and from the offline writer are free.
 """
 
 import hashlib
@@ -31,17 +30,15 @@ from storage.resources import Resources
 log = get_logger(__name__)
 
 SOURCE_TYPE = "composer"
-# The key in a request's payload that tells the worker whether the caller is charged for the call. A
-# caller is not charged again for a call that was already paid for. If composer calls are free, the
-# payload lacks the key ``is_charged``.
+# The key in a request's payload that tells whether the caller is charged. A caller isn't charged
+# twice for the same call. The key ``is_charged`` is missing if composer calls are free.
 IS_CHARGED = "is_charged"
 CALLS = "calls"
 TOKENS = "tokens"
 SECONDS = "seconds"
-# The key of the Redis hash that counts the usage of language models.
+# The Redis hash with the usage counts of language models.
 _USAGE_KEY = "pressroom:llm-usage"
-# The separator between the parts of a field name in the Redis hash that counts the usage. The name
-# of a language model never contains a space.
+# Separates the parts of a field name in the Redis hash. Names of language models contain no spaces.
 _SEPARATOR = " "
 
 
@@ -65,12 +62,11 @@ def charge_call(
     same: str,
     seconds: float,
 ) -> int | None:
-    """Charge a caller for a composer call before the call is enqueued for a worker.
+    """Charge a caller before a composer call is enqueued.
 
-    Returns the id of the charge in the ledger, or ``None`` if the call was already charged and
-    settled. The charge is identified by both the idempotency key and the input, because a caller
-    may use the same idempotency key for different inputs. Raises all errors that
-    ``own_charges.charge_call`` raises.
+    Returns the id of the charge in the ledger, or ``None`` if the call has already been charged and
+    settled. The charge depends on both the idempotency key and the input, because callers may reuse
+    a key for other input. Raises the errors of ``own_charges.charge_call``.
     """
     digest = hashlib.sha256(call.fingerprint + call.key.encode()).hexdigest()
     key = replace(call, route=SOURCE_TYPE, key=digest)
@@ -86,25 +82,24 @@ def charge_call(
 
 @dataclass
 class RunPayment:
-    """The payment for one composer call that a worker runs.
+    """The payment for a composer call in a worker.
 
-    If several callers wait for the result of the composer call, one of these callers pays.
+    If several callers wait for the result, one of them pays.
     """
 
     database: Database
     work: str
     worker: str
     is_charged: bool
-    # ``is_due`` becomes true when the language model's provider responds, because the caller must
-    # pay for a response.
+    # ``is_due`` becomes true when the provider responds, because callers must pay for a response.
     is_due: bool = field(default=False, init=False)
     _is_taken: bool = field(default=False, init=False)
     _entry_id: int | None = field(default=None, init=False)
 
     def take_charge(self) -> None:
-        """Collect one waiting caller's charge before the first call to the language model.
+        """Collect the charge of one waiting caller before the first call to the language model.
 
-        Raises ``idempotency.in_progress`` if no charged caller waits for the result anymore.
+        Raises ``idempotency.in_progress`` if no charged caller is waiting.
         """
         if not self._is_taken:
             self._entry_id = own_charges.take_charge(self.database, self.work, self.worker)
@@ -119,9 +114,9 @@ class RunPayment:
 
 
 def record_usage(client: redis.Redis, usage: Usage) -> None:
-    """Record in Redis how many tokens and how much time a language model call used.
+    """Add the tokens and the duration of a language model call to the usage counts in Redis.
 
-    Redis errors are only logged, because Pressroom works without the usage counts.
+    Redis errors are only logged, because the usage counts are not essential.
     """
     try:
         with client.pipeline(transaction=False) as pipeline:
@@ -135,10 +130,10 @@ def record_usage(client: redis.Redis, usage: Usage) -> None:
 
 
 def read_usage(client: redis.Redis) -> dict[tuple[str, str, str], float]:
-    """Return how many calls, tokens and seconds have been counted for each language model.
+    """Return the number of calls, tokens and seconds of each language model.
 
-    In the result of ``read_usage``, each key consists of a unit such as ``tokens``, an outcome or
-    direction, and the name of a language model.
+    Each key of the result consists of a unit such as ``tokens``, an outcome or direction, and a
+    model's name.
     """
     counts: dict[Any, Any] = client.hgetall(_USAGE_KEY)
     usage = {}

@@ -1,4 +1,4 @@
-"""Finds the requested JSON object in a language model's response, after removing drafts."""
+"""Finds the requested JSON object in a language model's response."""
 
 import json
 import re
@@ -7,8 +7,8 @@ from typing import Any
 
 from services.composer.text.characters import clean_line
 
-# The names of the tags in which reasoning models enclose drafts, for example `<think>`. If the
-# prompt already ends with an opening draft tag, the response contains only the closing tag.
+# The tags in which reasoning models enclose drafts, for example `<think>`. If the prompt already
+# ends with an opening draft tag, the response contains only the closing tag.
 _DRAFTS = "think|thinking|thoughts?|reason|reasoning|reflection|analysis|scratchpad"
 _OPENING_MARK = (
     rf"<(?:\w+:)?(?:{_DRAFTS})(?:\s[^<>]*)?(?<!/)>|\[think\]|◁think▷"
@@ -23,9 +23,8 @@ _CLOSING_MARK = (
 _OBJECT_OR_MARK = re.compile(
     rf'(?P<object>\{{(?=\s*["}}]))|(?P<closing>{_CLOSING_MARK})|{_OPENING_MARK}', re.IGNORECASE
 )
-# For each broken JSON object, the parser may have to scan the rest of the language model's
-# response. The number of broken JSON objects is limited, so that parsing a response takes a limited
-# time.
+# The number of broken JSON objects is limited, because the parser may scan the rest of the response
+# for each of them.
 _MAX_BROKEN_OBJECTS = 100
 _MAX_ANSWER_TEXTS = 50
 _MAX_ANSWER_TEXT_CHARACTERS = 5000
@@ -36,16 +35,16 @@ _MIN_ECHOED_WORDS = 3
 class UnreadableAnswer(Exception):
     """The response of a language model contains no JSON object that matches the schema.
 
-    The message of ``UnreadableAnswer`` never quotes the language model's response.
+    The exception's message never quotes the response.
     """
 
 
 def remove_drafts(text: str) -> str:
-    """Remove a language model's drafts, which are the texts between opening and closing draft tags.
+    """Remove a language model's drafts, which are enclosed in draft tags.
 
-    If the opening tag of a draft is missing, all text before the closing tag belongs to the draft.
-    If the closing tag of a draft is missing, all text after the opening tag belongs to the draft.
-    Draft tags inside JSON objects are not removed.
+    If the opening tag of a draft is missing, the draft begins at the start of the text. If the
+    closing tag of a draft is missing, the draft extends to the end of the text. Draft tags inside
+    JSON objects are not removed.
     """
     pieces: list[str] = []
     start = 0
@@ -68,9 +67,9 @@ def read_answer(
 ) -> dict[str, str | tuple[str, ...]]:
     """Return the field values of the last JSON object that matches the schema.
 
-    The last matching JSON object is used, because a language model may correct its answer within
-    one response. JSON objects in which the language model only repeats the schema or the
-    instructions are ignored. Raises ``UnreadableAnswer``.
+    A language model may correct its answer within one response, so the last object counts. JSON
+    objects that only repeat the schema or the instructions are ignored. Raises
+    ``UnreadableAnswer``.
     """
     properties = schema["properties"]
     reason = f"The answer isn't a JSON object with {', '.join(sorted(properties))}."
@@ -91,9 +90,9 @@ def read_answer(
 
 
 def _iterate_objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
-    """Yield the regular expression match and the parsed value of each JSON object and draft tag.
+    """Yield the match and the parsed value of each JSON object and draft tag.
 
-    For a draft tag, the parsed value is ``None``.
+    The parsed value of a draft tag is ``None``.
     """
     at = 0
     broken = 0
@@ -133,10 +132,9 @@ def _is_echo(values: Mapping[str, str | tuple[str, ...]], instructions: str) -> 
 
 
 def _is_placeholder(texts: Sequence[str], name: str, instructions: str) -> bool:
-    """Return whether the language model wrote a placeholder into a field instead of real text.
+    """Return whether a field contains a placeholder instead of real text.
 
-    Examples of placeholders are the field's type, the field's name, dots, and parts of the
-    instructions.
+    Placeholders include the field's type, the field's name, dots, and parts of the instructions.
     """
     words = {text.strip(_BRACKETS_AND_DOTS).lower() for text in texts} - {""}
     kinds = {word.rstrip("0123456789 _-") or word for word in words}

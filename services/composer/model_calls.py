@@ -1,4 +1,4 @@
-"""Calls a language model about one post, with one time limit for all calls together."""
+"""Calls a language model about one post, with a time limit for all calls together."""
 
 import time
 
@@ -7,8 +7,8 @@ from services.composer.model_answers import remove_drafts
 from services.composer.prompts import FRAME, PromptSpec, delimit_text
 
 MAX_CALL_SECONDS = 20.0
-# The language model is called only if at least this many seconds are left for the call. A call with
-# less time than ``MIN_CALL_SECONDS`` would probably time out and waste tokens.
+# The model is called only if at least this much time is left. With less than ``MIN_CALL_SECONDS``,
+# a call would probably time out and waste tokens.
 MIN_CALL_SECONDS = 1.0
 
 
@@ -16,7 +16,7 @@ class ModelCalls:
     """Sends prompts about one post to a language model, with a time limit for all prompts together.
 
     Attributes:
-        context_tokens: the size of the language model's context window in tokens.
+        context_tokens: the size of the model's context window in tokens.
     """
 
     def __init__(self, llm: LanguageModel, seconds: float) -> None:
@@ -37,10 +37,10 @@ class ModelCalls:
         seconds: float,
         repair: tuple[str, str] = ("", ""),
     ) -> str:
-        """Send a prompt to the language model, and return the response without the model's drafts.
+        """Send a prompt to the language model, and return the response without drafts.
 
-        ``repair``: two texts that ask the language model to correct its first response. ``ask``
-        appends one text to the instructions of the prompt, and one text to the material.
+        ``repair``: two texts that ask the model to correct its answer, one for the instructions and
+        one for the material.
         """
         mark, delimited = delimit_text(material)
         request = CompletionRequest(

@@ -1,8 +1,8 @@
 """Writes metadata and tweets about a post with a language model.
 
-The language model's answer is checked against the rules in the Python module ``rules``. If the
-language model's answer breaks a rule, Pressroom asks the model once to repair the answer. If the
-language model's repaired answer breaks a rule, ``model_writer`` itself corrects the answer.
+The model's answer is checked against the rules in ``services.composer.rules``. If an answer breaks
+a rule, Pressroom asks the model once for a repair. If the repaired answer still breaks a rule,
+Pressroom corrects it without the model.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Product = TypeVar("Product", PostMetadata, tuple[str, ...])
 
 
 def read_metadata(text: str, prompt: PromptSpec) -> PostMetadata:
-    """Parse a language model's response to a prompt about metadata. Raises ``UnreadableAnswer``."""
+    """Parse the model's response to a metadata prompt. Raises ``UnreadableAnswer``."""
     values: dict[str, Any] = read_answer(text, prompt.schema, prompt.text)
     return PostMetadata(**values)
 
@@ -42,7 +42,7 @@ def _read_tweets(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Task(Generic[Product]):
-    """A prompt, and the functions that read, check and correct the language model's answer."""
+    """A prompt, and the functions that parse, check and correct the model's answer."""
 
     prompt: PromptSpec
     read: Callable[[str], Product]
@@ -55,8 +55,8 @@ def write_metadata(
 ) -> PostMetadata:
     """Write the requested metadata fields of a post with a language model.
 
-    Raises ``composer.answer_unusable`` if the model's text stays unusable, and every error of the
-    language model's client.
+    Raises ``composer.answer_unusable`` if the model writes no usable text. Passes on all errors of
+    the language model.
     """
 
     def find_faults(metadata: PostMetadata) -> list[str]:
@@ -86,8 +86,8 @@ def write_metadata(
 def write_tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, ...]:
     """Write tweets about a post with a language model.
 
-    Raises ``composer.answer_unusable`` if the model's text stays unusable, and every error of the
-    language model's client.
+    Raises ``composer.answer_unusable`` if the model writes no usable text. Passes on all errors of
+    the language model.
     """
     task = _Task(
         TWEETS_PROMPT,
@@ -112,8 +112,7 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
         _, second, more_faults = _ask(task, material, calls, repair)
         attempts.insert(0, (second, more_faults))
     except DomainError:
-        # If the language model can't repair its answer, Pressroom corrects the first answer, unless
-        # the first answer is unreadable.
+        # If the repair fails, Pressroom corrects the first answer, unless it is unreadable.
         if first is None:
             raise
     for product, faults in attempts:
@@ -129,8 +128,8 @@ def _ask(
 ) -> tuple[str, Product | None, list[str]]:
     """Call the language model once, and parse and check the answer.
 
-    Returns the text of the answer, the parsed answer, and the rules that the answer breaks. The
-    parsed answer is ``None`` if the answer can't be parsed.
+    Returns the answer's text, the parsed answer, and the broken rules. The parsed answer is
+    ``None`` if the text can't be parsed.
     """
     if calls.seconds_left < MIN_CALL_SECONDS:
         raise LLM_TOO_SLOW()

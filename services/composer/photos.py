@@ -1,4 +1,4 @@
-"""Searches for stock photos, caches the results, and reports used photos to their providers."""
+"""Searches for stock photos, caches the results, and reports the use of photos."""
 
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,14 +23,13 @@ log = get_logger(__name__)
 
 MAX_PHOTO_SECONDS = 20.0
 PHOTO_CACHE_SECONDS = 3600
-# The time for which the quotas of a stock photo provider are stored. The stored quotas expire after
-# an hour, because the shortest period of a quota is an hour.
+# The stored quotas of a provider expire after an hour, because no quota has a shorter period.
 _QUOTA_SECONDS = 3600
 
 
 @dataclass(frozen=True)
 class PhotoSearch:
-    """A request to search for stock photos at a provider."""
+    """A request to search for stock photos."""
 
     kind: ClassVar[RequestKind] = RequestKind("photos.search", Queue.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
@@ -51,13 +50,12 @@ class PhotoSearch:
 
 @dataclass(frozen=True)
 class PhotoSearchResult:
-    """The result of a search for stock photos at a provider."""
+    """The result of a search for stock photos."""
 
-    # The response of the stock photo provider as JSON.
+    # The provider's response as JSON.
     payload: str
-    # The value of the header ``Pressroom-Source``, which is the name of the stock photo provider.
-    # If the search result comes from the cache, `; cached` is appended to the name of the stock
-    # photo provider.
+    # The header ``Pressroom-Source``, which names the provider, with `; cached` for a result from
+    # the cache.
     source: str
 
     def to_payload(self) -> dict[str, Any]:
@@ -70,7 +68,7 @@ class PhotoSearchResult:
 
 @dataclass(frozen=True)
 class PhotoUse:
-    """A request to report the use of a photo to its provider, and to get the photo's URL."""
+    """A request to report the use of a photo to its provider, and to get the photo's file URL."""
 
     kind: ClassVar[RequestKind] = RequestKind("photos.download_url", Queue.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
@@ -106,9 +104,9 @@ class CachedStockPhotos:
         return key, PhotoSearchResult(text, f"{search.provider}; cached")
 
     def search(self, search: PhotoSearch, seconds_left: SecondsLeft) -> PhotoSearchResult:
-        """Search for stock photos. Raises all errors that the stock photo provider raises."""
-        # Look into the cache again, because a different worker may have finished the same search
-        # since the API looked into the cache.
+        """Search for stock photos. Raises the errors of the stock photo provider."""
+        # Check the cache again, because another worker may have finished the same search in the
+        # meantime.
         key, result = self.look_up(search)
         if result is not None:
             return result
@@ -119,7 +117,7 @@ class CachedStockPhotos:
         return PhotoSearchResult(payload, search.provider)
 
     def download_url(self, use: PhotoUse, seconds_left: SecondsLeft) -> str:
-        """Report to the provider that a photo is used, and return the URL of the photo's file.
+        """Report the use of a photo to its provider, and return the URL of its file.
 
         The URL of a photo's file is not cached, because the provider counts each use of a photo.
         """
@@ -149,7 +147,7 @@ register_request_kind(PhotoUse.kind, _download_url)
 def record_quotas(
     client: redis.Redis, provider: PhotoProviderName, quotas: tuple[Quota, ...]
 ) -> None:
-    """Store a stock photo provider's latest quotas in Redis, where all processes can read them."""
+    """Store the latest quotas of a stock photo provider in Redis for all processes."""
     if not quotas:
         return
     key = _build_quotas_key(provider)

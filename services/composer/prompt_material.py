@@ -1,4 +1,4 @@
-"""Builds the material of a prompt from a post, and shortens the material to the context window."""
+"""Builds the material of a prompt from a post, shortened to the model's context window."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,13 @@ from services.composer.prompts import CONDENSE_PROMPT
 from services.composer.text.post import PlainPost
 from services.composer.token_estimates import estimate_tokens, split_by_tokens, truncate_to_tokens
 
-# The number of tokens in the context window that are reserved for the language model's answer.
+# The number of tokens that are reserved for the model's answer.
 MAX_ANSWER_TOKENS = 1500
-# The number of tokens in the context window that are reserved for a repair prompt, which quotes the
-# model's first answer and lists the faults.
+# The number of tokens that are reserved for a repair prompt, which quotes the first answer and
+# lists its faults.
 REPAIR_TOKENS = 800
 MAX_PART_TOKENS = 600
-# The number of tokens in the context window that are reserved for a prompt's instructions and the
-# marks around the post.
+# The number of tokens that are reserved for the instructions and the marks around the post.
 OVERHEAD_TOKENS = 700
 _MAX_PARTS = 5
 _MAX_HEADING_TOKENS = 200
@@ -23,10 +22,10 @@ _MAX_TITLE_TOKENS = 250
 
 
 def build_material(plain: PlainPost, calls: ModelCalls) -> str:
-    """Return the material for prompts about a post, shortened to the model's context window.
+    """Return a post as material for prompts, shortened to the model's context window.
 
-    If the post is too long for the language model's context window, the model first summarises
-    parts of the post. Raises all errors that the language model raises.
+    If the post is too long, the model first summarises parts of the post. Raises the errors of the
+    language model.
     """
     room = calls.context_tokens - MAX_ANSWER_TOKENS - OVERHEAD_TOKENS - REPAIR_TOKENS
     title = truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
@@ -38,7 +37,7 @@ def build_material(plain: PlainPost, calls: ModelCalls) -> str:
         return f"{head}{body}"
     parts = list(_split_into_parts(plain, room))
     if len(parts) > _MAX_PARTS:
-        # If a post has too many parts, use the first part, the last part, and evenly spaced parts
+        # If the post has too many parts, use the first and the last part, and evenly spaced parts
         # in between.
         step = (len(parts) - 1) / (_MAX_PARTS - 1)
         parts = [parts[round(number * step)] for number in range(_MAX_PARTS)]
@@ -49,7 +48,7 @@ def build_material(plain: PlainPost, calls: ModelCalls) -> str:
 
 
 def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
-    """Split a post into parts of at most ``room`` tokens, and yield the parts."""
+    """Split a post into parts of at most ``room`` tokens."""
     pieces: list[str] = []
     size = 0
     for paragraph in plain.paragraphs:
@@ -66,13 +65,13 @@ def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
 
 
 def _condense(part: str, calls: ModelCalls) -> str:
-    """Return the language model's summary of a part of a post.
+    """Return the model's summary of a part of a post.
 
-    If too little time is left or the summary is unreadable, the function returns the beginning of
-    this part of the post.
+    If too little time is left or the summary is unreadable, return the beginning of the part
+    instead.
     """
     beginning = truncate_to_tokens(part, MAX_PART_TOKENS)
-    # Reserve enough time for the final prompt, which asks about the whole post.
+    # Reserve enough time for the final prompt about the whole post.
     spare = calls.seconds_left - MAX_CALL_SECONDS
     if spare < MIN_CALL_SECONDS:
         return beginning

@@ -1,9 +1,9 @@
 """Builds the prompts for a language model.
 
-A prompt for a language model consists of instructions and material. The material of a prompt
-contains the post between two lines with a random mark. The random mark is different in each prompt,
-so the author of a post can't imitate the mark to insert instructions. The instructions of a prompt
-never contain text from a post or from a language model's answer.
+A prompt consists of instructions and material. In the material, the post stands between two
+delimiter lines that contain a random marker. Each prompt has a new random marker, so that the
+author of a post can't forge a delimiter line to insert instructions. The instructions of a prompt
+never contain text from a post or from a model's answer.
 """
 
 import secrets
@@ -13,10 +13,10 @@ from typing import Any
 
 from services.composer.text.post import MetadataField
 
-# The JSON schemas for an answer that is a single text, and for an answer that is a list of texts.
+# The JSON schemas of a single text and of a list of texts.
 _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
-# Maps each metadata field to the instructions that a prompt contains for this field.
+# Maps each metadata field to its instructions.
 _FIELD_INSTRUCTIONS = {
     MetadataField.SLUG: "slug: what the post is about in a few words for its address, in Latin "
     "letters whatever the post's language: only a-z, 0-9 and hyphens, at most 80 characters.",
@@ -64,9 +64,8 @@ CONDENSE_PROMPT = PromptSpec(
 
 
 def build_metadata_prompt(fields: frozenset[MetadataField]) -> PromptSpec:
-    """Return the prompt that asks a language model for these metadata fields."""
-    # Sort the fields in the order of ``MetadataField``, so that equal requests produce equal
-    # prompts.
+    """Return the prompt for these metadata fields."""
+    # Sort the fields, so that equal requests produce equal prompts.
     ordered_fields = [field for field in MetadataField if field in fields]
     instructions = "\n".join(_FIELD_INSTRUCTIONS[field] for field in ordered_fields)
     properties = {

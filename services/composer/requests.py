@@ -1,8 +1,8 @@
-"""Defines the requests that the API sends to the composer's workers, and caches the results.
+"""Defines the API's requests to the composer's workers, and caches the results.
 
-The API and the workers exchange requests and results as JSON. The API and a worker may run
-different releases, so the names and meanings of the keys in a request's payload must never change.
-All callers share the cached results, because equal input and equal settings give equal results.
+The API and the workers exchange JSON. The keys in a request's payload must never change, because
+the API and a worker may run different releases. All callers share the cache, because equal input
+and settings give equal results.
 """
 
 from collections.abc import Callable
@@ -17,20 +17,19 @@ from core.settings import Settings
 from services.composer.text.post import MetadataField, Post
 from storage.redis.cache import Cache
 
-# A function that returns for how many more seconds the callers wait for the result of a request.
-# ``SecondsLeft`` raises an error if no caller waits for the result anymore. Before each expensive
-# step, a worker calls ``SecondsLeft`` to check whether callers still wait for the result.
+# Returns how many more seconds the callers wait for the result of a request. ``SecondsLeft`` raises
+# an error if no caller is waiting anymore. A worker calls ``SecondsLeft`` before each expensive
+# step.
 SecondsLeft = Callable[[], float]
 
 METADATA_CACHE_SECONDS = 24 * 3600
 OFFLINE = "offline"
 _CACHED_SUFFIX = "; cached"
-# The purpose of the secret key that signs cache keys. With unsigned cache keys, someone who can
+# The purpose of the secret key that signs cache keys. If cache keys weren't signed, anyone who can
 # read Redis could check whether a guessed text was sent to the composer.
 _KEY_PURPOSE = "composer-cache"
-# The version of the writers' rules, which is part of each cache key. When the writers' rules
-# change, change ``_RULES_VERSION``, so that results that were cached with the old rules are
-# ignored.
+# The version of the writers' rules, which is part of each cache key. Change ``_RULES_VERSION``
+# together with the rules, so that results of the old rules are ignored.
 _RULES_VERSION = "5"
 
 
@@ -38,27 +37,26 @@ class WorkerRequest(Protocol):
     """A request that the API sends to a worker."""
 
     kind: ClassVar[RequestKind]
-    # The maximum time for which a caller waits for the result of a request, including the time in
-    # the queue.
+    # The maximum time for which a caller waits for a result, including the time in the queue.
     max_seconds: ClassVar[float]
 
     def to_payload(self) -> dict[str, Any]: ...
 
 
 def build_cache_key(keyring: Keyring, *parts: str) -> str:
-    """Build the cache key of a result that is determined by ``parts``."""
+    """Build the cache key of the result for ``parts``."""
     message = bytearray()
     for part in parts:
         text = part.encode("utf-8", "surrogatepass")
-        # Prepend the length of each part, so that the parts ("ab", "c") and ("a", "bc") give
-        # different cache keys.
+        # Prepend the length of each part, so that ("ab", "c") and ("a", "bc") give different cache
+        # keys.
         message += len(text).to_bytes(8, "big") + text
     return keyring.signer(_KEY_PURPOSE).digest(bytes(message)).hex()
 
 
 @dataclass(frozen=True)
 class MetadataRequest:
-    """A request for some metadata fields of a post, or for tweets if ``fields`` is empty."""
+    """A request for metadata fields of a post, or for tweets if ``fields`` is empty."""
 
     kind: ClassVar[RequestKind] = RequestKind("composer.write", Queue.REQUEST)
     max_seconds: ClassVar[float] = 45.0
@@ -81,13 +79,13 @@ class MetadataRequest:
 
 @dataclass(frozen=True)
 class MetadataResult:
-    """The metadata or tweets that a worker wrote, and the name of their writer."""
+    """The metadata or tweets from a worker, and the name of their writer."""
 
     fields: dict[str, str]
-    # The value of the header ``Pressroom-Source``, which names the writer of the texts. The source
-    # of a text is `offline` or `openai/<model>`. `; fallback` is appended to the source if the
-    # offline writer replaced a failed language model. `; cached` is appended to the source if the
-    # result comes from the cache.
+    # The header ``Pressroom-Source``, which names the writer of the texts. The source of a text is
+    # `offline` or `openai/<model>`. `; fallback` is appended to the source if the offline writer
+    # replaced a failed language model. `; cached` is appended to the source if the result comes
+    # from the cache.
     source: str
 
     def to_payload(self) -> dict[str, Any]:
@@ -100,7 +98,7 @@ class MetadataResult:
 
 @dataclass(frozen=True)
 class MetadataCache:
-    """A cache in Redis for the results of metadata requests."""
+    """A cache in Redis for metadata and tweets."""
 
     settings: Settings
     keyring: Keyring

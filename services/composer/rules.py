@@ -1,8 +1,7 @@
-"""Checks and corrects the metadata and tweets that a writer produced about a post.
+"""Checks and corrects the metadata and tweets from a writer.
 
-The texts of all writers must follow the same rules. The functions ``find_…_faults`` return a
-sentence about each rule that a text breaks. The functions ``fit_…`` correct faults without
-understanding the text, and don't change texts that follow the rules.
+All writers must follow the same rules. The functions ``find_…_faults`` return a sentence about each
+broken rule. The functions ``fit_…`` correct faults mechanically, and don't change correct texts.
 """
 
 import re
@@ -22,11 +21,11 @@ MAX_TAGS = 8
 MIN_TAGS = 3
 MAX_TAG_CHARACTERS = 60
 MAX_TWEETS = 5
-# The weight of a tweet is computed as in version 3 of the twitter-text configuration.
+# A tweet's weight is computed as in version 3 of the twitter-text configuration.
 MAX_TWEET_WEIGHT = 280
 URL_WEIGHT = 23
-# Tweets and tags that are longer than this limit are cut before they are corrected. The limit of
-# 4,000 characters leaves room for a tweet that contains a very long URL.
+# Tweets and tags above this limit are cut before they are corrected. The limit of 4,000 characters
+# leaves room for a tweet that contains a very long URL.
 _MAX_CONSIDERED_CHARACTERS = 4_000
 _MAX_URL_CHARACTERS = 2048
 _SLUG_PATTERN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -34,12 +33,12 @@ _APOSTROPHES = re.compile(r"(?<=\w)['’ʼ`´](?=\w)")
 _NON_SLUG_PATTERN = re.compile(r"[^a-z0-9]+")
 _COMMAS = re.compile(r"[,，､、﹐﹑،;；]+")
 _TAG_PUNCTUATION = " \t.。!！?？:：\"'“”«»„()（）[]#＃-–—…·"
-# The ranges of code points that have a weight of 1 in a tweet. Code points outside of
-# ``_LIGHT_RANGES`` have a weight of 2.
+# The ranges of code points whose weight in a tweet is 1. Code points outside of ``_LIGHT_RANGES``
+# have a weight of 2.
 _LIGHT_RANGES = ((0, 4351), (8192, 8205), (8208, 8223), (8242, 8247))
 _PICTURE = "[\u203c-\u32ff\U0001f000-\U0001faff]"
 _SHADED = f"{_PICTURE}[\ufe0f\U0001f3fb-\U0001f3ff]*"
-# The emoji that can begin a sequence of joined emoji, such as people, flags, animals and hearts.
+# The emoji that can begin a sequence of joined emoji, such as people and flags.
 _JOINING = (
     "[\u26d3\u26f9\u2764\U0001f344\U0001f34b\U0001f3c3-\U0001f3cc\U0001f3f3\U0001f3f4"
     "\U0001f408-\U0001f49f\U0001f575\U0001f62e\U0001f635\U0001f636\U0001f642"
@@ -59,16 +58,17 @@ _URL = re.compile(
     re.I,
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
-# The top-level domains that X (Twitter) is sure to recognise in URLs. X (Twitter) may count a URL
-# with an unknown top-level domain as text or as a short link, so Pressroom uses the higher weight.
+# The top-level domains that X (Twitter) certainly recognises in URLs. A URL with an unknown
+# top-level domain may count as text or as a short link on X (Twitter), so Pressroom uses the higher
+# weight.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 
 def measure_tweet_weight(text: str) -> int:
-    """Return the weight of a tweet, which counts Chinese and other wide characters twice.
+    """Return the weight of a tweet, in which wide characters, such as Chinese, count twice.
 
-    The returned weight equals the weight that X (Twitter) computes, or exceeds it if the tweet
-    contains a URL with an unknown top-level domain.
+    The returned weight equals the weight on X (Twitter), but may be higher for URLs with an unknown
+    top-level domain.
     """
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     weight = 0
@@ -121,10 +121,10 @@ def find_metadata_faults(
 
 
 def find_foreign_faults(plain: PlainPost, metadata: PostMetadata) -> list[str]:
-    """Return a sentence about each part of the metadata that contains a foreign link or mention.
+    """Return a sentence about each metadata field with a foreign link or mention.
 
-    A link or mention is foreign if it doesn't occur in the post. Slugs are not checked for links,
-    because a slug can't contain links.
+    A link or mention is foreign if it doesn't occur in the post. Slugs are not checked, because
+    they can't contain links.
     """
     fault = "has a link or a mention that the post doesn't have"
     parts = {"the summary": (metadata.summary or "",), "a tag": metadata.tags or ()}
@@ -150,10 +150,9 @@ def find_tweets_faults(plain: PlainPost, tweets: Sequence[str]) -> list[str]:
 def fit_slug(text: str, content_hash: str) -> str:
     """Convert a text to a slug.
 
-    If no letters or digits remain after the transliteration, the slug is built from
-    ``content_hash``.
+    If the text has no letters or digits, the slug is built from ``content_hash``.
 
-    ``content_hash``: the hash of the post's content in hexadecimal.
+    ``content_hash``: the hexadecimal hash of the post's content.
     """
     latin_text = transliterate(_APOSTROPHES.sub("", text)).casefold()
     words = _NON_SLUG_PATTERN.sub("-", latin_text).strip("-")
@@ -164,9 +163,9 @@ def fit_slug(text: str, content_hash: str) -> str:
 
 
 def fit_summary(text: str) -> str:
-    """Return as many whole sentences from the beginning of a text as fit into a summary.
+    """Return as many first sentences of a text as fit into a summary.
 
-    If the first sentence is too long for a summary, the sentence is cut between words.
+    If the first sentence is too long, it is cut between words.
     """
     text = clean_text(text)
     if len(text) <= MAX_SUMMARY_CHARACTERS:
@@ -176,10 +175,7 @@ def fit_summary(text: str) -> str:
 
 
 def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Remove commas, surrounding punctuation and duplicates from tags.
-
-    The corrected tags have the same order as the given tags.
-    """
+    """Remove commas, surrounding punctuation and duplicates from tags, and keep their order."""
     fitting: dict[str, str] = {}
     for tag in tags:
         without_commas = _COMMAS.sub(" ", clean_text(tag[:_MAX_CONSIDERED_CHARACTERS]))
@@ -202,7 +198,7 @@ def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
             # in full-width letters.
             text = remove_foreign_links(plain, clean_text(unicodedata.normalize("NFKC", text)))
         text = _cut(text, MAX_TWEET_WEIGHT, measure_tweet_weight)
-        # Check the tweet a second time, because shortening a tweet may create a foreign link.
+        # Check the tweet again, because shortening may create a foreign link.
         if _is_fit(plain, text):
             fitting.setdefault(fold_word(text), text)
     return tuple(fitting.values())[:MAX_TWEETS]
@@ -256,11 +252,10 @@ def _find_text_faults(text: str, part: str) -> list[str]:
 
 
 def _is_fit(plain: PlainPost, tweet: str) -> bool:
-    """Return whether a tweet follows all rules for tweets."""
     return tweet == clean_text(tweet) and not _find_tweet_faults(plain, tweet)
 
 
 def _cut(text: str, max_length: int, measure: Callable[[str], int]) -> str:
     cut = cut_at_word(text, max_length, measure)
-    # Shortening a text can turn ordinary characters at the end of the text into markup.
+    # Shortening a text can turn its last characters into markup.
     return cut if cut == clean_text(cut) else cut_at_word(strip_markup(text), max_length, measure)

@@ -1,8 +1,8 @@
-"""Runs a child process that parses posts and writes metadata without a language model.
+"""Runs a child process for the post parser and the offline writer.
 
-The offline writer writes metadata and tweets without a language model. A hostile post can keep the
-parser busy for a long time, or exploit a bug in the parser. Because posts are parsed in a child
-process, a hostile post can't delay the worker's other jobs or read the worker's secrets.
+The offline writer writes metadata and tweets without a language model. A hostile post may take very
+long to parse, or exploit a bug in the parser. The child process keeps a hostile post from delaying
+the worker's other jobs or reading its secrets.
 """
 
 import os
@@ -14,20 +14,17 @@ from services.composer import offline
 from services.composer.text import markup
 from services.composer.text.post import MetadataField, Post, join_tweets
 
-# If the memory of the child process exceeds this limit after a post, the child process exits. A
-# child process that has loaded the models of all languages and a post of the maximum length takes
-# only 265 MB of memory.
+# The child process exits if its memory exceeds this limit after a post. With all languages loaded
+# and a post of the maximum length, a child process takes only 265 MB.
 _MAX_RESIDENT_BYTES = 384 * 1024 * 1024
-# The confined child process may open files, because dictionaries are loaded on demand. The child
-# process may write large files, because the language detector unpacks its model into a temporary
-# file of 68 MB.
+# The child process opens files, because it loads dictionaries on demand. The child process writes
+# large files, because the language detector unpacks its model into a temporary file of 68 MB.
 _MAX_OPEN_FILES = 64
 _MAX_FILE_BYTES = 128 * 1024 * 1024
 
 
 def main() -> None:
-    # Limit the OpenBLAS library to one thread, because the confined child process can't start more
-    # threads.
+    # OpenBLAS must use one thread, because the confined child process can't start more threads.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     child_loop.answer_messages(_answer, confine=_confine, max_resident_bytes=_MAX_RESIDENT_BYTES)
 

@@ -12,11 +12,11 @@ from services.composer.text.post import PlainPost, Post
 log = get_logger(__name__)
 
 MAX_POST_SECONDS = 20.0
-# The maximum address space of each child process. In a test, a child process with the models of all
-# languages needed 514 MB of address space for a post of the maximum length.
+# The maximum address space of each child process. With all languages loaded and a post of the
+# maximum length, a child process needed 514 MB of address space.
 _MEMORY_BYTES = 1024 * 1024 * 1024
-# Each worker has two child processes, so that one slow post doesn't block all other posts. Two
-# child processes with the models of all languages take 500 MB of memory.
+# Each worker has two child processes, so that one slow post doesn't block all other posts. With all
+# languages loaded, both child processes together take 500 MB.
 _MAX_CHILDREN = 2
 _POSTS_PER_CHILD = 5_000
 _MODULE = "services.composer.text_child"
@@ -26,14 +26,14 @@ class TextProcesses:
     """A pool of child processes that parse posts and run the offline writer.
 
     All threads of a worker share one pool of child processes. If all child processes are busy, a
-    thread waits for an idle child process as long as a caller waits for the result. Child processes
-    are started on demand and reused.
+    thread waits as long as a caller waits for the result. Child processes are started on demand and
+    reused.
     """
 
     def __init__(self, *, timeout: float = MAX_POST_SECONDS) -> None:
         self._timeout = timeout
-        # A LIFO queue returns the child process that was used last, so that the second child
-        # process is started only if the first process is busy.
+        # The last used child process is taken first, so that the second one is started only if
+        # necessary.
         self._free = LifoQueue[ChildProcess]()
         for _ in range(_MAX_CHILDREN):
             self._free.put(
@@ -55,17 +55,17 @@ class TextProcesses:
     def read(self, post: Post, seconds_left: SecondsLeft) -> PlainPost:
         """Parse a post in a child process, and return its text without markup.
 
-        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and all errors that
-        ``seconds_left`` raises.
+        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and the errors of
+        ``seconds_left``.
         """
         payload = {"title": post.title, "content": post.content}
         return PlainPost.from_payload(self._ask(payload, seconds_left))
 
     def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> dict[str, str]:
-        """Write the requested metadata fields or tweets with the offline writer in a child process.
+        """Write metadata or tweets with the offline writer in a child process.
 
-        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and all errors that
-        ``seconds_left`` raises.
+        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and the errors of
+        ``seconds_left``.
         """
         fields: dict[str, str] = self._ask(request.to_payload(), seconds_left)
         return fields
@@ -86,9 +86,9 @@ class TextProcesses:
         return answer
 
     def _take_child(self, seconds_left: SecondsLeft) -> ChildProcess:
-        """Wait for an idle child process, and return this process.
+        """Wait for an idle child process, and return it.
 
-        Raises the error of ``seconds_left`` if no caller waits for the result anymore.
+        Raises the error of ``seconds_left`` if no caller is waiting anymore.
         """
         while True:
             try:

@@ -1,9 +1,9 @@
-"""Writes metadata and tweets about a post with a language model or with the offline writer.
+"""Writes metadata and tweets about a post with a language model or the offline writer.
 
-The settings select either a language model or the offline writer. If the language model fails, the
-offline writer writes the metadata, unless the settings disable the fallback to the offline writer.
-If the offline writer replaces a failed language model, the result is not cached, because the
-language model may work again at the next call.
+The settings select a language model or the offline writer. If the language model fails, the offline
+writer takes over, unless the settings disable this fallback. If the offline writer replaces a
+failed language model, the result is not cached, because the language model may work again at the
+next call.
 """
 
 from dataclasses import dataclass, replace
@@ -25,15 +25,15 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# The maximum time that is reserved for the offline writer after a timeout of the language model.
+# The maximum time to reserve for the offline writer after a timeout of the language model.
 _MAX_FALLBACK_SECONDS = 5.0
 _FALLBACK_SHARE = 0.25
 _SAMPLE = MetadataRequest(
     Post("A sample", "A sentence that is long enough for its language to be told."),
     frozenset(MetadataField),
 )
-# The kinds of errors that occur when a language model fails. All errors whose kind is not in
-# ``_MODEL_FAILURES`` indicate bugs in Pressroom.
+# The kinds of errors that a failing language model causes. Errors of all kinds that are not in
+# ``_MODEL_FAILURES`` are bugs in Pressroom.
 _MODEL_FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SLOW})
 
 
@@ -41,7 +41,7 @@ _MODEL_FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SL
 class MetadataWriter:
     """Writes metadata and tweets about posts, and caches the results.
 
-    The attribute ``llm`` is ``None`` if the settings select the offline writer.
+    ``llm`` is ``None`` if the settings select the offline writer.
     """
 
     settings: Settings
@@ -58,12 +58,11 @@ class MetadataWriter:
         return cls(resources.settings, cache, TextProcesses(), llm)
 
     def load(self) -> None:
-        """Load the offline writer's models in advance if the offline writer is the fallback.
+        """Load the offline writer's models in advance if it is the fallback.
 
-        Loading the offline writer's models takes one to several seconds. If the offline writer
-        replaces a language model that timed out, too little time is left to load the offline
-        writer's models. If the settings select the offline writer, ``load`` does nothing, because
-        the first call has enough time to load the models.
+        Loading the models takes a few seconds. After a timeout of the language model, too little
+        time would be left for loading the models. If the settings select the offline writer, its
+        models are loaded at the first call, which has enough time.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)
@@ -74,17 +73,17 @@ class MetadataWriter:
         seconds_left: requests.SecondsLeft,
         payment: RunPayment | None = None,
     ) -> MetadataResult:
-        """Write the requested metadata fields or tweets with the writer that the settings select.
+        """Write the requested metadata fields or tweets with the selected writer.
 
-        Raises all errors that ``TextProcesses.read`` raises. If the settings disable the fallback
-        to the offline writer, ``write`` also raises the errors of the language model.
+        Raises the errors of ``TextProcesses.read``. If the settings disable the fallback, ``write``
+        also raises the errors of the language model.
 
         Args:
-            payment: the payment for the use of the language model, or ``None`` if the call is free.
+            payment: the payment for the language model, or ``None`` if the call is free.
         """
-        # Look into the cache again, because a different worker may have cached the result since the
-        # API looked into the cache. Compute the cache key again, because the settings or rules of
-        # the API and the worker may differ.
+        # Check the cache again, because another worker may have cached the result in the meantime.
+        # Compute the cache key again, because the API and the worker may have different settings or
+        # rules.
         key, result = self.cache.look_up(request)
         if result is not None:
             return result
@@ -122,7 +121,7 @@ class MetadataWriter:
 
 
 class _AttendedModel:
-    """Calls a language model only while a caller waits for the response and pays for the call."""
+    """Calls a language model only while a caller waits for the response and pays for it."""
 
     def __init__(
         self, llm: LanguageModel, seconds_left: requests.SecondsLeft, payment: RunPayment | None

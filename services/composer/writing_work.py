@@ -1,4 +1,4 @@
-"""Registers the function with which workers answer requests for metadata and tweets."""
+"""Registers the function that answers requests for metadata and tweets in workers."""
 
 from typing import Any
 
@@ -9,9 +9,8 @@ from storage.resources import Resources
 
 
 def _write(resources: Resources, lease: RequestLease) -> dict[str, Any]:
-    # Import the writers only when a request arrives, because the writers' libraries take much time
-    # and memory to load. Workers that serve no metadata requests must not load the writers'
-    # libraries.
+    # Import the writers only when a request arrives, because their libraries take much time and
+    # memory. Workers without metadata requests never load the writers' libraries.
     from services.composer import writers
 
     return writers.answer_request(resources, lease)

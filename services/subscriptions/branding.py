@@ -1,8 +1,8 @@
-"""Validates how an owner customises a list's pages and mails, such as colour, logo and texts.
+"""Validates the colour, logo and texts that an owner sets for the pages and mails of a list.
 
-Texts that an owner writes can't contain markup, because anybody can own a list, and markup could
-mislead readers who trust Pressroom. A mail that strangers can trigger may only contain short texts
-written by the list's owner.
+Texts written by list owners can't contain markup, which could mislead readers who trust Pressroom.
+Mails that strangers can trigger, such as confirmation mails, contain only short texts by the list's
+owner.
 """
 
 import re
@@ -31,7 +31,7 @@ TEXTS = {
 }
 _MAX_CHARACTERS = {"sender_name": MAX_SENDER_CHARACTERS, **TEXTS}
 _BRAND_COLUMNS = ("colour", "logo_hash_id", "sender_name", *TEXTS)
-# Public pages and mails show the texts in these columns of ``MailingList`` to strangers.
+# The columns of ``MailingList`` whose texts appear on public pages and in mails to strangers.
 _PUBLIC_TEXTS = frozenset({"title", "tagline", "consent_wording", "sender_name", *TEXTS})
 _COLOUR = re.compile(r"#[0-9a-f]{6}\Z")
 # A sender name can't contain characters that have a special meaning in the From header of a mail.
@@ -47,11 +47,11 @@ class Look:
 
 
 def validate_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate and normalise the values that an owner sets for a list's columns.
+    """Validate and normalise the colour, texts and other values that an owner sets for a list.
 
-    The function checks the length of a text before searching the text for links and misleading
-    words, because searching a long text is slow. Raises ``list.colour``, ``list.sender_name``,
-    ``list.words``, ``text.leads_away`` or ``text.misleading`` for an invalid value.
+    The length of a text is checked first, because searching a long text for links and misleading
+    words is slow. Raises ``list.colour``, ``list.sender_name``, ``list.words``, ``text.leads_away``
+    or ``text.misleading`` for an invalid value.
     """
     result = dict(values)
     for name in _BRAND_COLUMNS:
@@ -83,7 +83,7 @@ def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
 def read_look(uow: UnitOfWork, mailing_list: MailingList) -> Look:
     """Return the colour and the logo of a list.
 
-    If the owner deleted the image that the list uses as its logo, the result contains no logo.
+    If the owner has deleted the logo's image, the result contains no logo.
     """
     logo = None if mailing_list.logo_hash_id is None else _find_logo(uow, mailing_list)
     url = None if logo is None else f"{uow.settings.media_base}/media/{logo.filename}"
@@ -95,8 +95,8 @@ def _normalise_text(name: str, text: str) -> str:
         return text.lower()
     if name not in TEXTS:
         return text
-    # A text that an owner writes for a mail must be a single line, because readers could mistake a
-    # second line for Pressroom's own text.
+    # Join the lines of a text for mails, because readers could mistake a second line for
+    # Pressroom's own text.
     separator = "\n" if TEXTS[name] == MAX_PAGE_TEXT_CHARACTERS else " "
     return separator.join(" ".join(each.split()) for each in text.splitlines())
 
@@ -113,8 +113,8 @@ def _require_contrast(colour: str) -> None:
         raise errors.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
     ratio = compute_contrast(colour, LIGHT_GROUND)
     if ratio < MIN_CONTRAST:
-        # Round the contrast down in the error message, because the message would otherwise show a
-        # rejected contrast of 4.49 as 4.5, the allowed minimum.
+        # Round the contrast down in the error message, so that a rejected contrast of 4.49 doesn't
+        # appear as 4.5, the allowed minimum.
         raise errors.LIST_COLOUR(
             rule=f"has a contrast of {int(ratio * 10) / 10:.1f} to the ground of our pages, "
             f"{LIGHT_GROUND}, and needs {MIN_CONTRAST}: choose a darker one"

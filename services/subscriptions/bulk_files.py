@@ -19,8 +19,8 @@ from storage.resources import Resources
 IMPORTS = "imports/"
 EXPORTS = "exports/"
 BULK_FILE_RETENTION = timedelta(days=7)
-# The minimum age at which a file that no import or export uses is removed. An upload may take a few
-# hours.
+# The minimum age of a file that is removed because no import or export uses the file. Uploads may
+# take a few hours.
 STRAY_FILE_AGE = timedelta(days=1)
 SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",
@@ -34,8 +34,8 @@ class NewFile:
     """A new, empty file for an import or an export.
 
     Attributes:
-        prefix: the common prefix of the keys of all stored objects that contain a part of the file.
-        wrapped: the key that encrypts the file, in encrypted form.
+        prefix: the prefix of the object keys of all parts of the file.
+        wrapped: the encrypted key of the file.
     """
 
     prefix: str
@@ -57,7 +57,7 @@ def create_file(resources: Resources, folder: str) -> NewFile:
 
 
 def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
-    """Return the decrypted key for the file of an import or export.
+    """Decrypt and return the encryption key of an import's or export's file.
 
     Raises ``DecryptionFailed`` if the file's key can't be decrypted. Raises ``ObjectMissing`` if
     the file was removed.
@@ -69,13 +69,13 @@ def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
 
 
 def open_stored_file(resources: Resources, row: MemberImport | MemberExport) -> StoredFile:
-    """Return the stored file of an import or export. Raises the same errors as ``unwrap_key``."""
+    """Return the stored file of an import or export. Raises the errors of ``unwrap_key``."""
     assert row.size is not None
     return StoredFile(resources.objects, row.object_prefix, row.size, unwrap_key(resources, row))
 
 
 def remove_old_files(resources: Resources, *, now: datetime) -> int:
-    """Remove the files of old imports and exports, and files that no import or export uses.
+    """Remove the files of old imports and exports, and files that belong to no import or export.
 
     Return the number of removed files.
     """
@@ -108,8 +108,8 @@ def _remove_oldest(
         select(kind)
         .where(
             kind.files_removed_at.is_(None),
-            # The condition on ``created_at`` lets Postgres use an index, and the condition on
-            # ``finished_at`` protects files of recently finished jobs.
+            # The condition on ``created_at`` allows an index scan. The condition on ``finished_at``
+            # keeps the files of recently ended jobs.
             kind.created_at < before,
             kind.finished_at < before,
         )
@@ -126,8 +126,7 @@ def _remove_oldest(
                 uow.session.execute(delete(model).where(model.import_id == row.id))
             row.samples = None
         row.files_removed_at = func.now()
-        # Delete the key that encrypts the file, so that nobody can decrypt a remaining copy of the
-        # file.
+        # Delete the encryption key, so that a remaining copy of the file can't be decrypted.
         row.wrapped_key = None
         row.wrapped_by = None
         removals.forget_objects(uow, f"{row.object_prefix}/")

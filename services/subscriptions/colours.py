@@ -2,8 +2,8 @@
 
 # The minimum contrast ratio between text and background by WCAG 2.2, section 1.4.3.
 MIN_CONTRAST = 4.5
-# The page backgrounds in style.css on which a coloured text has the lowest contrast, in light mode
-# and in dark mode.
+# The page backgrounds in style.css with the lowest contrast to coloured text, for light mode and
+# dark mode.
 LIGHT_GROUND = "#f6f2ea"
 DARK_GROUND = "#212125"
 DARK_INK = "#161618"
@@ -21,7 +21,7 @@ def compute_contrast(first_colour: str, second_colour: str) -> float:
 
 
 def lighten_for_dark_mode(colour: str) -> str:
-    """Lighten the colour until text in the colour is readable on a dark background."""
+    """Lighten the colour until text in this colour is readable on a dark background."""
     for step in range(_MIXING_STEPS + 1):
         shade = _mix_colours(colour, _WHITE, step / _MIXING_STEPS)
         if compute_contrast(shade, DARK_GROUND) >= MIN_CONTRAST:

@@ -2,8 +2,7 @@
 
 Whenever the number of active members in a list changes, a database trigger stores the difference as
 a row in a separate table. A maintenance job regularly adds the stored differences to the daily
-figures. Query results are always exact, because queries include stored differences that haven't
-been added to the daily figures.
+figures. Query results are exact, because queries also read the stored differences.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,8 +20,8 @@ from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# A query for daily figures may span at most about three years, because a response contains one row
-# per day.
+# A query for daily figures may span at most this number of days, because the response contains one
+# row per day.
 MAX_DAYS = 1_100
 _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
@@ -67,9 +66,9 @@ _KEY_COLUMNS: Mapping[FiguresBy, ColumnElement[Any]] = {
 
 @dataclass(frozen=True)
 class MemberFigures:
-    """How many people became active members of a list, and how many active members left.
+    """How many active members a list gained and lost.
 
-    The daily figures include members that the list's owner added or removed.
+    Members that the list's owner added or removed are included in the daily figures.
     """
 
     key: str
@@ -107,11 +106,11 @@ class SignUps(NamedTuple):
 
 @dataclass(frozen=True)
 class FiguresFault:
-    """A list, source and tier for which the daily figures contain a wrong number of active members.
+    """A list, source and tier whose number of active members is wrong in the daily figures.
 
     Attributes:
         active: the number of active members in the table ``subscriptions``.
-        counted: the number of active members according to the daily figures.
+        counted: the number of active members that the daily figures show.
     """
 
     list_id: int
@@ -122,7 +121,7 @@ class FiguresFault:
 
 
 def choose_days(first: date | None, last: date | None) -> DayRange:
-    """Return the range of days from ``first`` to ``last``, by default the last thirty days.
+    """Return the days from ``first`` to ``last``, by default the last thirty days.
 
     Raises ``figures.range``.
     """
@@ -139,9 +138,9 @@ def read_figures(
 ) -> Sequence[MemberFigures]:
     """Return the list's daily figures, grouped by day, source or tier.
 
-    Days without changes are included in the result, but sources and tiers without changes are
-    omitted. If figures are grouped by tier, a member who gets a new tier is counted as leaving the
-    old tier and joining the new one.
+    The result includes days without changes, but omits sources and tiers without changes. If the
+    figures are grouped by tier, a member who gets a new tier leaves the old tier and joins the new
+    tier.
     """
     joined_sum: ColumnElement[Any] = func.sum(_DAYS.joined)
     left_sum: ColumnElement[Any] = func.sum(_DAYS.gone)
@@ -188,9 +187,9 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 
 
 def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
-    """Return by how much an owner's number of active members has grown during a period.
+    """Return how much an owner's number of active members has grown during a number of days.
 
-    ``days``: the number of days in the period, which ends today in UTC.
+    ``days``: the number of days until today in UTC.
     """
     query = (
         select(func.sum(_DAYS.joined - _DAYS.gone))
@@ -201,9 +200,9 @@ def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
 
 
 def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:
-    """Return, by list id, by how much the number of active members has grown during a period.
+    """Return, by list id, how much the number of active members has grown during a number of days.
 
-    ``days``: the number of days in the period, which ends today in UTC.
+    ``days``: the number of days until today in UTC.
     """
     query = (
         select(_DAYS.list_id, func.sum(_DAYS.joined - _DAYS.gone))
@@ -216,8 +215,7 @@ def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> 
 def verify_figures(resources: Resources) -> list[FiguresFault]:
     """Return the combinations of list, source and tier whose daily figures are wrong.
 
-    The function reads the daily figures and the active members in one database snapshot, because it
-    compares the two.
+    The daily figures and the active members are compared in a single database snapshot.
     """
     failures = 0
     while True:
@@ -231,7 +229,7 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
 
 
 def _sort_keys(keys: Collection[str], by: FiguresBy) -> list[str]:
-    """Sort tiers from the lowest tier to the highest tier, and sources alphabetically."""
+    """Sort tiers from lowest to highest, and sources alphabetically."""
     all_keys: Iterable[str] = Tier if by is FiguresBy.TIER else sorted(keys)
     return [key for key in all_keys if key in keys]
 

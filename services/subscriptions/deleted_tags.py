@@ -18,20 +18,18 @@ REMOVE_DELETED_TAGS = register_maintenance(
     every=timedelta(minutes=10),
     run=lambda resources, _: remove_deleted_tags(resources),
 )
-# The maximum number of members that one batch changes. Changing a batch of members locks the list
-# for less than a second.
+# The maximum number of members that one batch changes. Changing one batch locks the list for less
+# than a second.
 MAX_BATCH_MEMBERS = 5_000
 _MAX_BATCH_TAGS = 1_000
-# A row stays in ``deleted_tags`` for an hour, because a transaction may add the id of a tag to a
-# member shortly after the tag was deleted.
+# How long a row stays in ``deleted_tags``, because a transaction may add a tag's id to a member
+# shortly after the tag was deleted.
 _ROW_RETENTION = timedelta(hours=1)
-# Disable ``enable_seqscan``, so that Postgres uses the index on ``tag_ids``. If ``enable_seqscan``
-# were on, Postgres might wrongly assume that most members have a deleted tag, and read the members
-# of all lists.
+# Disable sequential scans, because Postgres might assume that most members have a deleted tag, and
+# read the members of all lists.
 _REQUIRE_INDEX = text("SET LOCAL enable_seqscan = off")
-# The query needs no condition on ``list_id``, because a tag id only occurs on members of a single
-# list. Keep ``updated_at``, because an undo skips members whose ``updated_at`` has changed, and
-# removing the id of a deleted tag changes no visible value.
+# The statement needs no condition on ``list_id``, because a tag id only occurs on members of one
+# list. Don't change ``updated_at``, because an undo skips members whose ``updated_at`` has changed.
 _REMOVE_TAGS = text("""
 UPDATE subscriptions AS m SET tag_ids =
     ARRAY(SELECT unnest(m.tag_ids) EXCEPT SELECT unnest(CAST(:tag_ids AS bigint[])) ORDER BY 1)
@@ -48,8 +46,7 @@ def remove_deleted_tags(resources: Resources) -> int:
 
     Return the number of changed members.
 
-    If a different transaction has locked a list, the list is skipped until the maintenance job runs
-    again.
+    Lists that other transactions have locked are skipped until the next run of the maintenance job.
     """
     with resources.unit_of_work() as uow:
         list_ids = uow.session.scalars(select(DeletedTag.list_id).distinct()).all()

@@ -1,9 +1,8 @@
-"""Reads and changes deny lists, which ban e-mail addresses and domains from an owner's lists.
+"""Reads and changes deny lists, which keep e-mail addresses and domains off all lists of an owner.
 
-The operator can deny addresses and domains for the lists of all owners. Code that adds a person to
-a list must first call ``require_allowed`` or ``find_denied``. An entry of a deny list doesn't
-affect people who are already members. Removing an address from the deny list lets the person join
-the owner's lists.
+The operator's deny list applies to the lists of all owners. Code that adds a person to a list must
+first call ``require_allowed`` or ``find_denied``. A deny list doesn't affect people who are already
+members.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,8 +26,8 @@ MAX_ENTRIES = 100_000
 _PURPOSE = "denied-address"
 _MAX_PROBLEMS = 100
 _SUBDOMAINS = "*."
-# Lock the owner's deny list, so that two concurrent requests can't together exceed the maximum
-# number of entries.
+# Lock the owner's deny list, so that concurrent requests together can't exceed the maximum number
+# of entries.
 _LOCK_DENY_LIST = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:owner_id))")
 _REMOVE_ENTRIES = text(
     "WITH gone AS ("
@@ -57,11 +56,10 @@ _HASH_ENTRIES = text(
 
 @dataclass(frozen=True)
 class DenyList:
-    """The normalised addresses and domains that an owner denies, in alphabetical order.
+    """The normalised addresses and domains on an owner's deny list, in alphabetical order.
 
     Attributes:
-        erased: the number of denied addresses that belonged to erased people, which the database
-            stores only as HMACs.
+        erased: the number of denied addresses of erased people, which are stored only as HMACs.
     """
 
     addresses: Sequence[str] = ()
@@ -72,13 +70,12 @@ class DenyList:
 def normalise_entries(
     addresses: Sequence[str], domains: Sequence[str], *, verb: str = ""
 ) -> set[str]:
-    """Validate and normalise addresses and domains from the body of a request.
+    """Validate and normalise the addresses and domains in a request body.
 
-    If any entry is invalid, raises ``deny_list.entry``, whose message lists the first hundred
-    invalid entries.
+    Raises ``deny_list.entry`` for invalid entries, and lists the first hundred of them.
 
-    ``verb``: the prefix of field names in the request body, such as ``add_``. Error messages show
-    the field names with the prefix.
+    ``verb``: a prefix such as ``add_`` for the field names in error messages, as in
+    ``add_domains``.
     """
     problems: list[FieldProblem] = []
 
@@ -109,15 +106,15 @@ def normalise_entries(
 
 
 def _normalise_domain(written: str) -> str | None:
-    """Normalise a domain, or a pattern such as ``*.example.com`` that stands for all subdomains.
+    """Normalise a domain, or a pattern such as ``*.example.com`` that matches all subdomains.
 
     Return ``None`` if the text is neither a valid domain nor a valid pattern.
     """
     written = strip_invisible(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
-    # Replace the star by a letter, so that the pattern ``*.com`` is valid, because
-    # ``normalise_domain`` rejects a top-level domain such as ``com``.
+    # Replace the star with a letter, because ``normalise_domain`` would reject the ``com`` in
+    # ``*.com``.
     domain = email_addresses.normalise_domain(f"a{written[1:]}")
     return domain and f"*{domain[1:]}"
 
@@ -140,7 +137,7 @@ def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) ->
 
     Return the number of added and removed entries.
 
-    The addresses of erased people stay on the deny list, because the owner doesn't see addresses of
+    Addresses of erased people stay on the deny list, because the owner can't see the addresses of
     erased people. Raises ``deny_list.too_long``.
     """
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
@@ -156,7 +153,7 @@ def change_entries(
 ) -> int:
     """Change an owner's deny list, and return the number of added and removed entries.
 
-    The owner may remove an erased person's address from the deny list. Raises
+    The owner may remove the address of an erased person from the deny list. Raises
     ``deny_list.too_long``.
     """
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
@@ -180,17 +177,16 @@ def change_entries(
 
 
 def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> None:
-    """Raise ``member.denied`` if a deny list contains a person's address, or the address's domain.
+    """Raise ``member.denied`` if a deny list contains a person's address or the address's domain.
 
-    ``addresses``: the address in the person's account, and the address in the person's record on
-    the list.
+    ``addresses``: the addresses in the person's account and record.
     """
     if find_denied(uow, owner_id, addresses):
         raise MEMBER_DENIED()
 
 
 def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
-    """Return the denied addresses among the given addresses."""
+    """Return the addresses in ``addresses`` that are on a deny list."""
     entries = _normalise_operator_entries(uow.settings.deny_list)
     if uow.session.scalar(select(exists().where(DeniedEntry.user_id == owner_id))):
         candidates = {entry for address in addresses for entry in _list_matching_entries(address)}
@@ -207,9 +203,9 @@ def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> s
 def _find_erased_addresses(
     uow: UnitOfWork, owner_id: int, addresses: Collection[str]
 ) -> dict[bytes, str]:
-    """Find addresses of erased people among the given addresses that the owner denies.
+    """Find the addresses of erased people that are on the owner's deny list.
 
-    The result maps the stored HMAC of each denied address to the address.
+    The result maps the stored HMAC of an address to the address.
     """
     if not uow.session.scalar(select(exists().where(ErasedDenial.user_id == owner_id))):
         return {}
@@ -223,13 +219,13 @@ def _find_erased_addresses(
 
 
 def hash_entries(uow: UnitOfWork, address: str) -> None:
-    """Replace an erased person's address by an HMAC in the deny lists of all owners."""
+    """Replace an erased person's address with its HMAC in the deny lists of all owners."""
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     uow.session.execute(_HASH_ENTRIES, {"address": address, "digest": digest})
 
 
 def _list_matching_entries(address: str) -> Iterator[str]:
-    """Yield all possible deny list entries that match the address."""
+    """Yield all entries of a deny list that would match the address."""
     yield address
     domain = address.rpartition("@")[2]
     yield domain
@@ -239,7 +235,7 @@ def _list_matching_entries(address: str) -> Iterator[str]:
 
 @lru_cache(maxsize=8)
 def _normalise_operator_entries(written: tuple[str, ...]) -> frozenset[str]:
-    """Normalise the addresses and domains that the operator denies, and skip invalid entries."""
+    """Normalise the operator's deny list, and skip invalid entries."""
     normalised_addresses = email_addresses.normalise_addresses(
         [each for each in written if "@" in each]
     )
@@ -247,7 +243,6 @@ def _normalise_operator_entries(written: tuple[str, ...]) -> frozenset[str]:
     domains = (_normalise_domain(each) for each in written if "@" not in each)
     entries |= {each for each in domains if each}
     if len(entries) < len({*written}):
-        # Log a warning, because the operator's setting ``deny_list`` contains invalid or duplicate
-        # entries.
+        # The operator's setting ``deny_list`` contains invalid or duplicate entries.
         log.warning("deny_list.entries_passed_over", read=len(entries), written=len({*written}))
     return frozenset(entries)

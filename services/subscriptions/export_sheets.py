@@ -1,10 +1,9 @@
 """Builds the columns and rows of exports, and formats the rows as CSV or JSON Lines.
 
-Spreadsheet programs treat a cell that begins with a sign such as ``=`` or ``+`` as a formula. To
-prevent formulas in exported files, exports put an apostrophe in front of the sign that begins a
-formula, as OWASP recommends under "CSV Injection". Exports also put an apostrophe in front of a
-sign after a semicolon, tab or line end, because many spreadsheet programs start a new cell after
-these characters. Imports remove the apostrophes that exports have added.
+Spreadsheet programs treat a cell that begins with a sign such as ``=`` or ``+`` as a formula.
+Exports put an apostrophe in front of a formula, as OWASP recommends under "CSV Injection". Exports
+also put an apostrophe in front of a sign after a semicolon, tab or line end, where spreadsheet
+programs may start a new cell. Imports remove the apostrophes that exports have added.
 """
 
 import codecs
@@ -47,34 +46,32 @@ from services.subscriptions.members import mails, opt_out_checks, traces
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Matches the signs with which a formula can begin in a spreadsheet, including the full-width signs
-# that are used in East Asian locales.
+# Matches a sign that can begin a formula in a spreadsheet, including the full-width signs of East
+# Asian locales.
 _SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
 _CELL_START = r"(\A|[;\t\r\n])"
-# Matches a sign that follows spaces or quotes at the start of a cell, because a spreadsheet program
-# may skip spaces and quotes.
+# Matches the start of a cell before a formula. Spaces and quotes may precede the sign of the
+# formula, because spreadsheet programs may skip spaces and quotes.
 _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
-# Matches a text of several cells, joined by semicolons, if any cell after the first semicolon
-# contains a formula.
+# Matches a semicolon, tab or line end before a formula.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
-# If a value begins with an apostrophe and a sign, an export adds a second apostrophe. An import of
-# the exported file removes only the added apostrophe.
+# Matches the start of a cell before a formula, even if the formula already has an apostrophe. If a
+# formula already has an apostrophe, the export adds a second one, and an import removes only the
+# added apostrophe.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
-# Search for a sign before searching for a formula, because few cells contain a sign, and searching
-# for a formula takes longer.
+# Search for a sign before searching for a formula, because few cells contain a sign and the search
+# for a formula is slower.
 _ANY_SIGN = re.compile(_SIGN)
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
     *("user_id", "created_at", "joined_at"),
 )
 _EMAIL_ENABLED_PLACE = _MEMBERS_COLUMNS.index("email_enabled")
-# An export of members omits people with the status ``removed``, unless the owner requests this
-# status.
+# By default, an export of members omits people with the status ``removed``.
 _DEFAULT_STATUSES = tuple(each for each in SubscriptionStatus if each != "removed")
-# The query returns the e-mail addresses from the accounts of people who have changed their address.
-# A list sends mail to the address in a person's account, because the person's record on the list
-# may contain an outdated address.
+# Selects the addresses from the accounts of people who have changed their address, because their
+# records on the list may contain an outdated address.
 _SELECT_CHANGED_ADDRESSES = text("""
 SELECT u.id, u.email FROM users AS u
 WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
@@ -86,25 +83,21 @@ Values = Sequence[Any]
 
 
 def guard_foreign_cell(cell: str) -> str:
-    """Put missing apostrophes in front of formulas in a cell of an uploaded file."""
+    """Put an apostrophe in front of each unescaped formula in a cell of an uploaded file."""
     return _UNGUARDED_START.sub(r"\1'", cell)
 
 
 def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
-    """Put an apostrophe in front of each formula in the cells of an uploaded file.
-
-    A single regular expression search quickly finds out whether any of the cells contains a
-    formula.
-    """
+    """Put an apostrophe in front of each formula in a row of an uploaded file."""
     if _ANY_UNGUARDED_START.search(";" + ";".join(cells)) is None:
         return list(cells)
     return [guard_foreign_cell(cell) for cell in cells]
 
 
 def guard_cell(value: str) -> str:
-    """Put an apostrophe in front of each formula in a value that will be exported.
+    """Put an apostrophe in front of each formula in an exported value.
 
-    The function ``unguard_cell`` restores the value without the added apostrophes.
+    ``unguard_cell`` removes the apostrophes that ``guard_cell`` adds.
     """
     return _ANY_START.sub(r"\1'", value) if _ANY_SIGN.search(value) else value
 
@@ -125,14 +118,14 @@ class ExportFormat(StrEnum):
 
 
 class Sheet(NamedTuple):
-    """The columns of an exported file, and the query and the function that produce the file's rows.
+    """The columns of an exported file, with the query and the function that produce its rows.
 
     Attributes:
-        convert_rows: a function that converts rows from the database into rows of the exported
-            file. The function must use the database connection that runs ``query``, so that all
-            exported data come from one database snapshot.
-        text_places: the indexes of the columns that contain text, in which an export to CSV puts an
-            apostrophe in front of formulas.
+        convert_rows: a function that converts database rows into rows of the file. The function
+            must use the connection that runs ``query``, so that all exported data comes from one
+            database snapshot.
+        text_places: the indexes of the text columns, in which an export to CSV puts an apostrophe
+            in front of formulas.
     """
 
     columns: tuple[str, ...]
@@ -180,9 +173,8 @@ def build_members_sheet(
         statuses = allowed_statuses or _DEFAULT_STATUSES
     else:
         statuses = export_filter.list_statuses(allowed_statuses)
-    # Query active and inactive members separately, because there are separate indexes for active
-    # and inactive members. A single query for all statuses would use no index, and would read the
-    # records of all lists.
+    # Select active and inactive members separately, because they have separate indexes. With one
+    # query for all statuses, Postgres would use no index and read the records of all lists.
     table = Subscription.__table__.alias("chosen")
     inactive_statuses = [each.value for each in statuses if each is not SubscriptionStatus.ACTIVE]
     is_exported = select(table.c.id).where(table.c.list_id == list_id)
@@ -218,7 +210,7 @@ def build_members_sheet(
     if SubscriptionStatus.UNSUBSCRIBED not in statuses:
         query = query.where(not_(opt_out_checks.HAS_LEFT))
     if SubscriptionStatus.REMOVED in statuses:
-        # Omit records without an e-mail address, because such records belong to erased people.
+        # Omit records without an e-mail address, which belong to erased people.
         query = query.where(member.email.is_not(None))
     field_columns = (f"fields.{key}" for key in field_keys.values())
     columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *field_columns)
@@ -259,14 +251,14 @@ def _build_roster(
     mailing_list: MailingList,
     export_filter: MemberFilter | None,
 ) -> Sheet:
-    """Return the columns and the query for a roster of the people who get a list's mail."""
+    """Return the columns and the query for a roster of a list's mail recipients."""
     columns = (
         *("email", "name", "user_id", "trace_id", "one_click_url"),
         *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
     )
     member = Subscription
-    # Omit people who have requested their erasure, because their records contain personal data
-    # until a job has blanked the records.
+    # Omit people who have requested their erasure, because their records are blanked later by a
+    # job.
     is_being_erased = select(Erasure.user_id).where(Erasure.finished_at.is_(None))
     conditions = [
         member.list_id == mailing_list.id,
@@ -296,8 +288,8 @@ def _build_roster(
         changed_addresses = {
             row.id: row.email for row in connection.execute(_SELECT_CHANGED_ADDRESSES, user_ids)
         }
-        # For people who have changed their address, check whether an opt-out exists for the new
-        # address.
+        # For people who have changed their address, also check whether an opt-out exists for the
+        # new address.
         user_id_by_digest = {
             digest: user_id
             for user_id, address in changed_addresses.items()
@@ -318,15 +310,15 @@ def _build_roster(
                     *(f"<{unsubscribe_prefix}{trace_id}>", post),
                 )
 
-    # Don't put apostrophes in front of addresses in a roster, because the software that sends the
-    # list's mail uses the addresses unchanged.
+    # Don't put apostrophes in front of addresses, because the mailing software uses the addresses
+    # unchanged.
     return Sheet(columns, query, convert_rows, text_places=(1,))
 
 
 def format_header(sheet: Sheet, form: ExportFormat, *, bom: bool) -> bytes:
-    """Return the header row of a CSV file, or an empty result for JSON Lines.
+    """Return the header row of a CSV file, or an empty value for JSON Lines.
 
-    ``bom``: whether the file should begin with a byte-order mark.
+    ``bom``: whether the file begins with a byte-order mark.
     """
     mark = codecs.BOM_UTF8 if bom else b""
     return mark + _format_csv([sheet.columns]) if form is ExportFormat.CSV else b""
@@ -362,8 +354,8 @@ def _quote_tag(name: str) -> str:
 def _format_csv(rows: Iterable[Sequence[Any]]) -> bytes:
     """Format the rows as lines of a CSV file, as defined by RFC 4180.
 
-    ``_format_csv`` is much faster than Python's ``csv.writer``. The function quotes every cell,
-    because a cell may contain commas and semicolons.
+    ``_format_csv`` is much faster than Python's ``csv.writer``. Every cell is quoted, because a
+    cell may contain commas and semicolons.
     """
     lines = []
     for cells in rows:

@@ -1,9 +1,9 @@
-"""Creates exports, which are files that contain a list's members at one point in time.
+"""Creates exports, which are files with a list's members at one point in time.
 
 An export of the kind ``members`` is for the list's owner. An export of the kind ``delivery``,
-called a roster, is for the software that sends the list's mail. A roster contains the people who
-get the list's mail, with a trace id for each person. With a credential that has the scope
-``delivery``, a caller can create rosters of all lists.
+called a roster, is for the software that sends the list's mail. For each person who gets the list's
+mail, a roster contains an address and a trace id. Callers with the scope ``delivery`` can create
+rosters of all lists.
 """
 
 import gzip
@@ -49,7 +49,7 @@ _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
 # The maximum duration of an export, which must suffice for the longest list.
 _MAX_DURATION = timedelta(hours=1)
-# An unfinished export file is removed after a day, because no export takes as long as a day.
+# How long an unfinished file is kept, which must be longer than any export takes.
 _UNFINISHED_FILE_RETENTION = timedelta(days=1)
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 
@@ -77,14 +77,13 @@ def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: st
 
 @dataclass(frozen=True)
 class ExportOrder:
-    """The members and the file format that a caller chose for an export.
+    """The members and the file format that a caller requests for an export.
 
     Attributes:
-        segment_id: the id of the segment whose members are exported, or ``None``.
-        written: the filter from the request, as decoded JSON, that selects which members are
-            exported, or ``None``.
-        statuses: the statuses of the members to export, or ``None`` to export members with any
-            status except ``removed``.
+        segment_id: the id of the segment to export, or ``None``.
+        written: the filter in the request as decoded JSON, or ``None`` without a filter.
+        statuses: the statuses of the members to export, or ``None`` for all statuses except
+            ``removed``.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
     """
 
@@ -101,10 +100,10 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
 
     The quotas of the owner's plan don't apply to rosters. Raises ``auth.insufficient_scope``,
     ``auth.login_again``, ``list.not_found``, ``list.not_owner``, and the errors of
-    ``segments.choose_filter``. Enqueuing an export of the kind ``members`` may raise
-    ``quota.exceeded``. Enqueuing a roster may raise ``list.email_channel_disabled`` or
-    ``export.status_of_roster``. Raises ``export.bom`` if the caller requests a byte-order mark for
-    a file that isn't a CSV of members.
+    ``segments.choose_filter``. Raises ``quota.exceeded``, but only for an export of the kind
+    ``members``. Raises ``list.email_channel_disabled`` or ``export.status_of_roster``, but only for
+    a roster. Raises ``export.bom`` if the caller requests a byte-order mark for a roster or a JSON
+    Lines file.
     """
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)
@@ -138,12 +137,12 @@ def enqueue_export(
 ) -> Job:
     """Enqueue an export without checking whether the user may export the list.
 
-    ``columns``: values to store in optional columns of the table ``exports``, such as ``filter``.
+    ``columns``: values for optional columns of the table ``exports``, such as ``filter``.
     """
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
     # Set a provisional prefix, because ``object_prefix`` must not be NULL. Each attempt to run the
-    # export job replaces the export's prefix.
+    # export's job replaces the prefix.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
         list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns
@@ -198,7 +197,7 @@ def get_finished_export(
 def open_export_file(resources: Resources, export: MemberExport) -> StoredFile:
     """Return the file of a finished export.
 
-    Raises ``media.damaged`` if the key that encrypts the file can't be decrypted.
+    Raises ``media.damaged`` if the encryption key of the file can't be decrypted.
     """
     try:
         return bulk_files.open_stored_file(resources, export)
@@ -207,10 +206,10 @@ def open_export_file(resources: Resources, export: MemberExport) -> StoredFile:
 
 
 def write_export(resources: Resources, lease: Lease) -> None:
-    """Write the exported members to a file, and complete the job of the export.
+    """Write the exported members to a file, and complete the export's job.
 
     Raises ``quota.exceeded`` if the file needs more storage than the owner's plan allows. Raises
-    ``segment.tag_deleted`` if the owner has deleted a tag that the export's filter uses.
+    ``segment.tag_deleted`` if the export's filter uses a deleted tag.
     """
     with resources.unit_of_work() as uow:
         export = uow.session.get(MemberExport, lease.subject_id)
@@ -222,15 +221,14 @@ def write_export(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         renew_lease(uow, lease)
         export = uow.session.get_one(MemberExport, export.id)
-        # Remove the unfinished file that a failed attempt to run the export job may have left. Each
-        # attempt to run an export job writes to a new prefix, because a failed attempt may still be
-        # writing to an old prefix.
+        # Remove the unfinished file of a failed attempt to run the job. Each attempt uses a new
+        # prefix, because a failed attempt may still be writing to the old prefix.
         removals.forget_objects(uow, f"{export.object_prefix}/")
         removals.forget_objects(uow, f"{file.prefix}/", after=_UNFINISHED_FILE_RETENTION)
         file.assign_to(export)
     parts = file.writer
     rows = 0
-    # Omit the file's name and time from the gzip header, so that exports with the same contents are
+    # Omit the name and the time from the gzip header, so that exports of the same members are
     # byte-identical.
     with (
         gzip.GzipFile("", "wb", GZIP_LEVEL, parts, mtime=0) as gzip_file,
@@ -270,8 +268,8 @@ EXPORT_JOBS = {
             scope,
             retryable=True,
             run=write_export,
-            # An export job runs without interruption, because all exported rows must come from one
-            # database snapshot.
+            # An export's job isn't interrupted, because all rows must come from one database
+            # snapshot.
             deadline_seconds=3600.0,
             needs_recent_login=True,
             on_abandoned=call_with_subject(MemberExport, _abandon_export),

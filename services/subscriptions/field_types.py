@@ -1,6 +1,6 @@
-"""Changes the type of an owner's field, and converts the members' values for the field.
+"""Changes the type of an owner's field, and converts the values that members have for the field.
 
-The type of a field and all values for the field change in a single transaction. Changing the type
+The type of a field and the members' values are changed in a single transaction. The transaction
 locks all lists of the owner, so that no concurrent transaction writes a value of the old type.
 """
 
@@ -22,12 +22,12 @@ from services.subscriptions.members import locks
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of distinct values for a field whose type can be changed. Converting 50,000
+# The maximum number of distinct values that can be converted to a new type. Converting 50,000
 # distinct values takes one or two seconds.
 MAX_DISTINCT_VALUES = 50_000
-# An error message about values that can't be converted quotes at most this number of values.
+# The maximum number of invalid values that an error message quotes.
 _MAX_NAMED_VALUES = 3
-# An SQL condition for rows whose stored filter compares the field ``:name``.
+# An SQL condition for rows whose stored filter uses the field ``:name``.
 _IS_IN_FILTER = """jsonb_path_exists(filter, 'strict $.** ? (@.field == $name)',
     jsonb_build_object('name', CAST(:name AS text)), true)"""
 _FIND_USES = text(f"""
@@ -43,8 +43,8 @@ SELECT 'import', id, coalesce(filename, '') FROM imports
 WHERE list_id = ANY (:list_ids) AND status = 'running' AND NOT dry_run
 ORDER BY kind DESC, id
 """)  # noqa: S608
-# Values in the table ``import_changes`` must be converted, because undoing an import restores these
-# values.
+# Values in the table ``import_changes`` are converted too, because the undo of an import restores
+# them.
 _CHANGES = "import_changes WHERE import_id IN (SELECT id FROM imports WHERE user_id = :owner_id)"
 _FIND_VALUES = text(f"""
 SELECT DISTINCT value FROM (
@@ -55,8 +55,8 @@ SELECT DISTINCT value FROM (
 ) AS held WHERE jsonb_typeof(value) <> 'null' LIMIT :most
 """)  # noqa: S608
 _NEW_VALUES = "jsonb_to_recordset(CAST(:pairs AS jsonb)) AS new (before jsonb, after jsonb)"
-# Keep ``updated_at`` when converting a member's values, because undoing an import skips members
-# whose ``updated_at`` has changed.
+# Don't change ``updated_at``, because the undo of an import skips members whose ``updated_at`` has
+# changed.
 _CONVERT_MEMBERS = text(f"""
 UPDATE subscriptions AS m SET fields = m.fields || jsonb_build_object(:key, new.after)
 FROM {_NEW_VALUES}
@@ -77,7 +77,7 @@ def change_field_and_type(
 ) -> MemberField:
     """Change an owner's field, including its type.
 
-    If the field gets a new type, members' values are converted like cells of an imported file.
+    If the field gets a new type, the members' values are converted like cells of an imported file.
     Raises ``field.in_use``, ``field.values_unfit``, ``field.too_many_values``, ``list.busy``, and
     the errors of ``fields.change_field``.
     """
@@ -143,8 +143,8 @@ def _parse_values(
     try:
         forms.find_notations([new_field.label])
     except DomainError:
-        # All dates count as invalid, because no date shows whether the day or the month comes
-        # first.
+        # Treat all dates as invalid, because none of the dates shows whether the day or the month
+        # comes first.
         invalid_texts = [abbreviate_cell(each) for each in texts]
     if invalid_texts:
         named = ", ".join(map(repr, invalid_texts[:_MAX_NAMED_VALUES]))

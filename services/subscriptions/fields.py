@@ -1,9 +1,8 @@
-"""Creates and changes fields, which owners define to store additional data about members.
+"""Creates and changes fields, in which owners store additional data about members.
 
-A member's record maps the ids of fields to the member's values, so that renaming or retiring a
-field changes no records of members. In the database, texts, choices and dates are JSON strings, and
-dates have the form ``YYYY-MM-DD``. If a member has no value for a field, the member's record omits
-the field's id.
+A member's record contains field ids as keys, so that renaming or retiring a field changes no
+records. Texts, choices and dates are stored as JSON strings, and dates have the form
+``YYYY-MM-DD``. If a member has no value for a field, the record doesn't contain the field's id.
 """
 
 import math
@@ -30,8 +29,7 @@ from storage.unit_of_work import UnitOfWork
 MAX_NUMBER = 2**53
 MAX_VALUE_CHARACTERS = 1_000
 MAX_FIELDS = 50
-# The maximum number of fields that an owner may create. Retired fields are included, because
-# members keep their values for retired fields.
+# The maximum number of fields that an owner may have, including retired fields.
 MAX_FIELDS_EVER = 1_000
 MAX_KEY_CHARACTERS = 40
 MAX_LABEL_CHARACTERS = 100
@@ -46,23 +44,23 @@ _BOOLEAN_BY_WORD = {
 }
 
 FieldValue = str | bool | int | float
-# Maps field ids, as strings, to the values of one member.
+# Maps field ids, as strings, to one member's values.
 StoredValues = Mapping[str, FieldValue]
-# Values for a field's columns, as validated by ``validate_columns``.
+# Values for columns of a field, as validated by ``validate_columns``.
 CheckedColumns = NewType("CheckedColumns", dict[str, Any])
 
 
 class InvalidAttribute(ValueError):
-    """Raised for an invalid value of a field, or for an invalid name of a tag.
+    """Raised for an invalid field value or tag name.
 
     The exception's message explains what is wrong with the value or the name.
     """
 
 
 def normalise_value(field: MemberField, value: object) -> FieldValue | None:
-    """Validate a field's value and convert it to the stored form.
+    """Validate a field's value, and convert it to the stored form.
 
-    For an empty value of a field, return ``None``. Raises ``InvalidAttribute``.
+    Return ``None`` if the value is empty. Raises ``InvalidAttribute``.
     """
     if isinstance(value, str):
         value = value.strip()
@@ -72,7 +70,7 @@ def normalise_value(field: MemberField, value: object) -> FieldValue | None:
 
 
 def parse_value(field: MemberField, text: str) -> FieldValue | None:
-    """Parse a field's value from a text, and convert the value to the stored form.
+    """Parse a field's value from text, and convert it to the stored form.
 
     Raises ``InvalidAttribute``.
     """
@@ -89,7 +87,7 @@ def parse_value(field: MemberField, text: str) -> FieldValue | None:
 
 
 def format_value(value: FieldValue) -> str:
-    """Convert a field's value to a text from which ``parse_value`` returns the same value."""
+    """Convert a field's value to text from which ``parse_value`` returns the same value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
@@ -148,22 +146,22 @@ _NORMALISERS: Mapping[FieldType, Callable[[MemberField, object], FieldValue]] = 
 
 
 class OwnFields:
-    """The fields that one owner has defined and not retired."""
+    """The fields of one owner, except retired fields."""
 
     def __init__(self, fields: Iterable[MemberField]) -> None:
         self.by_key = {each.key: each for each in fields}
         self._keys_by_id = {str(each.id): each.key for each in self.by_key.values()}
 
     def replace_ids(self, values: StoredValues) -> dict[str, FieldValue]:
-        """Replace field ids by field keys in a member's values, and put the oldest field first."""
+        """Replace field ids with field keys in a member's values, oldest field first."""
         return {key: values[name] for name, key in self._keys_by_id.items() if name in values}
 
     def select_public(self) -> "OwnFields":
-        """Return the public fields, for which members may enter values themselves."""
+        """Return the public fields, which members may fill in themselves."""
         return OwnFields(each for each in self.by_key.values() if each.is_public)
 
     def select_valid_values(self, values: StoredValues) -> dict[str, FieldValue]:
-        """Omit a member's values that are invalid, or that belong to a field not in ``by_key``."""
+        """Omit invalid values, and values of fields that aren't in ``by_key``."""
         valid_values = {}
         for field_id, value in values.items():
             if field_id in self._keys_by_id:
@@ -175,15 +173,14 @@ class OwnFields:
     def parse_values(
         self, values: Mapping[str, object], *, is_text: bool = False
     ) -> dict[str, FieldValue | None]:
-        """Convert a member's field values to the stored form, with field ids as keys.
+        """Validate a member's field values, and return the stored form of the values by field id.
 
-        The result contains ``None`` for each empty value. Raises ``field.value`` with a list of all
+        The result contains ``None`` for empty values. Raises ``field.value`` with a list of all
         invalid values.
 
         Args:
-            values: maps field keys to the values in the request.
-            is_text: whether to parse the values from texts, because an HTML form only contains
-                texts.
+            values: maps field keys to values from the request.
+            is_text: whether the values are texts from an HTML form that must be parsed.
         """
         stored_values: dict[str, FieldValue | None] = {}
         problems = []
@@ -209,8 +206,7 @@ def merge_values(
 ) -> dict[str, FieldValue]:
     """Return a copy of a member's stored field values with some values changed.
 
-    ``changes``: maps the id of each changed field to the new value, or to ``None`` to remove the
-    value.
+    ``changes``: maps field ids to new values. The value ``None`` removes a member's value.
     """
     new_values = {**values, **changes}
     return {name: value for name, value in new_values.items() if value is not None}
@@ -221,7 +217,7 @@ def read_own_fields(uow: UnitOfWork, owner_id: int) -> OwnFields:
 
 
 def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
-    """Return all fields of the owner that aren't retired, oldest first."""
+    """Return all fields of the owner except retired fields, oldest first."""
     query = select(MemberField).where(
         MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
     )
@@ -229,10 +225,10 @@ def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
 
 
 def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
-    """Validate the label and choices that an owner gives a field, and strip surrounding whitespace.
+    """Validate the label and choices of a field, and strip whitespace from them.
 
-    Callers should validate texts before they begin a transaction, because searching texts for links
-    and misleading words takes time. Raises ``field.label``, ``field.choices``, ``text.leads_away``,
+    Callers should validate texts before a transaction begins, because searching texts for links and
+    misleading words takes time. Raises ``field.label``, ``field.choices``, ``text.leads_away``,
     ``text.misleading``.
     """
     columns = dict(values)
@@ -259,13 +255,13 @@ def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
 
 
 def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
-    """Create a field that applies to the members of all lists of an owner.
+    """Create a field for the members of all lists of an owner.
 
     Raises ``user.not_found``, ``field.too_many`` and the errors of ``change_field``.
     """
     columns = validate_columns({"choices": [], **values})
-    # Lock the owner, because without the lock two concurrent requests could exceed the maximum
-    # number of fields.
+    # Lock the owner, so that concurrent requests together can't exceed the maximum number of
+    # fields.
     sessions.lock_person(uow, owner_id)
     counts = select(func.count().filter(MemberField.retired_at.is_(None)), func.count())
     current_count, all_count = uow.session.execute(
@@ -282,11 +278,11 @@ def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: A
 def change_field(
     uow: UnitOfWork, owner_id: int, field_id: int, values: CheckedColumns
 ) -> MemberField:
-    """Change a field's key, label or other columns, but not the field's type.
+    """Change a field's key, label or other columns, except the type.
 
     Use ``field_types.change_field_and_type`` to change the type of a field. If a choice is removed
-    from a field, members with the removed choice keep the choice as their value. Raises
-    ``field.not_found``, ``field.key``, ``field.key_taken`` and ``field.choices``.
+    from a field, members keep the choice as their value. Raises ``field.not_found``, ``field.key``,
+    ``field.key_taken`` and ``field.choices``.
     """
     field = get_field(uow, owner_id, field_id, lock=True)
     _set_columns(uow, field, values)
@@ -294,9 +290,9 @@ def change_field(
 
 
 def retire_field(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
-    """Retire a field, which hides the field and frees its key for another field.
+    """Retire a field, which hides the field and makes its key available to new fields.
 
-    Retiring a field doesn't delete the members' values for the field. Raises ``field.not_found``.
+    Retiring a field keeps the members' values for the field. Raises ``field.not_found``.
     """
     get_field(uow, owner_id, field_id, lock=True).retired_at = func.now()
     return 1

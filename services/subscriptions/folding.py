@@ -1,9 +1,9 @@
-"""Adds stored differences in the number of members to subscriber counts and daily figures.
+"""Adds differences in the number of members to the subscriber counts and daily figures of lists.
 
 Whenever the number of active members in a list changes, a database trigger stores the difference as
-a row in a separate table. To get the current number of members, queries add the stored differences
-to a subscriber count. A maintenance job regularly folds the differences, which means adding them to
-the subscriber counts and daily figures, so that queries stay fast.
+a row in a separate table. Queries add the stored differences to the subscriber counts. A
+maintenance job regularly adds the stored differences to the subscriber counts and daily figures, so
+that queries stay fast.
 """
 
 from datetime import timedelta
@@ -21,9 +21,8 @@ FOLD_COUNTS = register_maintenance(
     run=lambda resources, _: fold_everything(resources),
 )
 _MAX_BATCH_DELTAS = 10_000
-# Because of the array of ids, Postgres looks up rows in ``subscriber_deltas`` by primary key. A
-# join could be slow, because Postgres expects that the usually empty table ``subscriber_deltas``
-# contains few rows.
+# With an array of ids, Postgres looks up rows by primary key. A join could be slow, because
+# Postgres has wrong statistics about the usually empty table.
 _FOLD_COUNTS = text("""
     WITH taken AS (
         DELETE FROM subscriber_deltas WHERE id = ANY (ARRAY(
@@ -38,7 +37,7 @@ _FOLD_COUNTS = text("""
     SELECT count(*), array(SELECT list_id FROM taken GROUP BY list_id HAVING sum(active) > 0)
     FROM taken
     """)
-# Because of the array of ids, Postgres looks up rows in ``member_day_deltas`` by primary key.
+# With an array of ids, Postgres looks up rows by primary key.
 _FOLD_DAYS = text("""
     WITH taken AS (
         DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(
@@ -78,9 +77,9 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
 
     Return the number of stored differences that were added.
 
-    If an owner's lists have more members than the plan allows, people can join the lists, but the
-    owner gets a notice. The transaction that updates the subscriber counts enqueues the notice to
-    the owner, so that a crash can't lose the notice.
+    If an owner's lists have more members than the plan allows, people can still join, but the owner
+    gets a notice. The notice is enqueued in the transaction that updates the subscriber counts, so
+    that a crash can't lose the notice.
     """
     folded_count, grown_list_ids = uow.session.execute(
         _FOLD_COUNTS, {"max_deltas": max_deltas}

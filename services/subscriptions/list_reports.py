@@ -18,8 +18,7 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_PAGE_REPORTS_OF_NETWORK_A_DAY = 20
 MAX_PAGE_REPORTS_OF_LIST = 1_000
-# The subquery finds the lists with the most reports, so that Postgres reads the owners of only a
-# few lists.
+# The subquery finds the most reported lists, so that Postgres reads the owners of only a few lists.
 _REPORTED_LISTS = text("""
 WITH worst AS (
     SELECT list_id, count(*) AS reports, count(network_digest) AS by_strangers,
@@ -51,10 +50,10 @@ class ReportedList:
 def report_list(
     resources: Resources, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
-    """Unsubscribe the person from the list, and store a report that the person did not sign up.
+    """Unsubscribe a person who never signed up for the list, and store a report by the person.
 
-    If the person has already reported the list, no second report is stored. The report is stored in
-    a second transaction, after the person was unsubscribed.
+    A person's second report about a list isn't stored. The report is stored in a second
+    transaction, after the person was unsubscribed.
     """
     unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
     with resources.unit_of_work() as uow:
@@ -66,8 +65,8 @@ def report_list(
 def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
     """Store a report by a visitor of a list's page, with a digest of the visitor's IP network.
 
-    At most one report about a list is stored per IP network. The numbers of stored reports per IP
-    network and per list are limited.
+    At most one report about a list is stored per IP network. Reports that exceed the maximum number
+    per IP network or per list aren't stored.
     """
     network_reports = _count_reports(
         ListReport.network_digest == network_digest,
@@ -97,5 +96,5 @@ def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> boo
 
 
 def list_reported(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
-    """Return reported lists, with the most reported lists of the last seven days first."""
+    """Return reported lists, starting with the most reported lists of the last seven days."""
     return [ReportedList(*row) for row in uow.session.execute(_REPORTED_LISTS, {"most": limit})]

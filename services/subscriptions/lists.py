@@ -29,19 +29,19 @@ MAX_LIST_TITLE_CHARACTERS = 200
 MAX_IMAGE_URL_CHARACTERS = 2048
 MAX_REDIRECT_ORIGINS = 10
 _IMAGE_URL_COLUMNS = ("avatar_image_url", "favicon_image_url")
-# A list's consent wording isn't stored in the table ``lists``, because each version of the wording
+# The column for the consent wording isn't in the table ``lists``, because each version of a wording
 # is a row in ``consent_wordings``.
 _CONSENT_WORDING = "consent_wording"
 _CHALLENGE_COLUMNS = ("challenge_enabled", "challenge_provider")
-# Values for a list's columns, as validated by ``validate_values``.
+# Values for columns of a list, as validated by ``validate_values``.
 CheckedValues = NewType("CheckedValues", dict[str, Any])
 
 
 def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
-    """Validate and normalise the values that an owner sets for a list's columns.
+    """Validate and normalise the values that an owner sets for a list.
 
-    Callers should validate texts before they begin a transaction, because searching texts for links
-    and misleading words takes time. Raises ``list.title`` for an invalid title, and the errors of
+    Callers should validate texts before a transaction begins, because searching texts for links and
+    misleading words takes time. Raises ``list.title`` and the errors of
     ``branding.validate_values``.
     """
     values = dict(fields)
@@ -66,7 +66,7 @@ def create_own_list(
     fields: Mapping[str, Any],
     providers: Collection[str],
 ) -> MailingList:
-    """Create a list that the caller owns.
+    """Create a list for the caller.
 
     Raises ``quota.exceeded``, and the errors of ``create_list``.
     """
@@ -112,9 +112,9 @@ def change_list(
     fields: CheckedValues,
     providers: Collection[str],
 ) -> None:
-    """Set new values for columns of a list.
+    """Change columns of a list.
 
-    Raises ``list.busy``, ``list.logo``, and further errors for invalid values.
+    Raises ``list.busy``, ``list.logo`` and other errors for invalid values.
     """
     old_texts = text_reviews.list_reviewed_texts(mailing_list)
     columns = {
@@ -130,8 +130,8 @@ def change_list(
             branding.require_logo(uow, mailing_list)
     text_reviews.update_suspicion(uow, mailing_list, old_texts)
     slug_taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
-    # Limit how long the transaction waits for locks, because an import may block a change of the
-    # list's slug.
+    # Limit how long the transaction waits for locks, because an import may block the change of the
+    # slug.
     with raise_if_taken("uq_lists_slug", slug_taken), limit_lock_waits(uow):
         uow.session.flush()
     if _CONSENT_WORDING in fields:
@@ -142,7 +142,7 @@ def change_list(
 def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
     """Archive the list.
 
-    Return 1 if the list was archived, or 0 if the list had already been archived.
+    Return 1 if the list was archived, or 0 if the list was already archived.
 
     An archived list accepts no new members and sends no mail, but members can still unsubscribe.
     """
@@ -156,7 +156,7 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
 def get_list(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
     """Return a list, or raise ``list.not_found``.
 
-    ``archived``: whether to return the list even if the list is archived.
+    ``archived``: whether an archived list may be returned.
     """
     return _require_found(uow.session.get(MailingList, list_id), archived=archived)
 
@@ -168,12 +168,12 @@ def _require_found(mailing_list: MailingList | None, *, archived: bool) -> Maili
 
 
 def parse_list_id(name: str) -> int | None:
-    """Parse the id or slug of a list in a request.
+    """Parse a list's id or slug from a request.
 
     Return the list's id, or ``None`` if ``name`` is a slug. Raises ``list.name_invalid``.
     """
     if _ID_PATTERN.match(name) and int(name) <= MAX_UINT64:
-        # For a number that is too large for an id, return 0, because no list has the id 0.
+        # Replace a number that is too large for an id with 0, because no list has the id 0.
         return int(name) if int(name) <= MAX_ID else 0
     if not _SLUG_PATTERN.match(name) or name.isdigit():
         raise errors.LIST_NAME_INVALID()
@@ -210,10 +210,7 @@ def require_owner(owner_id: int | None, caller: Caller) -> None:
 
 
 def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRows[MailingList]:
-    """Return a page of the lists that a user owns and has not archived, newest first.
-
-    Raises ``cursor.invalid``.
-    """
+    """Return a page of a user's unarchived lists, newest first. Raises ``cursor.invalid``."""
     open_lists = select(MailingList).where(
         MailingList.user_id == user_id, MailingList.archived_at.is_(None)
     )
@@ -227,7 +224,7 @@ def list_for_user(uow: UnitOfWork, user_id: int, page: PageRequest) -> PageOfRow
 def list_choices(
     uow: UnitOfWork, user_id: int, most: int = UNPAGED.limit
 ) -> Sequence[Row[int, str, str]]:
-    """Return the id, slug and title of all unarchived lists of a user, newest first."""
+    """Return the id, slug and title of a user's unarchived lists, newest first."""
     query = (
         select(MailingList.id, MailingList.slug, MailingList.title)
         .where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
@@ -242,7 +239,7 @@ def list_all(
 ) -> list[MailingList]:
     """Return the lists of one owner, or of all owners if ``owner_id`` is ``None``, newest first.
 
-    ``archived``: whether to return only archived lists, or only lists that aren't archived.
+    ``archived``: whether to return only archived lists, or only unarchived lists.
     """
     is_archived = MailingList.archived_at.is_not(None)
     query = select(MailingList).where(is_archived if archived else ~is_archived)
@@ -253,7 +250,7 @@ def list_all(
 
 
 def read_titles(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
-    """Return a mapping from list ids to titles, including the titles of archived lists.
+    """Map list ids to the titles of the lists, including archived lists.
 
     The caller must check that the user may see the titles of the lists.
     """
@@ -285,8 +282,8 @@ def _set_columns(
         is_one_word = url.isprintable() and " " not in url
         if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
             raise errors.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
-    # Check the CAPTCHA provider only if the request changes the list's CAPTCHA settings. Owners can
-    # change all other settings of a list, even if the operator has removed the CAPTCHA provider.
+    # Check the CAPTCHA provider only if the request changes the CAPTCHA settings, so that owners
+    # can change other settings after the operator has removed the provider.
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE_COLUMNS)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")

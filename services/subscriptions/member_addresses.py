@@ -1,8 +1,8 @@
 """Copies a person's new e-mail address from the account to the person's subscriptions.
 
-A list's owner sees the address that the person's subscription contains. A new address is copied
-only when the person can no longer undo the change of address, because a list's owner can't be made
-to forget an address.
+A list's owner sees the address in a person's subscription. A new address is copied only when the
+person can no longer undo the change of address, because an owner can't be made to forget an
+address.
 """
 
 from datetime import timedelta
@@ -26,13 +26,13 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 # The maximum number of lists in one batch, which is low because no bulk action can run on the lists
-# while the batch runs.
+# during the batch.
 MAX_BATCH_LISTS = 20
-# The job starts this long after the undo link has expired, so that a request that used the link at
-# the last moment can finish.
+# How long the job waits after the undo link has expired, so that a last request with the link can
+# finish.
 _UNDO_MARGIN = timedelta(minutes=1)
-# The query returns the remaining time in which the person can undo the change of address. If the
-# mail with the undo link has not been sent, the query returns the full lifetime of the link.
+# Selects the remaining time in which the person can undo the change of address. If the mail with
+# the undo link hasn't been sent, the remaining time is the full lifetime of the link.
 _SELECT_REMAINING_UNDO_TIME = text("""
 SELECT greatest((
     SELECT max(expires_at) FROM mailed_links
@@ -55,7 +55,7 @@ def schedule_address_update(
 
 
 def run_address_update(resources: Resources, lease: Lease) -> None:
-    """Copy an account's new address to the person's subscriptions, in batches."""
+    """Copy an account's new address to the person's subscriptions in batches."""
     user_id = lease.subject_id
     assert user_id is not None
     values = {
@@ -95,13 +95,13 @@ UPDATE_ADDRESS = register_kind(
 
 
 def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
-    """Update the address in one batch of a person's subscriptions.
+    """Update the address in the next batch of a person's subscriptions.
 
-    Return the id of the last list on which the person's address was updated.
+    Return the id of the last list on which the address was updated.
 
-    If no more subscriptions contain an old address, complete the job and return ``None``.
+    Complete the job and return ``None`` if no subscription contains an old address.
     """
-    # The query returns no address if the person has undone the change of address, or has made a
+    # The query finds no address if the person has undone the change of address, or has made a
     # second change.
     is_current = and_(FormerAddress.user_id == User.id, FormerAddress.shown == User.email)
     new_address = select(User.email).where(User.id == user_id, is_current).limit(1)
@@ -120,7 +120,7 @@ def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> in
         complete_job(uow, lease, {})
         return None
     # Call ``record_progress`` before updating subscriptions, because ``record_progress`` raises an
-    # error if a different worker has taken over the job.
+    # error if another worker has taken over the job.
     record_progress(uow, lease, done=0)
     locks.lock_lists_shared(uow, *list_ids)
     if not locks.lock_pair(uow, user_id, *list_ids):

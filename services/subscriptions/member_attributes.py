@@ -1,7 +1,7 @@
-"""Reads and changes the attributes of members, which are field values and tags.
+"""Reads and changes the field values and tags of members.
 
-API requests and responses contain the keys of fields and the names of tags. A member's record in
-the database contains the ids of fields and tags.
+API requests and responses contain field keys and tag names. The database contains the ids of the
+fields and tags of each member.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,11 +28,9 @@ class AttributeChanges:
     Attributes:
         fields: maps field keys to new values, or to ``None`` to remove a value. Fields that aren't
             in the mapping stay unchanged.
-        tags: the names of tags that replace all of the member's tags, or ``None`` to keep the
-            member's tags.
-        add_tags: the names of tags to add to the member.
-        remove_tags: the names of tags to remove from the member. A tag that is in ``add_tags`` and
-            in ``remove_tags`` is removed.
+        tags: tag names that replace all tags of the member, or ``None`` to keep the tags.
+        add_tags: the names of tags to add.
+        remove_tags: the names of tags to remove, even if a tag is also in ``add_tags``.
     """
 
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -42,10 +40,10 @@ class AttributeChanges:
 
 
 class AttributeFormatter:
-    """Converts members' stored fields and tags to the form that API responses contain.
+    """Converts members' stored fields and tags to the form of API responses.
 
-    Callers use a single formatter for many members, so that field keys and tag names are read from
-    the database only once.
+    A single formatter should be used for many members, because the formatter reads field keys and
+    tag names only once.
     """
 
     def __init__(self, own_fields: OwnFields, tag_names: Mapping[int, str]) -> None:
@@ -55,7 +53,7 @@ class AttributeFormatter:
     def format_attributes(
         self, values: Mapping[str, Any], tag_ids: Sequence[int]
     ) -> dict[str, Any]:
-        """Return a member's field values by field key, and the names of the member's tags."""
+        """Return a member's field values by field key, and the member's tag names."""
         names = [self._tag_names[each] for each in tag_ids if each in self._tag_names]
         return {
             "fields": self._own_fields.replace_ids(values),
@@ -63,7 +61,7 @@ class AttributeFormatter:
         }
 
     def format_record(self, record: Subscription) -> dict[str, Any]:
-        """Return a member's fields and tags, the time of joining, and the id of the import."""
+        """Return a member's fields, tags, join date and import id."""
         attributes = self.format_attributes(record.fields, record.tag_ids)
         joined_at = record.joined_at or record.created_at
         return {**attributes, "joined_at": joined_at, "import_id": record.import_id}
@@ -86,7 +84,7 @@ def build_changed_columns(
     record: Subscription | None,
     changes: AttributeChanges,
 ) -> dict[str, Any]:
-    """Apply changes to a member's fields and tags, and return the changed columns.
+    """Apply changes to a member's fields and tags, and return the new values of the columns.
 
     Raises ``field.value``, ``tag.too_many``, ``tag.too_many_of_member`` and ``list.busy``.
 
@@ -100,8 +98,8 @@ def build_changed_columns(
         added_names = [*(changes.tags or ()), *changes.add_tags]
         if len({tags.fold_tag(each) for each in added_names}) > MAX_TAGS_OF_MEMBER:
             raise TAG_TOO_MANY_OF_MEMBER(most=MAX_TAGS_OF_MEMBER)
-        # Look up which of the member's tags exist, because the member's record may contain ids of
-        # deleted tags.
+        # Look up which of the member's tags exist, because the record may contain ids of deleted
+        # tags.
         current_tags = (
             tags.find_tag_names(uow, (record.tag_ids if record else []))
             if changes.tags is None
@@ -125,11 +123,11 @@ def merge_attributes(
     target_record: Subscription | None,
     target_list_id: int,
 ) -> dict[str, Any]:
-    """Return the fields and tags that a member has on the target list after a transfer.
+    """Return a member's fields and tags on the target list of a transfer.
 
     Field ids stay the same, because the source list and the target list belong to the same owner.
-    Each tag belongs to one list, so a transfer finds or creates tags with equal names on the target
-    list. If both lists contain a value for a field, the target list's value is used, unless the
+    Each tag belongs to one list, so a transfer finds or creates tags with the same names on the
+    target list. If both lists have a value for a field, the target list's value is used, unless the
     member was removed from the target list.
 
     Raises ``tag.too_many`` and ``list.busy``.
@@ -143,8 +141,7 @@ def merge_attributes(
     target_tag_ids = (
         [] if target_record is None else list(tags.find_tag_names(uow, target_record.tag_ids))
     )
-    # If the member has too many tags in total, keep all tags from the target list and drop tags
-    # from the source list.
+    # If the member has too many tags in total, drop tags of the source list.
     tag_ids = list(dict.fromkeys([*target_tag_ids, *sorted(source_tags.values())]))
     values: dict[str, Any] = {}
     for record in records:
@@ -159,15 +156,15 @@ def merge_attributes(
 
 @dataclass(frozen=True)
 class Submission:
-    """The name and the field values that a person entered into a sign-up form.
+    """The name and field values that a person has entered into a sign-up form.
 
     Strangers can enter a person's address into a sign-up form. If the list already has a record of
-    the person, the submitted data is stored with the confirmation link until the person confirms
-    the sign-up. If the list has no record of the person, the submitted data is stored in a new
-    record immediately.
+    the person, the submission is stored with the confirmation link until the person confirms the
+    sign-up. If the list has no record of the person, the submission is stored in a new record
+    immediately.
 
     Attributes:
-        fields: maps field ids, converted to text, to the submitted values.
+        fields: maps field ids, as text, to the submitted values.
         language: the language of the page that contained the sign-up form.
     """
 
@@ -177,12 +174,12 @@ class Submission:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Return the submitted data as values for the columns of a new subscription."""
+        """Return the submission as values for the columns of a new subscription."""
         return {"name": self.name, "fields": dict(self.fields), "language": self.language}
 
     @property
     def unconfirmed_values(self) -> dict[str, Any] | None:
-        """Return the submitted data for a confirmation link, or ``None`` if all data is empty."""
+        """Return the submission for a confirmation link, or ``None`` if the submission is empty."""
         return self.columns if self.name or self.fields or self.language else None
 
 
@@ -200,10 +197,9 @@ def read_submission(
 ) -> Submission:
     """Validate the data that a person entered into a sign-up form.
 
-    Raises ``field.value`` if a field is unknown or not public, if a value is invalid, or if a
-    required value is missing.
+    Raises ``field.value`` if a field is unknown or not public, or if a value is invalid or missing.
 
-    ``is_text``: whether to parse the values from texts, because an HTML form only contains texts.
+    ``is_text``: whether the values are texts from an HTML form that must be parsed.
     """
     name = (name or "").strip() or None
     if not values and not required:
@@ -229,7 +225,7 @@ def build_confirmed_columns(
 ) -> dict[str, Any]:
     """Return the columns of a member's record that change when the person confirms a sign-up.
 
-    Submitted values are ignored if the field is retired or no longer public.
+    Submitted values are ignored if the field was retired or is no longer public.
 
     ``unconfirmed_values``: the submitted values that were stored with the confirmation link.
     """

@@ -1,6 +1,6 @@
-"""Rejects texts written by owners that could mislead the readers of pages and mails.
+"""Rejects texts by owners that could mislead the readers of pages and mails.
 
-A text that an owner writes must not contain links, ask for secrets, or use Pressroom's own name.
+A text by an owner must not contain links, ask for secrets, or use Pressroom's own name.
 """
 
 import re
@@ -19,7 +19,7 @@ _PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 def require_harmless(name: str, text: str | None) -> None:
     """Raise ``text.leads_away`` if the text contains links, contact details or direction marks.
 
-    ``name``: the name of the request's field that contains the text, for the error message.
+    ``name``: the name of the request's field with the text, for the error message.
     """
     if text is not None and not is_harmless(text):
         raise TEXT_LEADS_AWAY(name=name)
@@ -54,9 +54,9 @@ def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
 
 
 def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
-    """Return suspicious words in the texts, or ``None`` if the texts contain no suspicious words.
+    """Return the suspicious words in the texts, or ``None`` without any.
 
-    Texts with suspicious words are accepted until an operator reviews them, because many of the
+    Texts with suspicious words are accepted until an operator reviews them, because many of these
     texts are harmless.
     """
     patterns = (_SUSPICIOUS, _compile_phrases(_space_names(settings.own_names)))
@@ -67,10 +67,10 @@ def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> li
 
 
 def _space_names(names: Iterable[str]) -> list[str]:
-    """Insert a space between any two letters of each name.
+    """Insert spaces between the letters of each name.
 
-    From the names with spaces, ``_compile_phrases`` builds a pattern that matches each name with
-    and without spaces.
+    The pattern that ``_compile_phrases`` builds from the result matches the names with and without
+    spaces.
     """
     return [" ".join(fold_words(each)[0].replace(" ", "")) for each in names]
 
@@ -81,9 +81,9 @@ def _find_words(pattern: re.Pattern[str], text: str) -> list[str]:
 
 
 def _compile_phrases(phrases: Iterable[str]) -> re.Pattern[str]:
-    """Compile a regular expression that matches any of several phrases.
+    """Compile a regular expression that matches any of the phrases.
 
-    In a phrase, a star matches any number of letters, and a space matches a space or nothing.
+    In a phrase, a star matches any number of letters, and a space is optional.
     """
     parts = (re.escape(each).replace(r"\*", r"\w*").replace(r"\ ", " ?") for each in phrases)
     return re.compile(rf"\b(?:{'|'.join(parts)})\b")

@@ -1,4 +1,4 @@
-"""Builds the URLs of public pages, and the URLs in mails that call the API."""
+"""Builds the URLs of public pages, and the API's URLs in mails."""
 
 from urllib.parse import urlencode
 
@@ -21,21 +21,16 @@ REPORT_PAGE_PATH = "/s/{slug}/report"
 
 
 def unsubscribe_url(settings: Settings, trace_id: str) -> str:
-    """Return the URL of the page on which a person unsubscribes from a list.
-
-    For one-click unsubscription (RFC 8058), mail clients send a POST request to the URL of the
-    unsubscribe page.
-    """
+    """Return the URL of the unsubscribe page, which also accepts one-click requests (RFC 8058)."""
     return _url(settings, UNSUBSCRIBE_PATH, trace_id=trace_id)
 
 
 def confirm_url(settings: Settings, secret: str) -> str:
-    """Return the URL of the page on which a person confirms a subscription."""
     return _url(settings, CONFIRM_PATH, token=secret)
 
 
 def preferences_url(settings: Settings, secret: str) -> str:
-    """Return the URL that mails contain to open a person's preferences page."""
+    """Return the URL of the mailed link that opens a person's preferences page."""
     return _url(settings, OPEN_PREFERENCES_PATH, token=secret)
 
 
@@ -47,7 +42,7 @@ def report_url(settings: Settings, trace_id: str) -> str:
 def subscribed_url(settings: Settings, list_id: int) -> str:
     """Return the URL of the page that visitors see after a sign-up.
 
-    The URL of the page after a sign-up is the same for all people who sign up.
+    The URL is the same for all visitors.
     """
     return _url(settings, SUBSCRIBED_PATH, list=str(list_id))
 
@@ -58,7 +53,7 @@ def sign_up_url(settings: Settings, slug: str) -> str:
 
 
 def ask_preferences_url(settings: Settings, slug: str) -> str:
-    """Return the URL of the page on which people request a link to their preferences."""
+    """Return the URL of the page on which people request a link to their preferences page."""
     return _url(settings, ASK_PREFERENCES_PATH, list=slug)
 
 
@@ -68,7 +63,7 @@ def submission_url(settings: Settings, list_id: int) -> str:
 
 
 def report_page_url(settings: Settings, slug: str) -> str:
-    """Return the URL of the page on which visitors report the sign-up page of an abusive list."""
+    """Return the URL of the page on which visitors report a list's sign-up page."""
     return settings.pages_base + REPORT_PAGE_PATH.format(slug=slug)
 
 

@@ -13,15 +13,14 @@ from services.accounts.account_mails import MailKind
 from storage.unit_of_work import UnitOfWork
 
 MIN_NOTICE_INTERVAL = timedelta(days=1)
-# Lock notices to owners, so that two concurrent transactions can't mail the same owner about too
-# many members.
+# Lock the notices, so that two concurrent transactions can't mail the same owner.
 _LOCK_NOTICES = text("SELECT pg_advisory_xact_lock(hashtext('quota.notice'), 0)")
 
 
 def notify_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
-    """Mail the owners of the lists if an owner has more active members than the plan allows.
+    """Mail each owner of the lists who has more active members than the plan allows.
 
-    An owner gets at most one mail about too many members per ``MIN_NOTICE_INTERVAL``.
+    An owner gets at most one notice about too many members per ``MIN_NOTICE_INTERVAL``.
     """
     if not list_ids:
         return

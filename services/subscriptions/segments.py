@@ -24,13 +24,13 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_SEGMENT_NAME_CHARACTERS = 100
 MAX_SEGMENTS_PER_LIST = 500
-# Lock the list's segments, so that two concurrent requests can't together exceed the maximum number
-# of segments.
+# Lock the list's segments, so that concurrent requests together can't exceed the maximum number of
+# segments.
 _LOCK_SEGMENTS = text("SELECT pg_advisory_xact_lock(hashtext('segments'), hashint8(:list_id))")
 
 
 def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) -> Segment:
-    """Create a segment from a filter in a request, and create tags that the filter uses.
+    """Create a segment from a filter in a request, and create missing tags.
 
     Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
     the errors of ``member_filter.prepare_stored_filter``.
@@ -95,12 +95,12 @@ def get_segment(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
 def choose_filter(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int | None, written: Any
 ) -> dict[str, Any] | None:
-    """Return a request's filter, or the filter of a segment that the request names, in stored form.
+    """Return the filter of a request, or the filter of the segment in the request, in stored form.
 
-    A request without a segment and without a filter selects all members, so the function returns
-    ``None``. The function locks the filter's tags, so that nobody can delete the tags before the
-    transaction ends. Raises ``selection.unclear`` if the request names a segment and also contains
-    a filter. Raises ``segment.not_found`` and the errors of functions in ``member_filter``.
+    Return ``None``, which selects all members, for a request without a segment and without a
+    filter. The filter's tags are locked, so that the tags can't be deleted until the transaction
+    ends. Raises ``selection.unclear`` if the request contains both a segment and a filter. Raises
+    ``segment.not_found`` and the errors of functions in ``member_filter``.
     """
     if segment_id is None:
         return (

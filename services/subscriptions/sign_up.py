@@ -21,8 +21,8 @@ from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.members.locks import LockedSubscription, lock_subscription
 from storage.unit_of_work import UnitOfWork
 
-# The minimum time between two confirmation mails for one subscription, which protects people from
-# unwanted mails if strangers enter their addresses.
+# The minimum time between two confirmation mails for one subscription, because strangers may enter
+# a person's address.
 MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
 _CONFIRMABLE_STATUSES = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
@@ -35,12 +35,11 @@ def request_subscription(
     *,
     submission: Submission = EMPTY_SUBMISSION,
 ) -> None:
-    """Sign up the person with this address, at the request of a stranger who isn't logged in.
+    """Sign up the person with this address, at the request of a visitor who isn't logged in.
 
     If the list requires a confirmation, the subscription is pending until the person opens the link
-    in a confirmation mail. A person who has opted out of the list must always confirm the sign-up.
-    A person who already has a record on the list must confirm the sign-up, because the owner may
-    have removed the person.
+    in a confirmation mail. A person who has opted out of the list, or who has a record on the list,
+    must always confirm the sign-up.
 
     Confirmation mails are subject to the rate limits for unsolicited mail. Submitted values are
     stored in a new record, or with the confirmation link if the list already has a record of the
@@ -53,8 +52,8 @@ def request_subscription(
     locks.lock_list_shared(uow, mailing_list.id)
     locked = None
     while locked is None:
-        # If a concurrent transaction erases the person during the wait for the lock, repeat the
-        # loop, which creates a new person with the address.
+        # If a concurrent transaction erases the person, repeat the loop, which creates a new person
+        # with the address.
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
@@ -62,8 +61,8 @@ def request_subscription(
     has_record = locked.record is not None
     must_confirm = mailing_list.confirm_required or bool(opt_out_kinds) or has_record
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
-    # Don't change the values of an existing record before the confirmation, because a stranger may
-    # have entered the address.
+    # Don't change an existing record before the confirmation, because a stranger may have entered
+    # the address.
     values: dict[str, Any] = {}
     if not has_record:
         values = {**submission.columns, "email_enabled": OptOutKind.EMAIL not in opt_out_kinds}
@@ -85,8 +84,8 @@ def _mail_confirmation(
 ) -> None:
     """Enqueue a confirmation mail, unless a rate limit has been reached.
 
-    ``unconfirmed_values``: submitted values to store in the person's record when the person
-    confirms the sign-up.
+    ``unconfirmed_values``: values to store in the person's record when the person confirms the
+    sign-up.
     """
     last_mailed_at = record.confirmation_asked_at
     if last_mailed_at and clock.now() - last_mailed_at < MIN_CONFIRMATION_INTERVAL:
@@ -157,10 +156,10 @@ def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
 def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
     """Confirm a pending subscription with the secret from a confirmation link.
 
-    Confirming a subscription that is already active doesn't change the subscription's status.
+    Confirming an active subscription doesn't change its status.
 
-    Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the person has
-    already used the link, but the subscription is pending. Raises ``subscription.not_pending``,
+    Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the link has
+    already been used, but the subscription is pending. Raises ``subscription.not_pending``,
     ``list.not_found`` and ``member.denied``.
     """
     link, mailing_list, user_id = _read_link(uow, secret)
@@ -182,7 +181,7 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
 
 
 def _read_link(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, int]:
-    """Return a confirmation link, the list, and the id of the person who got the link."""
+    """Return a confirmation link, the list, and the id of the link's recipient."""
     link = mailed_tokens.read_token(uow, Purpose.CONFIRM_SUBSCRIPTION, secret)
     assert link.list_id is not None
     assert link.user_id is not None
@@ -202,12 +201,11 @@ def _activate(
     actor: Actor,
     **values: Any,
 ) -> Subscription:
-    """Activate a subscription and enable mail, at the person's request.
+    """Activate a subscription and enable mail.
 
-    The function also deletes the person's opt-outs from the list.
+    The person's opt-outs from the list are deleted.
 
-    ``values``: new values for any columns of the subscription except the status and the mail
-    setting.
+    ``values``: new values for columns of the subscription, except the status and the mail setting.
     """
     opt_outs.lift_opt_outs(
         uow, locked.mailing_list.id, locked.person, OptOutKind.LIST, OptOutKind.EMAIL
@@ -222,8 +220,8 @@ def _write_record(
     if locked.record is not None:
         changes.change_record(uow, locked.record, action, actor, **values)
         return locked.record
-    # Store the name from the person's account only if the person is logged in. A stranger who
-    # enters a person's address must not cause the list's owner to learn the person's name.
+    # Store the name from the person's account only if the person is logged in, because a stranger
+    # who enters an address must not reveal the person's name to the list's owner.
     name = {"name": locked.person.name} if actor.via is Via.LOGIN else {}
     record = Subscription(
         list_id=locked.mailing_list.id,
@@ -245,8 +243,7 @@ def move_confirmation(
         list_id=source_record.list_id,
         to_list_id=target_record.list_id,
     )
-    # If no confirmation link exists, the job for the source list's confirmation mail hasn't run,
-    # and will send nothing, because the source list's record is no longer pending. Enqueue a
-    # confirmation mail for the target list.
+    # If no confirmation link exists yet, enqueue a confirmation mail for the target list, because
+    # the job for the source list will send nothing.
     if not is_moved and target_record.status == SubscriptionStatus.PENDING:
         mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, target_record)

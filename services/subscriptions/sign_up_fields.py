@@ -37,8 +37,8 @@ def read_field_keys(
 ) -> tuple[list[str] | None, list[str]]:
     """Return the keys of the sign-up form's fields, and the keys of the form's required fields.
 
-    If the owner has not chosen any fields, the sign-up form contains all public fields, and the
-    first result is ``None``.
+    If the owner hasn't chosen any fields, the form contains all public fields, and the first result
+    is ``None``.
     """
     has_chosen = mailing_list.asked_field_ids is not None
     if not has_chosen and not mailing_list.required_field_ids:

@@ -1,4 +1,4 @@
-"""Reads how many active subscribers a list has."""
+"""Reads the number of active subscribers of each list."""
 
 from collections.abc import Collection
 
@@ -9,7 +9,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 def count_subscribers(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, int]:
-    """Return a mapping from list ids to the number of active subscribers."""
+    """Map list ids to the numbers of active subscribers."""
     query = (
         select(COUNTS_AND_DELTAS.c.list_id, func.sum(COUNTS_AND_DELTAS.c.active))
         .where(COUNTS_AND_DELTAS.c.list_id.in_(list_ids))

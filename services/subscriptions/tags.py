@@ -1,8 +1,8 @@
 """Creates, finds, renames and deletes the tags of lists.
 
-The names of two tags on one list must not differ only in case. A tag's name is spelt as in the
-request that created the tag. A member's record contains the ids of the member's tags. After a tag
-was deleted, the tag's id has no effect in members' records, until ``deleted_tags`` removes the id.
+The names of two tags on one list must not differ only in case. The name of a tag is spelt as in the
+request that created the tag. A member's record contains the ids of the member's tags. The id of a
+deleted tag stays in members' records, without any effect, until ``deleted_tags`` removes the id.
 """
 
 import unicodedata
@@ -25,8 +25,8 @@ from storage.unit_of_work import UnitOfWork
 MAX_TAGS_OF_LIST = 10_000
 MAX_TAGS_OF_MEMBER = 100
 MAX_TAG_CHARACTERS = 40
-# An SQL condition for rows whose stored filter compares the tag ``:tag_id``. The JSON path uses
-# strict mode, in which Postgres doesn't unwrap arrays automatically.
+# An SQL condition for rows whose stored filter uses the tag ``:tag_id``. In strict mode, the JSON
+# path doesn't unwrap arrays automatically.
 _IS_IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""
@@ -45,7 +45,7 @@ ORDER BY kind DESC, id
 def normalise_tag(text: str) -> str:
     """Validate and normalise the name of a tag.
 
-    Raises ``InvalidAttribute`` if the tag's name is invalid.
+    Raises ``InvalidAttribute`` if the name is invalid.
     """
     name = unicodedata.normalize("NFC", text).strip()
     # The name of a tag can't contain a comma, because commas separate tags in exported files.
@@ -60,7 +60,7 @@ def normalise_tag(text: str) -> str:
 def fold_tag(name: str) -> str:
     """Return a key that is the same for names that differ only in case or Unicode composition.
 
-    On one list, two names with the same key belong to the same tag.
+    On one list, names with the same key belong to the same tag.
     """
     return fold_case(name)
 
@@ -68,7 +68,7 @@ def fold_tag(name: str) -> str:
 def find_tag_ids(
     uow: UnitOfWork, list_id: int, names: Iterable[str], *, create: bool, lock: bool = False
 ) -> dict[str, int]:
-    """Return a mapping from tag names to tag ids. Raises ``tag.too_many``.
+    """Map tag names to tag ids. Raises ``tag.too_many``.
 
     Args:
         names: the names of tags, normalised by ``normalise_tag``.
@@ -102,7 +102,7 @@ def find_tag_ids(
 def find_tag_names(
     uow: UnitOfWork, tag_ids: Iterable[int], *, lock: bool = False
 ) -> dict[int, str]:
-    """Return a mapping from tag ids to tag names, which omits deleted tags.
+    """Map tag ids to tag names, omitting deleted tags.
 
     ``lock``: whether to lock the tags, so that no concurrent transaction can delete the tags.
     """
@@ -146,9 +146,9 @@ def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberT
 def _find_ids(
     uow: UnitOfWork, list_id: int, keys: Collection[str], *, lock: bool
 ) -> dict[str, int]:
-    """Return a mapping from folded tag names to the ids of the list's tags.
+    """Map folded tag names to the ids of the list's tags.
 
-    The keys of the mapping are folded tag names, as returned by ``fold_tag``.
+    ``fold_tag`` returns the folded name of a tag.
     """
     if not keys:
         return {}
@@ -170,8 +170,8 @@ def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     action or an unfinished export uses the tag.
     """
     with locks.limit_lock_waits(uow):
-        # Lock the tag before checking whether the tag is in use, because a transaction that starts
-        # to use a tag first locks the tag.
+        # Lock the tag before checking whether the tag is in use, because transactions lock a tag
+        # before they use it.
         tag = get_tag(uow, list_id, tag_id, lock=True)
     values = {"tag_id": tag_id, "list_id": list_id}
     if uses := [row._asdict() for row in uow.session.execute(_FIND_USES, values)]:

@@ -17,8 +17,8 @@ from storage.unit_of_work import UnitOfWork
 
 Kind = Literal["list", "field"]
 Texts = tuple[str, ...]
-# Maps each kind of record to its model, the column that contains the time of archiving or retiring,
-# and the column for sorting.
+# Maps each kind of record to its model, the column with the time of archiving or retiring, and the
+# column for sorting.
 _MODELS: Mapping[Kind, tuple[Any, Any, Any]] = {
     "list": (MailingList, MailingList.archived_at, MailingList.updated_at),
     "field": (MemberField, MemberField.retired_at, MemberField.id),
@@ -46,26 +46,26 @@ class SuspiciousText:
 
 
 def list_reviewed_texts(record: MailingList | MemberField) -> Texts:
-    """Return those texts of a list or field that Pressroom searches for suspicious words."""
+    """Return the texts of a list or field that Pressroom searches for suspicious words."""
     if isinstance(record, MemberField):
         return (record.label or "", *(record.choices or ()))
-    # Don't search the consent wording for suspicious words, because many consent wordings mention
-    # accounts, and pages show the consent wording as a quotation.
+    # Omit the consent wording, because many wordings mention accounts, and pages show the wording
+    # as a quotation.
     names = ("title", "tagline", "sender_name", *TEXTS)
     return tuple(getattr(record, name) or "" for name in names)
 
 
 def update_suspicion(uow: UnitOfWork, record: MailingList | MemberField, before: Texts) -> None:
-    """Search the changed texts of a list or field for suspicious words."""
+    """Search the texts of a list or field for suspicious words if the texts have changed."""
     texts = list_reviewed_texts(record)
     if texts != before:
         record.suspicious_words = find_suspicious_words(uow.settings, texts)
 
 
 def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
-    """Return lists and fields that contain suspicious words and that the operator has not reviewed.
+    """Return lists and fields with suspicious words that the operator hasn't reviewed.
 
-    ``limit``: the maximum number of lists in the result, and also the maximum number of fields.
+    ``limit``: the maximum number of lists, and also the maximum number of fields.
     """
     result = []
     for kind, (model, ended_at, time_column) in _MODELS.items():
@@ -82,9 +82,9 @@ def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
 
 
 def mark_reviewed(uow: UnitOfWork, kind: Kind, record_id: int, version: str) -> bool:
-    """Mark the texts of a list or field as reviewed, and return true.
+    """Mark the texts of a list or field as reviewed.
 
-    Return false if the texts have changed since the operator read them.
+    Return false if the texts have changed since the operator read them, otherwise true.
     """
     model, *_ = _MODELS[kind]
     record = uow.session.get(model, record_id, with_for_update=True)

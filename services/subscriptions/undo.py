@@ -27,20 +27,19 @@ from services.subscriptions.members import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# An undo must start within 90 days, because Pressroom deletes the previous values of members after
-# 90 days.
+# How long an import or bulk action can be undone. After 90 days, the previous values of members are
+# deleted.
 UNDO_TIME = timedelta(days=90)
 
 Row = TypeVar("Row", MemberImport, BulkAction)
 
 
 class RestoredBatch(NamedTuple):
-    """The number of members that one batch of an undo restored, and where the next batch starts.
+    """How many members a batch of an undo restored, and where the next batch starts.
 
     Attributes:
         members: the number of members that the batch restored.
-        bookmark: new values for columns of the import or bulk action that store where the next
-            batch starts.
+        bookmark: new values for the columns that store where the next batch starts.
     """
 
     members: int
@@ -51,19 +50,18 @@ class RestoredBatch(NamedTuple):
 class Undo(Generic[Row]):
     """Starts and runs the undo of one kind of change, either imports or bulk actions.
 
-    In the names of attributes and methods of ``Undo``, a row means an import or a bulk action.
+    In names of attributes and methods, a row means an import or a bulk action.
 
     Attributes:
-        id_name: the key for the id of the import or bulk action in the result of the undo's job.
+        id_name: the key for the id of the import or bulk action in the job's result.
         count_changed: a function that returns how many members the import or bulk action changed.
         restore_batch: a function that restores the next batch of members, or returns ``None`` if no
             members are left.
         end: a function to call after the undo, with the unit of work, the import or bulk action,
             the job's id and the job's status.
-        is_complete: a function that returns whether an undo has restored all members that can be
+        is_complete: a function that returns whether all members that can be restored have been
             restored.
-        has_total: whether the total number of members to restore is known when the undo's job is
-            created.
+        has_total: whether the number of members to restore is known when the undo's job is created.
         initial_values: values that columns of the import or bulk action get when an undo starts.
     """
 
@@ -91,8 +89,8 @@ class Undo(Generic[Row]):
                 retryable=True,
                 run=self.run,
                 needs_recent_login=self.needs_recent_login,
-                # If an undo is abandoned, members that were restored stay restored, and a call of
-                # ``start`` can continue the undo.
+                # If an undo is abandoned, restored members stay restored, and ``start`` can
+                # continue the undo.
                 on_abandoned=call_with_subject(self.model, self.end),
             )
         )
@@ -102,8 +100,8 @@ class Undo(Generic[Row]):
         query = select(self.model).where(
             self.model.id == row_id, self.model.user_id == caller.user_id
         )
-        # With ``key_share``, concurrent transactions can insert rows that refer to the import or
-        # bulk action, such as chunks of the import.
+        # With ``key_share``, concurrent transactions can still insert rows that refer to the import
+        # or bulk action.
         lock_query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
         row = uow.session.scalar(lock_query if lock else query)
         if row is None:
@@ -113,7 +111,7 @@ class Undo(Generic[Row]):
     def available_until(self, row: Row) -> datetime | None:
         """Return the time until which the import or bulk action can be undone.
 
-        Return ``None`` if the import or bulk action hasn't finished, or if it was already undone.
+        Return ``None`` if the import or bulk action hasn't finished or was already undone.
         """
         if row.finished_at is None or self.is_complete(row):
             return None
@@ -127,8 +125,7 @@ class Undo(Generic[Row]):
         the import or bulk action hasn't finished. Raises ``self.over`` if the import or bulk action
         is older than ``UNDO_TIME``.
         """
-        # Lock the row in ``jobs`` before the row of the import or bulk action, because
-        # ``_restore_next_batch`` takes the two locks in the same order.
+        # To avoid deadlocks, lock the row in ``jobs`` before the row of the import or bulk action.
         job_id = self.find_row(uow, caller, row_id).undo_job_id
         job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
         row = self.find_row(uow, caller, row_id, lock=True)
@@ -138,11 +135,11 @@ class Undo(Generic[Row]):
             return None
         if row.undo_job_id != job_id:
             # A concurrent request has started the same undo, so return the id of the job that the
-            # concurrent request enqueued.
+            # other request enqueued.
             return row.undo_job_id
         is_unfinished = job is not None and job.finished_at is None
-        # Compare the creation time in the database, because the job that deletes members' previous
-        # values uses the database's clock.
+        # Use the database's clock, because the job that deletes members' previous values also uses
+        # this clock.
         is_in_time = select(self.model.created_at > func.now() - UNDO_TIME)
         if not (is_unfinished or uow.session.scalar(is_in_time.where(self.model.id == row.id))):
             raise self.over(days=UNDO_TIME.days)
@@ -178,8 +175,8 @@ class Undo(Generic[Row]):
         locks.lock_list(uow, row.list_id)
         batch = self.restore_batch(uow, row)
         changed = self.count_changed(row)
-        # Update the row in ``jobs`` before the row of the import or bulk action, because a
-        # transaction that ends the job locks the two rows in this order.
+        # To avoid deadlocks, update the row in ``jobs`` before the row of the import or bulk
+        # action.
         if batch is None:
             counts = {self.id_name: row.id, "undone": row.undone, "kept": changed - row.undone}
             complete_job(uow, lease, counts)

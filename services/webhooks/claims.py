@@ -1,13 +1,12 @@
-"""Chooses and claims the next deliveries that a worker sends to a webhook endpoint.
+"""Chooses and claims the next deliveries to a webhook endpoint.
 
-A worker claims a delivery before sending it. Claiming a delivery increments its number of attempts
-and schedules its next attempt. If a worker dies, the deliveries that the worker claimed are retried
-at the scheduled time. Each claim counts as an attempt, so no delivery is retried forever, even if
+A worker claims deliveries before it sends them. A claim increments a delivery's number of attempts
+and schedules its next attempt. If a worker dies, its claimed deliveries are retried at the
+scheduled time. Each claim counts as an attempt, so that no delivery is retried forever, even if
 workers crash.
 
-The pause between two attempts of a delivery grows from five seconds to three hours. An endpoint
-receives its events in order while its oldest pending delivery is less than a minute old. Newer
-deliveries to an endpoint wait at most one minute for a pending delivery.
+The pause between two attempts grows from five seconds to three hours. An endpoint gets its events
+in order, unless its oldest pending delivery is more than a minute old.
 """
 
 import random
@@ -29,18 +28,18 @@ from services.webhooks.deliveries import MAX_PENDING, REQUEUED_VALUES, TEST_EVEN
 from services.webhooks.signing import build_message_id
 from storage.unit_of_work import UnitOfWork
 
-# The pauses after the first six attempts of a webhook delivery, in the order of the attempts.
+# The pauses after the first six delivery attempts.
 FIRST_PAUSES = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600, 1800, 3600))
 LATER_PAUSE = timedelta(hours=3)
 ORDER_PERIOD = timedelta(minutes=1)
-# Each pause between two attempts is extended at random by up to 10%, so that deliveries that failed
-# at the same time are retried at different times.
+# The pause before a retry is extended at random by up to 10%, so that deliveries that failed
+# together are retried at different times.
 _MAX_JITTER = 0.1
 _MAX_EVENTS_PER_BATCH = 100
 
 
 class Pending(NamedTuple):
-    """A pending webhook delivery, with the times that decide when it is sent."""
+    """A pending delivery, with the times that decide when it is sent."""
 
     id: int
     queued_at: datetime
@@ -49,12 +48,12 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """The decision which delivery a worker sends to a webhook endpoint next.
+    """The decision which delivery to send next to a webhook endpoint.
 
     Attributes:
-        delivery_id: the id of the delivery to send now, or ``None`` if no delivery is due.
-        due_at: the time at which the endpoint's next delivery becomes due. ``due_at`` is ``None``
-            if a delivery is due now or the endpoint has no pending deliveries.
+        delivery_id: the delivery to send now, or ``None`` if none is due.
+        due_at: when the endpoint's next delivery becomes due, or ``None`` if one is due now or none
+            is pending.
         takes_events: whether new events may be queued for the endpoint.
     """
 
@@ -65,10 +64,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Message:
-    """A delivery that a worker has claimed, with the request's URL, body and signing secrets.
+    """A claimed delivery, with the URL, body and signing secrets of its request.
 
-    ``delivery`` contains the column values from before the claim, so ``delivery.attempts`` doesn't
-    count the claimed attempt.
+    ``delivery`` contains the values before the claim, so ``delivery.attempts`` excludes the claimed
+    attempt.
     """
 
     delivery: WebhookDelivery
@@ -83,9 +82,9 @@ class Message:
 
 
 def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) -> list[Message]:
-    """Claim the next deliveries to an endpoint whose row is locked.
+    """Claim the next deliveries to a locked endpoint.
 
-    If no delivery is due, store the time when the endpoint's next delivery becomes due.
+    If no delivery is due, store when the next delivery becomes due.
     """
     while True:
         deliveries = _choose_rows(uow, endpoint, limit)
@@ -94,9 +93,8 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
         event_ids = [row.event_id for row in deliveries if row.event_id is not None]
         events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(event_ids))).all()
         event_by_id = {event["id"]: event for event in reading.render_events(uow.session, events)}
-        # Maps the id of each claimed delivery to the delivery's event, in the format of API
-        # responses. Claimed deliveries whose event was deleted are missing from
-        # ``content_by_delivery``.
+        # Maps the id of each claimed delivery to its event in the format of API responses. Claimed
+        # deliveries whose event was deleted are missing from ``content_by_delivery``.
         content_by_delivery = {
             row.id: _build_test_event(row) if row.event_id is None else event_by_id[row.event_id]
             for row in deliveries
@@ -120,7 +118,7 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
 
 
 def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
-    """Release claimed deliveries that the worker did not send.
+    """Release claimed deliveries that were not sent.
 
     The caller of ``release_claims`` must have locked the endpoint.
     """
@@ -129,8 +127,8 @@ def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
         before = message.delivery
         values = {
             "attempts": table.attempts - 1,
-            # If the owner asked to resend the delivery after a worker claimed it,
-            # ``round_attempts`` is already 0.
+            # ``round_attempts`` is already 0 if the owner has requested the delivery again after
+            # the claim.
             "round_attempts": func.greatest(table.round_attempts - 1, 0),
             "due_at": func.least(table.due_at, before.due_at),
             "last_attempt_at": before.last_attempt_at,
@@ -139,14 +137,14 @@ def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
 
 
 def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list[WebhookDelivery]:
-    """Return the deliveries to send now, and store the next due time of the endpoint."""
+    """Return the deliveries to send now, and store when the endpoint is due next."""
     pending, now = _load_pending(uow, endpoint)
     choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
     if choice.delivery_id is None and choice.takes_events and _queue_events(uow, endpoint):
         pending, now = _load_pending(uow, endpoint)
         choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
-    # An endpoint with claimed deliveries stays due, so that a live worker takes over the endpoint
-    # if this process dies.
+    # An endpoint with claimed deliveries stays due, so that another worker takes over if this
+    # process dies.
     endpoint.due_at = choice.due_at if choice.delivery_id is None else now
     endpoint.is_held = not choice.takes_events
     if choice.delivery_id is None:
@@ -158,7 +156,7 @@ def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list
 
 
 def _load_pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending], datetime]:
-    """Return the endpoint's pending deliveries, ordered by event, and the current time."""
+    """Return the endpoint's pending deliveries in event order, and the current time."""
     table = WebhookDelivery
     query = select(table.id, table.queued_at, table.due_at)
     query = query.where(table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING)
@@ -168,7 +166,7 @@ def _load_pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pend
 
 
 def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:
-    """Decide which pending delivery is sent next to an endpoint.
+    """Decide which delivery to send next to an endpoint.
 
     ``pending``: all pending deliveries of the endpoint, in the order of their events.
     """
@@ -177,7 +175,7 @@ def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: i
     oldest = pending[0]
     order_ends_at = oldest.queued_at + ORDER_PERIOD
     keeps_order = now < order_ends_at
-    # If several deliveries have the same due time, ``min`` returns the oldest of these deliveries.
+    # If several deliveries are due at the same time, ``min`` returns the oldest one.
     first = oldest if keeps_order else min(pending, key=lambda delivery: delivery.due_at)
     if first.due_at <= now:
         return Choice(first.id)
@@ -187,7 +185,7 @@ def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: i
 
 
 def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) -> list[int]:
-    """Return the ids of the deliveries for one batch, assuming that all deliveries succeed."""
+    """Return the ids of the deliveries in the next batch, assuming that all deliveries succeed."""
     remaining = list(pending)
     ids: list[int] = []
     while len(ids) < limit:
@@ -200,13 +198,13 @@ def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) 
 
 
 def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
-    """Create pending deliveries for the endpoint's next events in the feed.
+    """Queue deliveries of the endpoint's next events in the feed.
 
-    Return whether the feed contained new events for the endpoint.
+    Returns whether the feed contained new events.
     """
-    # Read the newest position in the feed before reading the events, so that events that are
-    # written between the two reads aren't skipped. If the feed contains no new events for the
-    # endpoint, the endpoint moves to the newest position.
+    # Read the newest feed position first, because events written between the two reads would
+    # otherwise be skipped. If the feed contains no new events for the endpoint, the endpoint moves
+    # to the newest position.
     newest = newest_position(uow.session)
     position = webhook_endpoints.get_position(endpoint)
     query = reading.next_events(
@@ -223,7 +221,7 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     endpoint.event_id = last.id
     if not events:
         return False
-    # An existing delivery of the event means that the owner requested a replay, so queue the event
+    # If the event already has a delivery, the owner has requested a replay, so queue the event
     # again.
     new = insert(WebhookDelivery).values(endpoint_id=endpoint.id)
     upsert = new.on_conflict_do_update(
@@ -259,8 +257,8 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
     for row in deliveries:
         ids_by_attempts[row.round_attempts].append(row.id)
     table = WebhookDelivery
-    # Run one UPDATE for all deliveries with the same number of attempts, because the pause before
-    # the next attempt depends on the number of attempts.
+    # Run one UPDATE per number of attempts, because the pause before the next attempt depends on
+    # this number.
     for attempts, ids in ids_by_attempts.items():
         values = {
             "attempts": table.attempts + 1,
@@ -275,6 +273,6 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
 
 
 def choose_pause(attempts: int) -> timedelta:
-    """Return how long to wait before a delivery is retried after this number of attempts."""
+    """Return how long to wait before the next attempt after this number of attempts."""
     pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
     return pause * random.uniform(1, 1 + _MAX_JITTER)  # noqa: S311 - no secret

@@ -1,4 +1,4 @@
-"""Lists the deliveries to a webhook endpoint, and sends events again at the owner's request."""
+"""Lists deliveries, and sends events again on request."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,17 +18,16 @@ from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 TEST_EVENT_TYPE = "webhook.test"
-# No more events are queued for an endpoint with this many pending deliveries, because before each
-# attempt a worker reads all pending deliveries to the endpoint.
+# At this number of pending deliveries, an endpoint gets no new events, because a worker reads all
+# pending deliveries before each attempt.
 MAX_PENDING = 1_000
-# An owner can't request a test event or resend an event if the endpoint has this many pending
-# deliveries. ``MAX_PENDING_REQUESTED`` exceeds ``MAX_PENDING``, so that an owner can resend events
-# to an endpoint with many pending deliveries.
+# At this number of pending deliveries, an owner can't request test events or send events again.
+# ``MAX_PENDING_REQUESTED`` exceeds ``MAX_PENDING``, so that an owner can resend events to an
+# endpoint with many pending deliveries.
 MAX_PENDING_REQUESTED = 2 * MAX_PENDING
-# The maximum number of events that are counted before a replay, because counting many events is
-# slow.
+# The maximum number of events to count before a replay, because counting many events is slow.
 MAX_COUNTED_EVENTS = 1_000
-# The column values that make a delivery pending again and restart the delivery's retry schedule.
+# The values that make a delivery pending again and restart its retry schedule.
 REQUEUED_VALUES = {
     "status": DeliveryStatus.PENDING,
     "round_attempts": 0,
@@ -40,10 +39,10 @@ REQUEUED_VALUES = {
 
 @dataclass(frozen=True)
 class EventCount:
-    """The number of events that a replay would send to an endpoint.
+    """The number of events that a replay would send.
 
     Attributes:
-        is_exact: whether a replay would send exactly ``count`` events rather than more.
+        is_exact: whether a replay would send exactly ``count`` events, rather than more.
     """
 
     count: int
@@ -55,7 +54,7 @@ def list_deliveries(
 ) -> PageOfRows[WebhookDelivery]:
     """Return a page of the deliveries to an endpoint, newest first.
 
-    Raises all errors that ``get_endpoint`` raises.
+    Raises the errors of ``get_endpoint``.
     """
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
@@ -67,8 +66,8 @@ def list_deliveries(
 def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
     """Queue a test event for the endpoint.
 
-    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and all errors
-    that ``get_endpoint`` raises.
+    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and the errors
+    of ``get_endpoint``.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_room(uow, endpoint)
@@ -83,10 +82,10 @@ def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDeliv
 def resend_delivery(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int
 ) -> WebhookDelivery:
-    """Send the event of a delivery again, whether the delivery is pending, succeeded or failed.
+    """Send the event of a pending, successful or failed delivery again.
 
     Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active``,
-    ``webhook.too_many_pending`` and all errors that ``get_endpoint`` raises.
+    ``webhook.too_many_pending`` and the errors of ``get_endpoint``.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     is_this = (WebhookDelivery.id == delivery_id, WebhookDelivery.endpoint_id == endpoint.id)
@@ -121,12 +120,11 @@ def replay_events(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: date
     """Resend all stored events that happened at or after ``since``, in the original order.
 
     Returns 1 if the feed contains an event to send again, and 0 if not. Raises
-    ``webhook.not_active``, ``quota.exceeded`` and all errors that ``get_endpoint`` raises.
+    ``webhook.not_active``, ``quota.exceeded`` and the errors of ``get_endpoint``.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_storage(uow, caller)
-    # Start the search at a place shortly before ``since``, so that the queries read few events that
-    # are older than ``since``.
+    # Start the search shortly before ``since``, so that the queries read few older events.
     place = find_place_before(uow.session, since)
     first_by_type = [
         uow.session.scalar(build_first_event_query(_select_events(endpoint, kind), place, since))
@@ -148,10 +146,10 @@ def _require_storage(uow: UnitOfWork, caller: Caller) -> None:
 def build_first_event_query(
     events: Collection[ColumnElement[bool]], place: int, since: datetime
 ) -> Select[FeedEvent]:
-    """Build the query for the first event in the feed that happened at or after ``since``.
+    """Build the query for the first event in the feed at or after ``since``.
 
-    ``events``: the SQL conditions that select the events to search. ``place``: the place in the
-    feed at which the search starts.
+    ``events``: the SQL conditions for the events to search. ``place``: where the search in the feed
+    begins.
     """
     query = select(FeedEvent).where(
         *events, FeedEvent.place >= place, FeedEvent.occurred_at >= since
@@ -164,13 +162,13 @@ def count_events_since(
 ) -> EventCount:
     """Count the events that ``replay_events`` would send to an endpoint.
 
-    Raises all errors that ``get_endpoint`` raises.
+    Raises the errors of ``get_endpoint``.
     """
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     count = 0
     for kind in endpoint.types:
-        # Read at most the ``MAX_COUNTED_EVENTS`` + 1 newest events, so that an old ``since``
-        # doesn't make the count slow.
+        # Read at most ``MAX_COUNTED_EVENTS`` + 1 events, so that an old ``since`` doesn't make the
+        # count slow.
         newest = select(FeedEvent.occurred_at).where(*_select_events(endpoint, kind))
         newest = newest.order_by(FeedEvent.place.desc(), FeedEvent.id.desc())
         bounded = newest.limit(MAX_COUNTED_EVENTS + 1).subquery()
@@ -180,6 +178,6 @@ def count_events_since(
 
 
 def _select_events(endpoint: WebhookEndpoint, kind: str) -> list[ColumnElement[bool]]:
-    """Return the SQL conditions that select the events of one type that the endpoint receives."""
+    """Return the SQL conditions for the events of one type that the endpoint receives."""
     of_list = [] if endpoint.list_id is None else [FeedEvent.list_id == endpoint.list_id]
     return [FeedEvent.user_id == endpoint.user_id, FeedEvent.type == kind, *of_list]

@@ -40,8 +40,7 @@ def revoke_key(
 ) -> int:
     """Revoke an API key and the keys that it created, and end their webhook endpoints.
 
-    ``keep_endpoints``: if true, the endpoints of the revoked keys don't end, but become endpoints
-    of the account.
+    ``keep_endpoints``: whether the endpoints become endpoints of the account instead of ending.
     """
     revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:
@@ -57,7 +56,7 @@ def revoke_key(
 def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
     """Return the endpoints of an API key and of the keys that it created, newest first.
 
-    Webhook endpoints that have ended are omitted.
+    Ended endpoints are not included.
     """
     return webhook_endpoints.find_live_endpoints(
         uow, WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))
@@ -65,12 +64,12 @@ def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndp
 
 
 def process_expired_keys(resources: Resources) -> int:
-    """Pause the endpoints of expired API keys, and notify the keys' owners by mail.
+    """Pause the endpoints of expired API keys, and notify the owners by mail.
 
-    Returns the number of enqueued mails. The owner of an API key with active endpoints gets a mail
-    two weeks before the key expires. A mail about an API key is enqueued in the transaction that
-    changes the key or its endpoints, so the mail is sent only once. The transaction that enqueues a
-    mail also locks the recipient's row, so that no mail is sent to an erased person.
+    Returns the number of enqueued mails. An owner gets a mail two weeks before an API key with
+    active endpoints expires. A mail about an API key is enqueued in the transaction that changes
+    the key or its endpoints, so the mail is sent only once. The transaction that enqueues a mail
+    also locks the recipient's row, so that no mail is sent to an erased person.
     """
     due = resources.database.rows(_FIND_EXPIRING_KEYS, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
     mails = 0
@@ -81,9 +80,9 @@ def process_expired_keys(resources: Resources) -> int:
 
 
 def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
-    """Pause the endpoints of an expired API key, or notify the owner that the key expires soon.
+    """Pause the endpoints of an expired API key, or notify the owner of a key that expires soon.
 
-    Returns whether a mail to the key's owner was enqueued.
+    Returns whether a mail was enqueued.
     """
     person_query = select(User).where(User.id == user_id, User.erased_at.is_(None))
     person = uow.session.scalar(person_query.with_for_update(key_share=True))

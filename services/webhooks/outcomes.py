@@ -1,10 +1,9 @@
 """Records the outcomes of webhook delivery attempts.
 
-While a webhook receiver doesn't answer, the call to the receiver blocks a thread that the endpoints
-of other owners need. After two consecutive calls without an answer, an endpoint rests, which means
-that it receives no events for at least 30 seconds. From the third consecutive call without an
-answer, each call doubles the time for which the endpoint rests, up to five minutes. Because
-unresponsive endpoints rest, one process can handle more than a hundred unresponsive endpoints.
+A call to an unresponsive receiver blocks a thread that other owners' endpoints need. After two
+consecutive unanswered calls, an endpoint rests, which means that it receives no events for at least
+30 seconds. Each further unanswered call doubles the rest period, up to five minutes. Because
+unresponsive endpoints rest, one process can handle more than a hundred of them.
 """
 
 from collections.abc import Mapping
@@ -24,20 +23,20 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A delivery that has been failing for this time is given up. An endpoint is paused if no delivery
-# to the endpoint has succeeded for ``RETRY_PERIOD``.
+# A delivery is given up after failing for this time. An endpoint is paused if none of its
+# deliveries has succeeded for ``RETRY_PERIOD``.
 RETRY_PERIOD = timedelta(days=3)
-# The longest pause that a receiver can request with the header ``Retry-After``. The pauses in the
-# normal retry schedule are shorter than ``MAX_RETRY_AFTER``.
+# The longest pause that a receiver can request with ``Retry-After``. All pauses in the normal retry
+# schedule are shorter than ``MAX_RETRY_AFTER``.
 MAX_RETRY_AFTER = timedelta(hours=12)
-# A call to a receiver counts as unanswered if the worker waited at least this long for an answer.
+# A failed call counts as unanswered if it took at least this long.
 MIN_SILENT_DURATION = timedelta(seconds=5)
 MIN_REST = timedelta(seconds=30)
 MAX_REST = timedelta(minutes=5)
 FAILED_FOR_DAYS = "It failed for three days."
 ANSWERED_GONE = "Its receiver answered 410."
 
-# Records all successful attempts of a batch in one statement, because most attempts succeed.
+# Records all successes of a batch in one statement, because most attempts succeed.
 _RECORD_SUCCESSES = text("""
     UPDATE webhook_deliveries AS d
     SET status = 'delivered', delivered_at = now(), error = NULL,
@@ -53,12 +52,12 @@ _RECORD_SUCCESSES = text("""
 def record_outcomes(
     uow: UnitOfWork, endpoint: WebhookEndpoint, url: str, outcomes: Mapping[int, Outcome]
 ) -> None:
-    """Record the outcomes of a batch of attempts to deliver events to a locked endpoint.
+    """Record the outcomes of a batch of deliveries to a locked endpoint.
 
     ``url``: the URL that the worker called. The owner may have changed the endpoint's URL since the
-    worker called ``url``. ``outcomes``: maps the ids of deliveries to the outcomes of their
-    attempts, in the order of the attempts. Only the last outcome in ``outcomes`` may be a failure,
-    because a batch stops at the first failure.
+    worker called ``url``. ``outcomes``: maps the ids of deliveries to their outcomes, in the order
+    of the attempts. Only the last outcome may be a failure, because a batch ends at the first
+    failure.
     """
     if url == endpoint.url:
         _count_silences(uow, endpoint, outcomes)
@@ -74,12 +73,11 @@ def record_outcomes(
         endpoint.failing_since = None
     for delivery_id in outcomes.keys() - successes:
         delivery = uow.session.get(WebhookDelivery, delivery_id)
-        # During the call to the receiver, the row of the delivery may have been deleted because its
-        # retention period ended.
+        # The delivery may have been deleted during the call, because its retention period ended.
         if delivery is not None:
             _record_failure(uow, endpoint, delivery, outcomes[delivery_id], url)
-    # Delete the receivers' answers to events about erased persons, because an erasure job may have
-    # processed this table before the answers were written.
+    # Delete answers to events about erased persons, because an erasure job may have processed this
+    # table before the answers were written.
     table = WebhookDelivery
     is_erased = exists().where(User.id == table.person_id, User.erased_at.is_not(None))
     uow.session.execute(update(table).where(table.id.in_(outcomes), is_erased).values(answer=None))
@@ -88,10 +86,7 @@ def record_outcomes(
 def _count_silences(
     uow: UnitOfWork, endpoint: WebhookEndpoint, outcomes: Mapping[int, Outcome]
 ) -> None:
-    """Count the endpoint's consecutive calls without an answer.
-
-    After two consecutive calls without an answer, the endpoint rests for a while.
-    """
+    """Count consecutive unanswered calls, and let the endpoint rest after two of them."""
     for outcome in outcomes.values():
         duration = timedelta(milliseconds=outcome.milliseconds)
         is_silence = outcome.status is None and duration >= MIN_SILENT_DURATION
@@ -101,7 +96,7 @@ def _count_silences(
 
 
 def choose_rest(silences: int) -> timedelta | None:
-    """Return how long an endpoint rests after this many consecutive calls without an answer."""
+    """Return how long an endpoint rests after this many consecutive unanswered calls."""
     return min(MIN_REST * (1 << min(silences - 2, 10)), MAX_REST) if silences > 1 else None
 
 
@@ -116,18 +111,18 @@ def _record_failure(
     delivery.milliseconds = outcome.milliseconds
     delivery.answer = outcome.body or None
     delivery.error = outcome.error
-    # An endpoint ends if its receiver answers 410, unless the owner has changed the endpoint's URL
-    # since the call.
+    # An endpoint ends if its receiver answers 410, unless the owner has changed the URL since the
+    # call.
     if outcome.status == HTTPStatus.GONE and url == endpoint.url:
         delivery.status = DeliveryStatus.FAILED
         _stop_endpoint(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
         return
     now = _get_transaction_time(uow)
-    # ``failing_since`` is the time of the first failed attempt after the endpoint's last successful
-    # attempt. ``failing_since`` is not the time when the failed delivery was queued, because other
+    # ``failing_since`` is the first failed attempt after the endpoint's last success.
+    # ``failing_since`` is not the time when the failed delivery was queued, because other
     # deliveries may have succeeded since that time. If an event is sent as soon as it is queued,
-    # the event's last attempt takes place exactly three days after the first attempt. If all
-    # attempts to send an endpoint's only event fail, the endpoint is paused after the last attempt.
+    # its last attempt takes place exactly three days after the first attempt. If all attempts of an
+    # endpoint's only event fail, the endpoint is paused after the last attempt.
     failing_since = endpoint.failing_since or delivery.last_attempt_at or now
     fails_for_days = now >= failing_since + RETRY_PERIOD
     is_given_up = now >= delivery.queued_at + RETRY_PERIOD
@@ -135,8 +130,8 @@ def _record_failure(
         delivery.status = DeliveryStatus.FAILED
     else:
         delivery.due_at = _choose_retry_time(delivery, outcome, now)
-    # If the delivery that was given up was the endpoint's only pending delivery, the endpoint no
-    # longer counts as failing.
+    # If the abandoned delivery was the endpoint's only pending delivery, the endpoint no longer
+    # counts as failing.
     is_over = is_given_up and not fails_for_days and not _has_other_pending(uow, delivery)
     endpoint.failing_since = None if is_over else failing_since
     if fails_for_days:
@@ -144,7 +139,7 @@ def _record_failure(
 
 
 def _choose_retry_time(delivery: WebhookDelivery, outcome: Outcome, now: datetime) -> datetime:
-    """Return the time of the next attempt of a failed delivery.
+    """Return the time of a failed delivery's next attempt.
 
     The receiver can postpone the next attempt with the header ``Retry-After``. The last attempt of
     a delivery takes place three days after the delivery was queued.
@@ -152,14 +147,14 @@ def _choose_retry_time(delivery: WebhookDelivery, outcome: Outcome, now: datetim
     seconds = parse_retry_after(outcome.retry_after, max_seconds=MAX_RETRY_AFTER.total_seconds())
     due_at = delivery.due_at
     if seconds is not None:
-        # A receiver can't request a pause that is shorter than the first pause in the normal retry
+        # A receiver can't request a shorter pause than the first pause of the normal retry
         # schedule.
         due_at = now + max(timedelta(seconds=seconds), FIRST_PAUSES[0])
     return min(due_at, delivery.queued_at + RETRY_PERIOD)
 
 
 def _has_other_pending(uow: UnitOfWork, delivery: WebhookDelivery) -> bool:
-    """Return whether the delivery's endpoint has pending deliveries besides this delivery."""
+    """Return whether the endpoint has other pending deliveries."""
     table = WebhookDelivery
     query = select(table.id).where(
         table.endpoint_id == delivery.endpoint_id,

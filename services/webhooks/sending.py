@@ -1,15 +1,14 @@
 """Runs the job that sends the due deliveries to a webhook endpoint.
 
 The job of an endpoint alternates between database transactions and calls to the receiver. Each
-transaction of an endpoint's job records the outcomes of the latest calls to the receiver and claims
-the next deliveries. Each transaction of an endpoint's job checks the job's lease, so a worker that
-lost its lease writes nothing.
+transaction of the job records the outcomes of the latest calls and claims the next deliveries. Each
+transaction checks the job's lease, so that a worker that has lost its lease writes nothing.
 
 Deliveries are claimed in batches, because a transaction takes longer than a call to a fast
 receiver. After a successful call to the receiver, the worker claims up to ``MAX_BATCH_DELIVERIES``
-deliveries in one transaction. After a failed call to the receiver, the worker claims only one
-delivery. If a worker is killed between sending a batch and recording the outcomes, all deliveries
-of the batch are sent again.
+deliveries at once. After a failed call to a receiver, the worker claims the receiver's deliveries
+one at a time. If a worker is killed before it records the outcomes of a batch, the whole batch is
+sent again.
 """
 
 import time
@@ -31,20 +30,19 @@ from services.webhooks.claims import Message
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum duration of a turn, which is a period in which a worker runs an endpoint's job. After
-# its turn, an endpoint's job goes to the end of the queue, so that the jobs of other endpoints run.
+# The maximum duration of a turn of an endpoint's job. After its turn, a job returns to the end of
+# the queue, so that other endpoints' jobs can run.
 MAX_TURN_SECONDS = 5.0
-# The maximum number of an owner's webhook endpoints to which workers send events at the same time.
-# Without a limit per owner, one owner's unresponsive endpoints could block all threads of a worker.
+# The maximum number of an owner's endpoints to which workers send events at the same time. Without
+# this limit, one owner's unresponsive endpoints could block all threads of a worker.
 MAX_ACTIVE_ENDPOINTS_PER_OWNER = 2
 MAX_BATCH_DELIVERIES = 20
-# The maximum time between the claim of a delivery and the start of its sending. The worker releases
-# claimed deliveries that were not sent within ``MAX_CLAIM_SECONDS``. The time between claim and
-# sending is limited, because the endpoint's settings or the names and addresses in the events may
-# change in the meantime.
+# The maximum time between claiming and sending a delivery. The worker releases claimed deliveries
+# that were not sent within ``MAX_CLAIM_SECONDS``. The time between claim and sending is limited,
+# because the endpoint's settings or the names and addresses in the events may change in the
+# meantime.
 MAX_CLAIM_SECONDS = 1.0
-# If an owner has reached the limit of active endpoints, an endpoint's job checks the limit again
-# after this pause.
+# The pause before a job checks again whether the owner has reached the limit of active endpoints.
 _OWNER_LIMIT_PAUSE = timedelta(seconds=2)
 
 SEND_EVENTS = register_kind(
@@ -65,7 +63,7 @@ def _open_client(resources: Resources) -> ReceiverClient:
 
 
 def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
-    """Send the endpoint's deliveries until no delivery is due or the turn of the job ends."""
+    """Send the endpoint's due deliveries until none is left or the job's turn ends."""
     ends_at = time.monotonic() + MAX_TURN_SECONDS
     sent = 0
     batch_size = 1
@@ -73,8 +71,7 @@ def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverC
     results: list[Outcome] = []
     while True:
         with resources.unit_of_work() as uow:
-            # To prevent deadlocks, every transaction locks an endpoint's job before it locks the
-            # endpoint.
+            # To prevent deadlocks, every transaction locks the job before the endpoint.
             record_progress(uow, lease, done=sent)
             query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
             endpoint = uow.session.scalar(query.with_for_update())
@@ -102,7 +99,7 @@ def _claim_batch(
 ) -> list[Message]:
     """Claim the next batch of the endpoint's deliveries.
 
-    Returns an empty list if the worker must not send anything to the endpoint now.
+    Returns an empty list if nothing may be sent to the endpoint now.
     """
     if endpoint is None or endpoint.state != EndpointState.ACTIVE:
         return []
@@ -119,7 +116,7 @@ def _claim_batch(
 
 
 def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -> int:
-    """Count the owner's running webhook jobs that have a lower id than the leased job."""
+    """Count the owner's running webhook jobs with a lower id than the leased job."""
     query = select(func.count()).where(
         Job.status == JobStatus.RUNNING,
         Job.queue == Queue.WEBHOOKS,
@@ -130,10 +127,9 @@ def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint
 
 
 def _sign_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
-    """Yield signed webhook requests until ``MAX_CLAIM_SECONDS`` have passed.
+    """Yield signed webhook requests for at most ``MAX_CLAIM_SECONDS``.
 
-    A webhook request is signed immediately before it is sent, because the signature includes the
-    time.
+    Each request is signed immediately before it is sent, because the signature includes the time.
     """
     ends_at = time.monotonic() + MAX_CLAIM_SECONDS
     for message in messages:

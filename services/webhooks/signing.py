@@ -1,9 +1,8 @@
-"""Signs webhook requests with the endpoint's secrets, as defined by Standard Webhooks 1.0.
+"""Signs webhook requests as defined by Standard Webhooks 1.0.
 
-Webhook secrets are encrypted before they are stored in the database. For a day after an owner
-rotates an endpoint's secret, requests are signed with the old and the new secret. The header
-``webhook-signature`` contains one signature for each secret that has not expired. A receiver needs
-to verify only one of the signatures in the header ``webhook-signature``.
+Webhook secrets are encrypted in the database. After a rotation of the secret, requests are signed
+with the old and the new secret for a day. The header ``webhook-signature`` contains a signature for
+each unexpired secret. Receivers need to verify only one of the signatures in the header.
 """
 
 import base64
@@ -21,18 +20,15 @@ from storage.encryption import WrappedKey
 from storage.unit_of_work import UnitOfWork
 
 FORMER_SECRET_LIFETIME = timedelta(hours=24)
-# The maximum number of unexpired secrets per endpoint. The number of secrets per endpoint is
-# limited, because each unexpired secret adds a signature to the header of each webhook request.
+# The maximum number of unexpired secrets per endpoint. The number of secrets is limited, because
+# each unexpired secret adds a signature to each webhook request.
 MAX_LIVE_SECRETS = 10
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the beginning of every secret
 _SECRET_BYTES = 32
 
 
 def create_secret(uow: UnitOfWork, endpoint_id: int) -> str:
-    """Create a new secret for signing the requests to the endpoint.
-
-    The endpoint's existing secrets expire within a day.
-    """
+    """Create a new secret for the endpoint, and let its existing secrets expire within a day."""
     ends_at = func.least(WebhookSecret.expires_at, func.now() + FORMER_SECRET_LIFETIME)
     former = update(WebhookSecret).where(WebhookSecret.endpoint_id == endpoint_id)
     uow.session.execute(former.values(expires_at=ends_at))
@@ -50,15 +46,12 @@ def create_secret(uow: UnitOfWork, endpoint_id: int) -> str:
 
 
 def count_live_secrets(uow: UnitOfWork, endpoint_id: int) -> int:
-    """Return the number of the endpoint's secrets that have not expired."""
+    """Return the number of the endpoint's unexpired secrets."""
     return uow.session.scalar(select(func.count()).where(*_are_live(endpoint_id))) or 0
 
 
 def load_live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
-    """Return the endpoint's secrets that have not expired, newest first.
-
-    Raises ``DecryptionFailed``.
-    """
+    """Return the endpoint's unexpired secrets, newest first. Raises ``DecryptionFailed``."""
     query = select(WebhookSecret).where(*_are_live(endpoint_id))
     return [
         uow.key_wrapper.unwrap(WrappedKey(row.wrapped_by, row.wrapped_key), row.context)
@@ -67,13 +60,13 @@ def load_live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
 
 
 def _are_live(endpoint_id: int) -> tuple[ColumnElement[bool], ...]:
-    """Return the SQL conditions that select the endpoint's unexpired secrets."""
+    """Return the SQL conditions for the endpoint's unexpired secrets."""
     is_live = or_(WebhookSecret.expires_at.is_(None), WebhookSecret.expires_at > func.now())
     return WebhookSecret.endpoint_id == endpoint_id, is_live
 
 
 def serialise_event(event: dict[str, Any]) -> bytes:
-    """Return the body of a webhook request about an event.
+    """Return the body of a webhook about an event.
 
     ``event``: the event in the format of API responses.
     """
@@ -84,8 +77,8 @@ def serialise_event(event: dict[str, Any]) -> bytes:
 def build_message_id(event_id: int) -> str:
     """Return the ``webhook-id`` of an event.
 
-    The ``webhook-id`` of an event is the same in all delivery attempts and for all endpoints. The
-    ``webhook-id`` helps a receiver to recognise an event that the receiver has already processed.
+    The ``webhook-id`` is the same in all attempts and for all endpoints, so that receivers can
+    recognise duplicates.
     """
     return f"evt_{event_id}"
 
@@ -93,7 +86,7 @@ def build_message_id(event_id: int) -> str:
 def sign_message(
     keys: Sequence[bytes], message_id: str, sent_at: datetime, body: bytes
 ) -> dict[str, str]:
-    """Return the headers of a webhook request, with one signature for each of ``keys``."""
+    """Return the headers of a webhook request, with a signature for each of ``keys``."""
     timestamp = sent_at.astimezone(UTC).replace(microsecond=0)
     signatures = [Webhook(key).sign(message_id, timestamp, body.decode()) for key in keys]
     return {

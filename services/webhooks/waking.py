@@ -1,10 +1,9 @@
 """Starts the jobs that send events to webhook endpoints with due deliveries or new events.
 
-Workers of the webhook queue look for due endpoints each second. Workers of other queues look for
-due endpoints less often. Each endpoint has a single job, which ends when no delivery is due and is
-restarted when a delivery becomes due. Because each endpoint has only one job, a million events
-don't add a million rows to ``jobs``. A transaction that writes an event never waits for a webhook
-endpoint.
+Workers of the webhook queue look for due endpoints every second, and other workers less often. Each
+endpoint has a single job, which ends when no delivery is due and restarts when one becomes due.
+With one job per endpoint, a million events don't add a million rows to ``jobs``. Transactions that
+write events never wait for webhook endpoints.
 """
 
 import time
@@ -24,21 +23,19 @@ from storage.resources import Resources
 
 _JOB_LIFETIME = timedelta(days=1)
 _MAX_STARTED = 200
-# If a transaction that writes events takes longer than this time, only a full scan finds the
-# transaction's events.
+# If a transaction takes longer than this to write its events, only a full scan finds them.
 _RECENT_SECONDS = 60.0
 
 
 class EndpointWaker:
-    """Starts the jobs of webhook endpoints that have due deliveries or new events.
+    """Starts the jobs of endpoints with due deliveries or new events.
 
-    Each worker process has one ``EndpointWaker``. A quick scan checks only the endpoints of owners
-    with recent events. A full scan, which runs less often than a quick scan, checks the endpoints
-    of all owners.
+    Each worker process has one ``EndpointWaker``. A quick scan checks only owners with recent
+    events, and a less frequent full scan checks all owners.
     """
 
     def __init__(self) -> None:
-        # Pairs of the time of a recent scan and the id of the newest event at that time.
+        # The times of recent scans, each with the id of the newest event at that time.
         self._scans: deque[tuple[float, int]] = deque()
         self._full_pace = ScanPace()
 
@@ -65,9 +62,8 @@ class EndpointWaker:
 
 _FIND_NEWEST_EVENT = Statement("SELECT coalesce(max(id), 0) FROM feed_events")
 
-# Finds endpoints that have due deliveries or new events, but no running job. If the job of an
-# endpoint fails, the job is restarted after a minute, because only an internal error can make the
-# job fail.
+# Finds endpoints with due deliveries or new events but without a running job. A failed job of an
+# endpoint is restarted after a minute, because only an internal error makes it fail.
 FIND_DUE_ENDPOINTS = Statement("""
     WITH owners AS MATERIALIZED (
         SELECT DISTINCT user_id FROM feed_events WHERE id > :since
@@ -98,14 +94,14 @@ FIND_DUE_ENDPOINTS = Statement("""
 
 
 def _start_job(resources: Resources, endpoint_id: int) -> bool:
-    """Start the job that sends events to the endpoint.
+    """Start the endpoint's job.
 
     Returns false if the endpoint's job is already queued or running.
     """
     with resources.unit_of_work() as uow:
         is_active = WebhookEndpoint.state == EndpointState.ACTIVE
         query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, is_active)
-        # Skip a webhook endpoint that another worker has locked to start the endpoint's job.
+        # Skip an endpoint that another worker has locked to start its job.
         endpoint = uow.session.scalar(query.with_for_update(skip_locked=True))
         if endpoint is None:
             return False

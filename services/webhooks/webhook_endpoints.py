@@ -1,10 +1,9 @@
 """Creates, updates and deletes the webhook endpoints of owners.
 
-Each endpoint has a position in the feed, and receives the events after this position. An event type
-that an owner adds to an existing endpoint has a separate start position in the feed. When a paused
-or slow endpoint catches up, it receives all missed events of the event types that it was created
-with. If an owner adds an event type to an endpoint, the endpoint receives only events of this type
-that happen afterwards.
+An endpoint receives the events after its position in the feed. An event type that is added to an
+existing endpoint has its own start position in the feed. When a paused or slow endpoint catches up,
+it receives all missed events of the event types that it was created with. After an owner adds an
+event type to an endpoint, the endpoint receives only later events of this type.
 """
 
 from collections.abc import Collection
@@ -31,10 +30,7 @@ ENDED_WITH_LOGIN = "It ended when the account got another password."
 
 @dataclass(frozen=True)
 class EndpointChange:
-    """The changes that an owner makes to a webhook endpoint.
-
-    If a field is ``None``, the corresponding setting of the endpoint doesn't change.
-    """
+    """The requested changes of a webhook endpoint. ``None`` means that a setting doesn't change."""
 
     url: str | None = None
     types: Collection[FeedEventType] | None = None
@@ -51,10 +47,10 @@ def create_endpoint(
 ) -> tuple[WebhookEndpoint, str]:
     """Create a webhook endpoint for future events, and notify the owner by mail.
 
-    Returns the endpoint and its secret, which the API shows only once. The caller of
-    ``create_endpoint`` must check whether the endpoint's URL is allowed. Raises
-    ``auth.login_again``, ``auth.insufficient_scope``, ``auth.restricted_credential``,
-    ``list.not_found`` and ``webhook.too_many_endpoints``.
+    Returns the endpoint and its secret, which is shown only once. The caller of ``create_endpoint``
+    must check whether the endpoint's URL is allowed. Raises ``auth.login_again``,
+    ``auth.insufficient_scope``, ``auth.restricted_credential``, ``list.not_found`` and
+    ``webhook.too_many_endpoints``.
     """
     _require_types(caller, types)
     sessions.lock_caller(uow, caller)
@@ -83,7 +79,7 @@ def create_endpoint(
 def list_endpoints(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
     """Return the caller's endpoints, newest first.
 
-    Endpoints with event types that the caller's credential may not see are omitted.
+    Endpoints with event types that the credential may not see are not included.
     """
     visible = list_visible_types(caller.scopes, unrestricted=caller.unrestricted)
     query = select(WebhookEndpoint).where(
@@ -99,7 +95,7 @@ def get_endpoint(
     """Return the caller's endpoint with this id.
 
     Raises ``webhook.endpoint_not_found``. Raises ``auth.insufficient_scope`` or
-    ``auth.restricted_credential`` if the credential may not see an event type of the endpoint.
+    ``auth.restricted_credential`` if the credential may not see the endpoint's event types.
     """
     query = select(WebhookEndpoint).where(
         WebhookEndpoint.id == endpoint_id,
@@ -114,7 +110,7 @@ def get_endpoint(
 
 
 def list_known_types(endpoint: WebhookEndpoint) -> list[FeedEventType]:
-    """Return the endpoint's event types, except types that the running release doesn't know."""
+    """Return the endpoint's event types that the running release knows."""
     return [FeedEventType(name) for name in endpoint.types if name in [*FeedEventType]]
 
 
@@ -123,16 +119,15 @@ def change_endpoint(
 ) -> WebhookEndpoint:
     """Change the endpoint, and notify its owner by mail if the URL changes.
 
-    The caller of ``change_endpoint`` must check whether the new URL is allowed. A user must have
-    logged in recently to change an endpoint. Raises ``auth.login_again``, ``webhook.ended`` and all
-    errors that ``get_endpoint`` raises.
+    The caller of ``change_endpoint`` must check whether the new URL is allowed. The user must have
+    logged in recently to change an endpoint. Raises ``auth.login_again``, ``webhook.ended`` and the
+    errors of ``get_endpoint``.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if to.url is not None and to.url != endpoint.url:
         endpoint.url = to.url
         endpoint.key_id = caller.key_id
-        # After a change of the URL, reset the count of calls without an answer, because the
-        # receiver at the new URL may answer.
+        # Reset the count of unanswered calls, because the receiver at the new URL may answer.
         endpoint.silences = 0
         endpoint.rests_until = None
         if endpoint.state == EndpointState.ACTIVE:
@@ -141,8 +136,8 @@ def change_endpoint(
         _mail_person(uow, caller)
     if to.types is not None:
         _require_types(caller, to.types)
-        # Start an added event type at the newest position in the feed, so that the endpoint
-        # receives only future events of this type.
+        # An added event type starts at the newest position in the feed, so that the endpoint gets
+        # only future events.
         now = newest_position(uow.session).cursor
         starts = {kind: start for kind, start in endpoint.starts.items() if kind in to.types}
         added_starts = {kind.value: now for kind in to.types if kind not in endpoint.types}
@@ -174,13 +169,13 @@ def _set_state(
     endpoint.reason = None
     endpoint.failing_since = None
     if endpoint.key_id is not None and not api_keys.is_active_key(uow, endpoint.key_id):
-        # Replace an expired or revoked API key of the endpoint with the caller's key, because the
-        # endpoint would soon be paused again with the old key.
+        # Replace an expired or revoked API key with the caller's key, because the endpoint would
+        # otherwise be paused again.
         endpoint.key_id = caller.key_id
     endpoint.is_held = False
     wake_endpoint(endpoint)
-    # Restart the retry schedule of all pending deliveries, so that no delivery is given up soon
-    # after the endpoint becomes active.
+    # Restart the retry schedule of pending deliveries, so that none is given up soon after the
+    # reactivation.
     table = WebhookDelivery
     statement = update(table).where(
         table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING
@@ -192,9 +187,8 @@ def _set_state(
 def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
     """Create a new secret for the endpoint.
 
-    For a day, events are signed with both the old and the new secret of the endpoint. Raises
-    ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and all errors that
-    ``get_endpoint`` raises.
+    For a day, events are signed with both the old and the new secret. Raises ``auth.login_again``,
+    ``webhook.ended``, ``webhook.too_many_secrets`` and the errors of ``get_endpoint``.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if signing.count_live_secrets(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:
@@ -214,9 +208,9 @@ def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
 
 
 def lock_active_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
-    """Lock and return the caller's webhook endpoint if the endpoint is active.
+    """Lock and return the caller's endpoint, which must be active.
 
-    Raises ``webhook.not_active`` and all errors that ``get_endpoint`` raises.
+    Raises ``webhook.not_active`` and the errors of ``get_endpoint``.
     """
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ACTIVE:
@@ -225,31 +219,31 @@ def lock_active_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> W
 
 
 def wake_endpoint(endpoint: WebhookEndpoint) -> None:
-    """Make a locked endpoint due, so that a worker sends its pending deliveries within a second."""
+    """Make a locked endpoint due, so that a worker sends its deliveries within a second."""
     endpoint.due_at = func.now()
     endpoint.rests_until = None
 
 
 def list_live_endpoints(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
-    """Return a person's webhook endpoints that have not ended, newest first."""
+    """Return a person's endpoints that have not ended, newest first."""
     return find_live_endpoints(uow, WebhookEndpoint.user_id == user_id)
 
 
 def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[WebhookEndpoint]:
-    """Return the endpoints that meet the SQL condition and have not ended, newest first."""
+    """Return the endpoints that meet a condition and have not ended, newest first."""
     query = select(WebhookEndpoint).where(condition, WebhookEndpoint.state != EndpointState.ENDED)
     return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
 
 
 def end_all_endpoints(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
-    """End a person's webhook endpoints that an intruder may have created, except ``but``."""
+    """End all endpoints that an intruder may have created for a person, except ``but``."""
     end_endpoints(uow, user_id, {row.id for row in list_live_endpoints(uow, user_id)} - set(but))
 
 
 def end_endpoints(
     uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
 ) -> None:
-    """End these webhook endpoints of a person, for example after an API key was revoked."""
+    """End the given endpoints of a person, for example after an API key was revoked."""
     table = WebhookEndpoint
     statement = update(table).where(
         table.user_id == user_id,
@@ -269,14 +263,13 @@ def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
 def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
     """Return the start positions in the feed of event types that were added to an endpoint.
 
-    The start position of an event type has no effect after the endpoint has passed this position in
-    the feed.
+    A start position has no effect after the endpoint has passed it.
     """
     return {kind: FeedPosition.of_cursor(cursor) for kind, cursor in endpoint.starts.items()}
 
 
 def rewind_endpoint(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
-    """Move a locked endpoint back in the feed, so that all events after ``to`` are sent again."""
+    """Move a locked endpoint back in the feed, so that events after ``to`` are sent again."""
     position = min(get_position(endpoint), to)
     endpoint.place = position.place
     endpoint.event_id = position.id
@@ -285,9 +278,9 @@ def rewind_endpoint(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
 
 
 def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
-    """Notify a person by mail that one of their sessions or API keys changed an endpoint.
+    """Notify a person by mail that a session or API key has changed an endpoint.
 
-    The number of webhook mails about each session or API key is limited.
+    Each session or API key can trigger only a limited number of webhook mails.
     """
     person = accounts.get_user(uow, caller.user_id)
     detail = "in a browser in which you are logged in"

@@ -1,6 +1,6 @@
 """Stores backup files in a folder or in a separate bucket.
 
-A backup place, which is a folder or a bucket, contains each file either completely or not at all.
+A backup place is a folder or a bucket. A backup place never contains incomplete files.
 """
 
 import errno
@@ -27,13 +27,13 @@ from storage import encryption
 from storage.encryption import DecryptionFailed, KeyWrapper, WrappedKey
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
-# The maximum time for which a failed call to the backup place is retried. Even a long backup must
-# survive a short outage of the backup place.
+# How long a failed call is retried, so that a long backup survives a short outage of the backup
+# place.
 MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0
 _CONTENT_TYPE = "application/octet-stream"
 _MAX_CONNECTIONS = 4
-# Error numbers of the operating system for a permanently unusable folder.
+# The error numbers that mean a permanently unusable folder.
 _PERMANENT_ERRORS = {errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
 # The first bytes of every backup file.
 _FORMAT_MARK = b"pressroom backup 1\n"
@@ -43,17 +43,17 @@ T = TypeVar("T")
 
 
 class BackupKeyMissing(Exception):
-    """The keyring lacks the backup key that is needed to decrypt a file.
+    """The keyring lacks the key that a backup file was encrypted with.
 
-    The exception's message is the id of the backup key.
+    The exception's message is the id of the missing key.
     """
 
 
 class BackupPlace(Protocol):
     """A store of named backup files.
 
-    A call to a backup place raises a ``TransientError`` for every temporary failure. A call to a
-    backup place raises ``backup.folder_unusable`` for a permanently unusable folder.
+    The methods of a backup place raise ``TransientError`` for a temporary failure, and
+    ``backup.folder_unusable`` for a permanently unusable folder.
     """
 
     def put(self, key: str, data: bytes, content_type: str) -> None: ...
@@ -62,7 +62,7 @@ class BackupPlace(Protocol):
         """Return the bytes of a backup file. Raises ``ObjectMissing``."""
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every file whose name starts with ``prefix``, sorted by the bytes of the names."""
+        """Yield every file whose name starts with ``prefix``, in the byte order of the names."""
 
     def remove(self, *keys: str) -> None:
         """Remove the named backup files, and ignore missing files."""
@@ -76,8 +76,8 @@ class FolderPlace:
 
     def put(self, key: str, data: bytes, content_type: str = _CONTENT_TYPE) -> None:
         target = self._path(key)
-        # The name of an unfinished file starts with a dot, because ``list_objects`` skips files
-        # whose names start with a dot. A killed process may leave an unfinished file behind.
+        # The name of an unfinished file starts with a dot, so that ``list_objects`` skips it. A
+        # killed process may leave an unfinished file behind.
         unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         with self._translate_errors(key):
             try:
@@ -92,8 +92,7 @@ class FolderPlace:
                     os.fsync(file.fileno())
                 unfinished.replace(target)
             except FileNotFoundError as error:
-                # A different process, which deletes old backups, has just removed the empty
-                # subfolder.
+                # Another process that deletes old backups has just removed the empty subfolder.
                 raise TransientError(f"The folder {target.parent} is gone.") from error
             finally:
                 unfinished.unlink(missing_ok=True)
@@ -104,10 +103,10 @@ class FolderPlace:
             return self._path(key).read_bytes()
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every file in the subfolder ``prefix``, sorted by the bytes of the file names.
+        """Yield every file in the subfolder ``prefix``, in the byte order of the names.
 
         Args:
-            prefix: the name of a subfolder with a final slash, or an empty text for all files.
+            prefix: a subfolder with a final slash, or an empty text for all files.
         """
         with self._translate_errors(prefix):
             self._require_folder()
@@ -130,9 +129,9 @@ class FolderPlace:
         return self.folder / key
 
     def _require_folder(self) -> None:
-        """Raise ``FileExistsError`` if the path of the backup folder leads to a file.
+        """Raise ``FileExistsError`` if the backup folder is a file.
 
-        A missing backup folder raises no error, because the first ``put`` creates the folder.
+        The backup folder may be missing, because the first ``put`` creates it.
         """
         try:
             mode = self.folder.stat().st_mode
@@ -153,8 +152,8 @@ class FolderPlace:
             raise TransientError(f"The folder of the backups: {error.strerror}.") from error
 
     def _build_unusable_error(self, error: OSError) -> DomainError:
-        # The error message for ENOTDIR replaces the message for EEXIST, because only the message
-        # for ENOTDIR states that the path is not a folder.
+        # Use the message for ENOTDIR instead of EEXIST, because it says that the path is not a
+        # folder.
         number = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno
         return BACKUP_FOLDER_UNUSABLE(
             folder=self.folder, setting=variable_of("backup_url"), reason=os.strerror(number or 0)
@@ -224,13 +223,12 @@ def open_place(settings: Settings) -> BackupPlace:
 class SealedPlace:
     """A backup place whose files are encrypted.
 
-    Each backup file is encrypted with a separate data key. A backup file begins with its data key,
-    which is encrypted with a backup key. The encrypted data key is bound to the name of the file,
-    so that a renamed file can't be decrypted.
+    Each backup file has a data key of its own. A backup file begins with its data key, encrypted
+    with a backup key. The data key is bound to the file's name, so that a renamed file can't be
+    decrypted.
 
     Attributes:
-        max_wait_seconds: the number of seconds for which a failed call to the backup place is
-            retried.
+        max_wait_seconds: how long a failed call to the backup place is retried.
     """
 
     place: BackupPlace
@@ -273,9 +271,9 @@ class SealedPlace:
 
 
 def retry_transient_errors(call: Callable[[], T], max_wait_seconds: float = MAX_WAIT_SECONDS) -> T:
-    """Call a function until it no longer raises ``TransientError``, and return the result.
+    """Call a function until it no longer raises ``TransientError``, and return its result.
 
-    Raises the ``TransientError`` if the retries take longer than ``max_wait_seconds``.
+    The last ``TransientError`` is raised after ``max_wait_seconds``.
     """
     deadline = time.monotonic() + max_wait_seconds
     pause = 0.5

@@ -21,16 +21,15 @@ from core.settings.given_settings import variable_of
 from storage.database import is_pooled, run_single_statement
 
 _MAX_READ_BYTES = 1024 * 1024
-# The maximum time for which the database server may send no data during a dump. The time limit for
-# a silent database server is generous, because the server may have to sort a large table before it
-# sends the first row.
+# How long the database server may send nothing during a dump. The limit is generous, because the
+# server may have to sort a large table before it sends the first row.
 _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500
-# The environment variables that pg_dump and pg_restore inherit. pg_dump and pg_restore don't
-# inherit other environment variables, because these may contain secrets.
+# The only environment variables that pg_dump and pg_restore inherit, because other variables may
+# contain secrets.
 _INHERITED_VARIABLES = ("PATH", "HOME", "TMPDIR")
-# With the following connection options, pg_dump notices within half a minute that the database
-# server has vanished.
+# With these connection options, pg_dump notices within half a minute that the database server has
+# vanished.
 _CONNECTION_OPTIONS = {
     "connect_timeout": "10",
     "keepalives_idle": "10",
@@ -47,9 +46,9 @@ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 
 
 
 class PostgresToolFailed(Exception):
-    """A Postgres program is missing or has failed.
+    """``pg_dump`` or ``pg_restore`` is missing or has failed.
 
-    The exception's message names the Postgres program and the reason.
+    The exception's message names the program and the reason.
     """
 
 
@@ -74,14 +73,13 @@ def dump(database: SecretStr) -> Generator[bytes, None, None]:
 def restore(database: SecretStr, pieces: Iterable[bytes]) -> None:
     """Restore a dump into an empty database, either completely or not at all.
 
-    The database role that restores the dump becomes the owner of all tables and functions. Raises
-    ``PostgresToolFailed``.
+    The restoring role becomes the owner of all tables and functions. Raises ``PostgresToolFailed``.
     """
     options = ("--single-transaction", "--exit-on-error")
     with _run_program("pg_restore", database, *options) as process:
         assert process.stdin is not None
         # A broken pipe means that pg_restore has failed. The error output of pg_restore explains
-        # the failure better than the ``BrokenPipeError``.
+        # why it has failed.
         with suppress(BrokenPipeError):
             for piece in pieces:
                 unwritten = memoryview(piece)
@@ -100,7 +98,7 @@ def has_tables(database: SecretStr) -> bool:
 
 
 def _require_primary(database: SecretStr) -> None:
-    """Raise ``PostgresToolFailed`` unless the URL leads directly to the primary database server.
+    """Raise ``PostgresToolFailed`` unless the URL leads directly to the primary.
 
     Through a connection pooler, pg_dump would change the session settings of other clients. A
     replica may lack changes that the journal of erasures and opt-outs already contains.
@@ -129,9 +127,9 @@ def _parse_url(database: SecretStr) -> URL:
 def _run_program(
     program: str, database: SecretStr, *options: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a Postgres program on a database during the ``with`` block.
+    """Run ``pg_dump`` or ``pg_restore`` during the ``with`` block.
 
-    Raises ``PostgresToolFailed`` if the Postgres program is missing, or exits with an error.
+    Raises ``PostgresToolFailed`` if the program is missing or exits with an error.
     """
     path = shutil.which(program)
     if path is None:
@@ -157,8 +155,8 @@ def _run_program(
             try:
                 yield process
             except BaseException:
-                # Kill the Postgres program before closing its input, because pg_restore would treat
-                # the closed input as the end of a complete dump.
+                # Kill the program before closing its input, which pg_restore would take for the end
+                # of the dump.
                 process.kill()
                 raise
         if process.returncode:

@@ -7,8 +7,8 @@ from sqlalchemy import Connection, text
 from core.errors.requests import DATABASE_UNUSABLE
 from storage.migrations import revisions
 
-# The lock timeout is short, because all requests queue behind a migration that waits for a lock. A
-# migration that times out while waiting for a lock is retried.
+# The lock timeout is short, because requests queue behind a migration that waits for a lock. A
+# migration that timed out is retried.
 LOCK_TIMEOUT = "1s"
 STATEMENT_TIMEOUT = "10min"
 

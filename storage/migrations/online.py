@@ -1,9 +1,8 @@
 """Migration steps that don't block the running application, even if they change a large table.
 
-Each online migration step runs outside a transaction and skips changes that already exist. A killed
-migration can run again and resume at the unfinished step, because finished steps are skipped. A
-migration with online steps must contain only online steps, because a retry would run all other
-statements twice.
+Online steps run outside a transaction and skip changes that already exist, so that a killed
+migration can be restarted. A migration with online steps must contain only online steps, because a
+restart would run all other statements twice.
 """
 
 from collections.abc import Iterator
@@ -52,7 +51,7 @@ def drop_index(name: str) -> None:
 
 
 def add_constraint(table: str, name: str, definition: str) -> None:
-    """Add a constraint without blocking writers while Postgres checks the existing rows.
+    """Add a constraint without blocking writers during the check of the existing rows.
 
     Args:
         definition: the constraint as SQL, for example ``"CHECK (…)"``.
@@ -67,7 +66,7 @@ def add_constraint(table: str, name: str, definition: str) -> None:
 
 
 def run_in_batches(statement: str) -> None:
-    """Repeat a statement that changes a limited number of rows, until it changes no more rows."""
+    """Repeat a statement with a LIMIT until it changes no more rows."""
     with _outside_a_transaction() as connection:
         while connection.exec_driver_sql(statement).rowcount > 0:
             pass
@@ -93,9 +92,9 @@ def _outside_a_transaction() -> Iterator[sa.Connection]:
 
 @contextmanager
 def _short_lock_timeout(connection: sa.Connection) -> Iterator[None]:
-    """Limit the time that statements in the ``with`` block wait for a lock.
+    """Limit how long statements in the ``with`` block wait for a lock.
 
-    All writers of a table queue behind a statement that waits for an exclusive lock on the table.
+    All writers queue behind a statement that waits for an exclusive lock.
     """
     connection.exec_driver_sql("SET lock_timeout = '1s'")
     try:

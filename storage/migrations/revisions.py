@@ -1,4 +1,4 @@
-"""The revisions of the database schema, which are the numbers in the names of the migrations."""
+"""The revisions of the database schema, which are the numbers of the migrations."""
 
 from pathlib import Path
 
@@ -16,23 +16,22 @@ def get_newest_revision() -> str:
 def is_compatible(database: Database, needed: str) -> bool:
     """Return whether the database has the needed revision or a later revision.
 
-    Two releases run at the same time during an upgrade, so the older release must be able to use
-    the migrated database. All revisions have the same number of digits, so that a text comparison
-    of two revisions finds the later one. Raises ``psycopg2.Error``, for example if the database has
-    no tables.
+    During an upgrade, the older release must be able to use the migrated database. Revisions have
+    the same number of digits, so that they can be compared as texts. Raises ``psycopg2.Error``, for
+    example if the database has no tables.
     """
     return any(revision >= needed for revision in read_revisions(database))
 
 
 def read_revisions(database: Database) -> list[str]:
-    """Return a list that contains the revision of the database. Raises ``psycopg2.Error``."""
+    """Return the revisions in the table ``alembic_version``. Raises ``psycopg2.Error``."""
     return [revision for (revision,) in database.rows(_SELECT_REVISIONS)]
 
 
 def explain_unsupported(revision: str) -> str | None:
     """Return why this release can't migrate a database from ``revision``, or ``None`` if it can.
 
-    The returned explanation contains advice for the operator.
+    The explanation contains advice for the operator.
     """
     if revision in _list_revisions():
         return None

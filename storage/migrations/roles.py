@@ -1,12 +1,11 @@
 """The privileges of the application's database role, which may only read and write rows.
 
-A separate owner role creates and changes tables (``pressroom migrate``). The application's role
-can't alter, truncate or drop a table, disable a trigger, or create a permanent table. An attacker
-who can run SQL as the application's role can't change the schema. The application's role may create
-temporary tables, because imports stage their rows in temporary tables.
+A separate owner role creates and changes tables (``pressroom migrate``). An attacker who can run
+SQL as the application's role can't change the schema, truncate a table or disable a trigger. The
+application's role may create temporary tables, in which imports stage their rows.
 
-The application's role stores the time limits of its sessions, so that the limits apply even if an
-external connection pooler opens the sessions.
+The time limits of sessions are stored in the application's role, so that they apply even if a
+connection pooler opens the sessions.
 """
 
 from contextlib import closing
@@ -28,7 +27,7 @@ _DEFAULT_PRIVILEGES = "SELECT, INSERT, UPDATE, DELETE"
 # The application's role may take the next number of a sequence, but may not reset the sequence.
 _SEQUENCE_PRIVILEGES = "USAGE, SELECT"
 # The tables on which the application's role has fewer than the default privileges. The
-# application's role can't update append-only tables, and can't delete rows that record money.
+# application's role can't update append-only tables, or delete rows that record money.
 _RESTRICTED_PRIVILEGES = {
     "alembic_version": "SELECT",
     "payment_order_transitions": "SELECT",
@@ -38,30 +37,27 @@ _RESTRICTED_PRIVILEGES = {
     "payment_events": "SELECT, INSERT, DELETE",
     "payment_order_changes": "SELECT, INSERT, DELETE",
     "credit_accounts": "SELECT, INSERT, UPDATE",
-    # SQL functions that run as the owner of the tables delete old feed events, and raise the feed
-    # offset after a restore.
+    # SECURITY DEFINER functions delete old feed events, and raise the feed offset after a restore.
     "feed_events": "SELECT, INSERT",
     "feed_offsets": "SELECT",
-    # Only SQL functions that run as the owner of the tables may change consent records, for example
-    # to erase a person.
+    # Only SECURITY DEFINER functions may change consent records, for example to erase a person.
     "consent_entries": "SELECT, INSERT",
     "consent_claims": "SELECT, INSERT",
     "consent_wordings": "SELECT, INSERT",
-    # The erasure of a person clears the IP addresses and user agents in the person's events. An SQL
-    # function that runs as the owner of the tables deletes old events.
+    # The erasure of a person clears the IP addresses and user agents in the person's events. A
+    # SECURITY DEFINER function deletes old events.
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }
 
-# Selects the product's tables and sequences. Tables and sequences that belong to an extension or to
-# a different role are skipped.
+# Selects the product's tables and sequences. Tables of extensions or other roles are skipped.
 _SELECT_TABLES_AND_SEQUENCES = text(
     "SELECT relname, oid::regclass::text, relkind = 'S' FROM pg_class"
     " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'S')"
     " AND pg_has_role(relowner, 'USAGE')"
     " AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')"
 )
-# Selects the functions that run with the privileges of the owner role. The application calls
-# functions of the owner role for changes that the application's role may not make.
+# Selects the SECURITY DEFINER functions, which make changes that the application's role may not
+# make.
 _SELECT_OWNER_FUNCTIONS = text(
     "SELECT oid::regprocedure::text FROM pg_proc"
     " WHERE pronamespace = 'public'::regnamespace AND prosecdef AND pg_has_role(proowner, 'USAGE')"
@@ -77,8 +73,8 @@ _SELECT_HAS_EXCESS_PRIVILEGES = text(
 def grant_application_access(connection: Connection, login: URL) -> None:
     """Create the application's role if it is missing, and grant exactly the required privileges.
 
-    An installation may use a single database role as owner and as application. The privileges of a
-    role that is both owner and application are not changed, and a warning is logged.
+    If the owner and the application share a role, its privileges aren't changed and a warning is
+    logged.
 
     Args:
         connection: a connection of the owner role.
@@ -130,11 +126,10 @@ def _grant_privileges(connection: Connection, role: str) -> None:
     alter_defaults = "ALTER DEFAULT PRIVILEGES IN SCHEMA public"
     statements = [
         f"GRANT CONNECT, TEMPORARY ON DATABASE {database} TO {role}",
-        # A database that was created before Postgres 15 allows every role to create tables.
+        # Databases from before Postgres 15 allow every role to create tables.
         "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
         f"GRANT USAGE ON SCHEMA public TO {role}",
-        # The application's role gets default privileges for tables and sequences that future
-        # releases create.
+        # Default privileges apply to tables and sequences that future releases create.
         f"{alter_defaults} GRANT {_DEFAULT_PRIVILEGES} ON TABLES TO {role}",
         f"{alter_defaults} GRANT {_SEQUENCE_PRIVILEGES} ON SEQUENCES TO {role}",
     ]
@@ -172,8 +167,8 @@ def _set_session_defaults(connection: Connection, login: URL) -> None:
     except ProgrammingError as error:
         if not isinstance(error.orig, psycopg2.errors.InsufficientPrivilege):
             raise
-        # An owner role without CREATEROLE can't change the application's role, but the
-        # application's role can change its own settings.
+        # An owner without CREATEROLE can't change the application's role, but the role can change
+        # its own settings.
         url = login.set(drivername="postgresql").render_as_string(hide_password=False)
         with closing(psycopg2.connect(url)) as session, session, session.cursor() as cursor:
             cursor.execute(statements)

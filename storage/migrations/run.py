@@ -30,16 +30,15 @@ from storage.migrations import revisions, roles
 log = get_logger(__name__)
 
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
-# A migration step that waits for a table's lock times out after a second, because requests queue
-# behind the step. The maximum time for which a migration step is retried. A migration step must be
-# retried until the slowest report query has ended and a period of high load is over.
+# How long a migration step is retried if it can't get a lock within a second. Retries must outlast
+# the slowest report query and a period of high load.
 MAX_RETRY_SECONDS = 1800.0
 _PAUSE_SECONDS = 0.5
 _TEMPORARY_ERRORS = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
 
 
 class SessionIsPooled(psycopg2.OperationalError):
-    """The connection of the owner role leads to a connection pooler instead of Postgres itself."""
+    """The owner's connection leads to a connection pooler instead of Postgres itself."""
 
 
 def build_alembic_config(connection: Connection) -> Config:
@@ -54,9 +53,8 @@ def build_alembic_config(connection: Connection) -> Config:
 def migrate(settings: MigrationSettings) -> str:
     """Migrate the database to the newest revision, and grant access to the application's role.
 
-    Return the revision of the database after the migration. If several processes start a migration
-    at the same time, the processes migrate the database one after the other. If a process is killed
-    during a migration, the next process resumes at the unfinished step. Raises
+    Return the revision of the database after the migration. Only one process migrates at a time. If
+    a process is killed during a migration, the next process resumes at the unfinished step. Raises
     ``service.unavailable`` if this release can't migrate the database.
     """
     owner_url = settings.migration_database_url or settings.database_url
@@ -73,9 +71,8 @@ def wait_until_migrated(settings: DatabaseSettings) -> str:
     """Wait until another process has migrated the database to this release's revision or later.
 
     Return the newest revision in this release. The wait for a migration has no time limit, and
-    continues while the database is unreachable. The wait for a migration ends as soon as the
-    application's role can read the tables. The reason for waiting is logged at the start of the
-    wait, and whenever the reason changes.
+    continues while the database is unreachable. The reason for waiting is logged whenever it
+    changes.
     """
     needed = revisions.get_newest_revision()
     database = open_database(settings, pool_size=1, application_name="pressroom-migrate-wait")
@@ -106,9 +103,8 @@ def _explain_unusable(database: Database, needed: str) -> str | None:
 def _exclusive_migration(connection: Connection) -> Iterator[None]:
     """Keep other processes from migrating the database during the ``with`` block.
 
-    Poll the advisory lock, because a statement that waits for the lock would hold a snapshot.
-    CREATE INDEX CONCURRENTLY in the process that holds the lock would wait forever for the end of
-    the snapshot.
+    The advisory lock is polled, because a waiting statement would hold a snapshot. CREATE INDEX
+    CONCURRENTLY in the migrating process would wait forever for the end of the snapshot.
     """
     try_lock = text("SELECT pg_try_advisory_lock(:key)").bindparams(key=ADVISORY_LOCK)
     is_waiting = False
@@ -129,7 +125,7 @@ def _exclusive_migration(connection: Connection) -> Iterator[None]:
 
 
 def _upgrade(connection: Connection) -> None:
-    """Run the missing migrations, and retry while other transactions hold the required locks."""
+    """Run the missing migrations, and retry while other transactions hold the locks."""
     deadline = time.monotonic() + MAX_RETRY_SECONDS
     while True:
         try:
@@ -142,7 +138,7 @@ def _upgrade(connection: Connection) -> None:
         else:
             return
         finally:
-            # End the transaction that Alembic starts after the commit of a migration.
+            # End the transaction that Alembic begins after the last commit.
             connection.rollback()
 
 
@@ -153,8 +149,8 @@ def read_current_revision(connection: Connection) -> str | None:
 def open_owner_engine(url: SecretStr, *, application_name: str) -> Engine:
     """Return a SQLAlchemy engine for the owner role, which connects directly to Postgres.
 
-    Connecting raises ``SessionIsPooled`` if the URL leads to a connection pooler, because
-    migrations change the settings of their session.
+    Connecting raises ``SessionIsPooled`` for a connection pooler, because migrations change session
+    settings.
     """
     owner_url, connect = build_connector(url, application_name)
 

@@ -1,1 +1,1 @@
-"""Stores data in Redis that the installation can afford to lose."""
+"""Stores data in Redis that may be lost without harm."""

@@ -1,7 +1,7 @@
 """A cache in Redis for results that are expensive to compute.
 
-While Redis is unreachable, full or slow, the cache stores and returns nothing. The cache never
-reports a Redis failure to its caller.
+While Redis is unreachable, full or slow, the cache stores and returns nothing. Callers never see a
+Redis failure.
 """
 
 import zlib

@@ -1,9 +1,8 @@
 """Measures how long each queue takes to deliver a message to a worker.
 
-Workers regularly send a *canary* through each queue. A canary is a message that only records its
-own arrival. At most one canary per queue is in transit at a time. A canary that does not arrive in
-time counts as lost. All times of canaries come from the clock of Redis, so that the clocks of the
-workers don't matter.
+Workers regularly send a *canary* through each queue, which is a message that only records its own
+arrival. At most one canary per queue is in transit at a time. A canary that does not arrive in time
+counts as lost. All times are read from the clock of Redis, because the workers' clocks may differ.
 """
 
 from collections import defaultdict
@@ -14,22 +13,21 @@ import redis
 
 _CANARIES_KEY = "pressroom:canaries"
 _INTERVAL_SECONDS = 10
-# If a worker crashes, its canary can be lost although the queue works. A lost canary must be
-# replaced before its age makes the API refuse calls.
+# A canary can be lost when a worker crashes. A lost canary must be replaced before the queue seems
+# so slow that the API refuses calls.
 _LOST_AFTER_SECONDS = 15
-# The number of seconds for which the measurements of a queue without workers are kept.
+# How long the measurements of a queue without workers are kept.
 _RETENTION_SECONDS = 600
-# Each worker sends canaries to its queues, so a queue without a new canary for 30 seconds has no
-# working worker. After a day without canaries, a queue counts as unused, because an operator may
-# leave a queue without workers on purpose.
+# After 30 seconds without a new canary, a queue counts as having no working worker. After a day
+# without canaries, a queue counts as unused, because an operator may leave a queue without workers
+# on purpose.
 _SILENT_AFTER_SECONDS = 30
 _UNUSED_AFTER_SECONDS = 86_400
 
-# The canaries are stored in a Redis hash with four fields per queue. The field ``sent`` is the time
-# at which the last canary was sent. The field ``waiting`` is the send time of the first canary
-# since the last arrival, and is missing when no canary is in transit. The field ``took`` is the
-# number of seconds that the last canary was in transit. The field ``version`` is the release of the
-# worker that received the last canary.
+# The canaries are stored in a Redis hash with four fields per queue. ``sent`` is the send time of
+# the last canary. ``waiting`` is the send time of the first canary since the last arrival, if a
+# canary is in transit. ``took`` is how many seconds the last canary was in transit. ``version`` is
+# the release of the worker that received the last canary.
 _PREAMBLE = """
 local hash, queue = KEYS[1], ARGV[1]
 local time = redis.call('TIME')
@@ -67,11 +65,10 @@ class QueueAge:
     """The delay of a queue, as measured with canaries.
 
     Attributes:
-        delay_seconds: the time that the last canary was in transit, or the age of the canary that
-            is in transit now, whichever is longer.
-        silent_seconds: the number of seconds since the last canary was sent.
-        version: the release of the worker that received the last canary, or an empty text before
-            the first arrival.
+        delay_seconds: how long the last canary was in transit, or how long the current canary has
+            been in transit, if that is longer.
+        silent_seconds: how long ago the last canary was sent.
+        version: the release of the worker that received the last canary, or an empty text.
     """
 
     delay_seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""Redis clients, which connect to a given server or to the master that Redis Sentinel reports."""
+"""Redis clients, which connect to a server or to the master of a Redis Sentinel."""
 
 import copy
 from typing import Any
@@ -14,8 +14,7 @@ from redis.retry import Retry
 from core.counters.store_metrics import observe_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
-# Redis commands have short timeouts, and the Redis library pings idle connections before use. A
-# process must notice a dead connection to Redis within seconds.
+# Short timeouts and pings, because a process must notice a dead connection within seconds.
 _CONNECTION_OPTIONS: dict[str, Any] = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
@@ -26,9 +25,9 @@ _CONNECTION_OPTIONS: dict[str, Any] = {
 # millisecond.
 _MAX_ASYNC_CONNECTIONS = 16
 _FREE_CONNECTION_TIMEOUT_SECONDS = 5
-# A failed Redis command is retried once, because an idle connection fails at its first use after a
-# restart of Redis. A Redis command that timed out is not retried, because a retry would only double
-# the wait.
+# A failed command is retried once, because an idle connection fails at its first use after a
+# restart of Redis. A command that timed out is not retried, because a retry would only double the
+# wait.
 _SINGLE_RETRY = (1, (redis.ConnectionError,))
 
 
@@ -39,10 +38,7 @@ class _ObservedRedis(redis.Redis):
 
 
 def open_redis(settings: CacheSettings, **options: float) -> redis.Redis:
-    """Return a Redis client for the cache.
-
-    The keyword arguments ``options`` override the default connection options.
-    """
+    """Return a Redis client for the cache. ``options`` override the default connection options."""
     retry = Retry(NoBackoff(), *_SINGLE_RETRY)
     connection_options = {"retry": retry, **_CONNECTION_OPTIONS, **options}
     sentinels = parse_sentinels(settings.cache)
@@ -86,7 +82,7 @@ def open_async_redis(settings: CacheSettings) -> redis.asyncio.Redis:
 
 
 def parse_sentinels(url: str) -> Sentinels | None:
-    """Return the Sentinels in a Redis URL, or ``None`` if the URL contains a Redis server."""
+    """Return the Sentinels that the URL names, or ``None`` if it names a Redis server."""
     return Sentinels.parse(url) if url.partition("://")[0] in SENTINEL_SCHEMES else None
 
 
@@ -97,8 +93,7 @@ def build_sentinel_options(sentinels: Sentinels) -> dict[str, Any]:
         "password": sentinels.sentinel_password,
         "socket_timeout": _CONNECTION_OPTIONS["socket_connect_timeout"],
         "socket_connect_timeout": _CONNECTION_OPTIONS["socket_connect_timeout"],
-        # Don't retry a call to a failed Sentinel, because the Redis library calls the next
-        # Sentinel.
+        # Don't retry, because the Redis library calls the next Sentinel.
         "retry": Retry(NoBackoff(), 0),
         **_build_tls_options(sentinels),
     }
@@ -121,10 +116,10 @@ def _build_tls_options(sentinels: Sentinels) -> dict[str, Any]:
 
 
 class _ClosedByTimeout:
-    """A mixin that closes a connection to a Sentinel after a timeout.
+    """A mixin that closes a connection after a timeout.
 
-    By default, the Redis library keeps a Sentinel connection open after a timeout. After a timeout,
-    the next command on the connection would read the late response to the command that timed out.
+    Without the mixin, the Redis library would keep the connection open, and the next command would
+    read the late response to the command that timed out.
     """
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
@@ -143,9 +138,9 @@ class EncryptedMasterConnection(_ClosedByTimeout, redis.sentinel.SentinelManaged
 class _SharedSentinel(redis.sentinel.Sentinel):
     """A Sentinel client that several threads can use at the same time.
 
-    The Redis library reorders its list of Sentinels when the first Sentinel doesn't respond. Two
-    threads that reorder the list of Sentinels at the same time would lose an entry. Each search for
-    the master uses a copy of the list of Sentinels, so that no two threads reorder the same list.
+    The Redis library reorders its list of Sentinels when the first Sentinel doesn't respond. If two
+    threads reordered this list at the same time, an entry could get lost. Each search for the
+    master works on a copy of the list of Sentinels.
     """
 
     def discover_master(self, service_name: str) -> Any:
@@ -170,7 +165,4 @@ class _SharedAsyncSentinel(redis.asyncio.sentinel.Sentinel):
 class _BlockingSentinelPool(
     redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool
 ):
-    """A pool of connections to a Sentinel master.
-
-    If no connection to the Sentinel master is free, callers wait for one.
-    """
+    """A pool of connections to a Sentinel master. Callers wait until a connection is free."""

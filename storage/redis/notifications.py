@@ -1,14 +1,13 @@
 """Builds the notifications that report finished work to waiting requests.
 
-A notification may be lost, so waiting requests regularly poll the database or Redis
+Notifications may be lost, so waiting requests also poll the database or Redis
 (``api.waiting.waiters``).
 
-Each API process that waits for results has a name (its *waiter*) and a separate Redis channel.
-Finished work is announced only to the API processes whose callers wait for the result. Work without
-a known waiter is announced on a channel that every API process reads.
+Each API process that waits for results has a name (its *waiter*) and a Redis channel. Finished work
+is announced only to the processes whose callers wait. Work without a known waiter is announced on a
+channel that every API process reads.
 
-The notifications module does not import the Redis library, so that commands that don't use Redis
-start faster.
+This module doesn't import the Redis library, so that commands without Redis start faster.
 """
 
 CHANNEL = "pressroom:notifications"

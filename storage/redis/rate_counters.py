@@ -22,9 +22,8 @@ _MAX_BLOCK_KEYS = 10_000
 
 # Reserves the next call numbers of a caller in the current time window. Returns the last reserved
 # call number and the time of Redis. All callers under a rate limit share one Redis hash. The first
-# call in a time window deletes the hash of the preceding time window. The hash of a rate limit has
-# no expiry, because a full Redis evicts keys with an expiry first. Evicting the hash of a rate
-# limit would reset the counts of all callers.
+# call in a time window clears the hash. The hash of a rate limit has no expiry, because a full
+# Redis evicts keys with an expiry first, which would reset all counts.
 _RESERVE_SCRIPT = """
 local window, size, caller = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local time = redis.call('TIME')
@@ -45,7 +44,7 @@ class RateLimitStatus:
     Attributes:
         limit: the number of calls that are allowed per time window.
         window: the length of the time window in seconds.
-        remaining: the number of calls left in the time window, or a negative number if the limit is
+        remaining: the number of calls left in the time window, which is negative if the limit is
             exceeded.
         reset: the number of seconds until the time window ends.
     """
@@ -60,16 +59,14 @@ class RateCounters:
     """Rate limit counters in Redis that all processes share, with a local fallback.
 
     Time windows begin at multiples of their length on the clock of Redis, so that processes with
-    different clocks count in the same window. Every response of the reservation script includes the
-    time of Redis. Between two responses of the reservation script, a process computes the time of
-    Redis with its monotonic clock.
+    different clocks count in the same window. Each response from Redis contains the time of Redis.
+    Between two responses, a process computes the time of Redis with its monotonic clock.
 
-    Each API call in a time window has a number, and a call whose number is above the rate limit is
-    refused. For a high rate limit, a process reserves a block of call numbers in one call to Redis,
-    and assigns the numbers locally. The rate limit is never exceeded, because no call number is
-    assigned twice. An API call may be refused before the rate limit is reached, because other
-    processes hold unused call numbers. A reserved block contains 1/300 of the call numbers that a
-    high rate limit allows.
+    The API calls in a time window are numbered, and calls with a number above the rate limit are
+    refused. For a high rate limit, a process reserves a block of 1/300 of the call numbers, and
+    assigns them without asking Redis. The rate limit is never exceeded, because no call number is
+    assigned twice. A call may be refused too early, because other processes hold unused call
+    numbers.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -109,7 +106,7 @@ class RateCounters:
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
         """Count one API call in the memory of this process, against half the rate limit.
 
-        Without Redis, every process counts its calls separately, so the rate limit is halved.
+        The rate limit is halved, because without Redis every process counts only its own calls.
         """
         window = item.get_expiry()
         now = self._now()
@@ -121,16 +118,15 @@ class RateCounters:
         self._client.close()
 
     def _now(self) -> float:
-        """Return the time of Redis in seconds, or the local monotonic time if Redis never answered.
+        """Return the time of Redis in seconds, or the monotonic time if Redis never answered.
 
-        The local monotonic time is sufficient for a process that has never reached Redis, because
-        the process shares no time window with other processes.
+        The monotonic time is sufficient for a process that counts only its own calls.
         """
         return time.monotonic() + (self._clock_offset or 0)
 
 
 class _ReservedNumbers:
-    """The call numbers per time window that this process has reserved but not yet assigned."""
+    """The call numbers that this process has reserved but not assigned yet."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -148,11 +144,9 @@ class _ReservedNumbers:
     def put(self, key: str, numbers: range) -> None:
         with self._lock:
             if len(self._blocks) >= _MAX_BLOCK_KEYS:
-                # If too many time windows have reserved call numbers, discard all reserved numbers,
-                # because most of the time windows have ended.
+                # Discard all reserved numbers, because most of the time windows have ended.
                 self._blocks.clear()
-            # A time window can have several blocks of call numbers, because several threads may
-            # reserve blocks at the same time.
+            # Several threads may reserve blocks for the same time window.
             self._blocks.setdefault(key, deque()).append(iter(numbers))
 
 

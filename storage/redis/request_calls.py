@@ -1,9 +1,7 @@
-"""Adds and removes the API callers that wait for the result of request-only work.
+"""Adds and removes API callers that wait for the result of request-only work.
 
-All API callers that a process serves wait in one event loop. Calls of Redis scripts that are
-enqueued at the same time share one round trip to Redis. Redis executes the scripts in the order in
-which the process enqueued the calls. A caller is therefore never removed before the caller was
-added.
+Script calls that are enqueued at the same time share one round trip to Redis. Redis executes script
+calls in the order in which they were enqueued, so that no caller is removed before it was added.
 """
 
 import asyncio
@@ -29,33 +27,29 @@ from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
-# The age of the oldest request in the backlog is checked only if at least ``MIN_QUEUED_REQUESTS``
-# requests are queued.
+# In a backlog with fewer requests, the age of the oldest request doesn't matter.
 MIN_QUEUED_REQUESTS = 10
 MAX_QUEUED_REQUESTS = 1_000
 # The maximum number of queued requests per owner is half the maximum backlog, so that one owner
 # can't fill the backlog.
 MAX_QUEUED_REQUESTS_PER_OWNER = 500
-# All owners share the memory of Redis, so the total size of an owner's inputs in the backlog is
-# limited. Only a call with a large input checks the total size of the owner's inputs, because the
-# check reads the whole backlog.
+# The total size of an owner's inputs in the backlog is limited, because all owners share the memory
+# of Redis. The total size is checked only for large inputs, because the check reads the whole
+# backlog.
 MAX_QUEUED_BYTES_PER_OWNER = 16 * 1024 * 1024
 MAX_SMALL_INPUT_BYTES = 32 * 1024
-# The maximum age of the oldest request in the backlog. While the oldest request exceeds the maximum
-# age, the API refuses calls, because a late response is hardly worth the wait. For an owner without
-# requests in the backlog, the maximum age of the oldest request is doubled, because that owner did
-# not cause the backlog.
+# The maximum age of the oldest request in the backlog. Above this age, the API refuses calls,
+# because a late response is hardly worth the wait. The maximum age is doubled for owners without
+# requests in the backlog, because they didn't cause it.
 MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
-# The maximum total size of the inputs in one round trip to Redis. A large input would delay small
-# inputs in the same round trip to Redis. An input that exceeds the maximum size of a round trip is
-# sent in a separate round trip to Redis.
+# The maximum total size of the inputs in one round trip to Redis, because large inputs would delay
+# small inputs. An input that exceeds the maximum is sent in a round trip of its own.
 MAX_ROUND_TRIP_BYTES = 256 * 1024
 
 Argument = str | bytes | int
-# A function that sends a message with a request id, and returns whether the broker accepted the
-# message.
+# Sends a message with a request id, and returns whether the broker accepted it.
 Send = Callable[[RequestKind, str], Awaitable[bool]]
 
 
@@ -72,8 +66,8 @@ class RequestCalls:
     """The request-only work that the callers of an API process wait for.
 
     Args:
-        send: the function that sends messages if the broker is a separate server. Without ``send``,
-            the script that adds a caller also puts the message on the queue.
+        send: sends messages if the broker is a separate server. Without ``send``, the script that
+            adds a caller also puts the message on the queue.
     """
 
     def __init__(
@@ -88,8 +82,7 @@ class RequestCalls:
     def create_caller_id(self) -> str:
         """Return a random caller id that contains the name of this process.
 
-        Workers read the process name from the caller id, so that they notify only the caller's
-        process.
+        Workers use the process name to notify only the caller's process.
         """
         return f"{self._waiter}.{secrets.token_urlsafe(12)}"
 
@@ -107,8 +100,8 @@ class RequestCalls:
         """Add a caller to a request, and send a message unless a worker already runs the request.
 
         Every API call sends a message, even if an equal call has sent one, so that no caller
-        depends on the message of a different caller. The request starts when a worker takes the
-        first message for the request.
+        depends on another caller's message. The first message that a worker takes starts the
+        request.
 
         Raises ``queue.overloaded`` if the backlog is full, or if the oldest queued request is too
         old. Raises ``queue.too_many_of_yours`` if the owner has too many requests in the backlog.
@@ -116,13 +109,12 @@ class RequestCalls:
         ``RedisError``.
 
         Args:
-            seconds: the number of seconds that the caller waits for the result.
-            again: whether the caller is already waiting for the result. A caller that is already
-                waiting is never refused. Adding a waiting caller a second time restores the
-                request's keys and message if Redis has lost them.
+            seconds: how long the caller waits for the result.
+            again: whether the caller is already waiting for the result. Limits on waiting callers
+                don't apply to a caller that is already waiting. Adding a waiting caller again
+                restores the request if Redis has lost its keys or message.
         """
-        # If several equal API calls share a run, the worker continues only the trace of the first
-        # call.
+        # If equal API calls share a run, the worker continues the trace of the first call.
         trace = spans.current_traceparent()
         traced_payload = payload
         if trace is not None:
@@ -160,10 +152,7 @@ class RequestCalls:
             raise QUEUE_UNAVAILABLE()
 
     def remove_caller(self, request_id: str, caller: str) -> None:
-        """Remove a caller.
-
-        A request without callers is deleted unless a worker runs the request.
-        """
+        """Remove a caller. A request without callers is deleted unless a worker runs it."""
         keys = request_scripts.build_keys(request_id)
         removal = self._enqueue(request_scripts.REMOVE_CALLER_SCRIPT, keys, [caller])
         removal.add_done_callback(_log_failed_removal)
@@ -220,6 +209,5 @@ class RequestCalls:
 
 def _log_failed_removal(removal: asyncio.Future[Any]) -> None:
     if not removal.cancelled() and (error := removal.exception()):
-        # Until the caller's entry in Redis expires, a worker may run the request although nobody
-        # waits for the result.
+        # A worker may run the request although nobody waits for the result anymore.
         log.warning("request.not_left", reason=type(error).__name__)

@@ -1,32 +1,30 @@
 """Lua scripts for request-only work, which exists only while API callers wait for the result.
 
-Request-only work has no row in the jobs table. The state of a request is in Redis keys that expire,
-and the request's queue message contains only the request id. Equal API calls have the same request
-id, so that they share one run. A request has the following Redis keys:
+Request-only work has no row in the jobs table. The state of a request is stored in Redis keys that
+expire, and its message contains only the request id. Equal API calls have the same request id, so
+that they share one run. A request has these Redis keys:
 
-- ``waiting``: the waiting callers and the time until which each caller waits. A caller in a killed
-  process counts as waiting until its waiting time is over.
-- ``input``: the input of the work, until a worker takes the request or no caller waits anymore.
+- ``waiting``: the waiting callers, and until when each caller waits. A caller in a killed process
+  counts as waiting until its time is over.
+- ``input``: the input, until a worker takes the request or no caller waits anymore.
 - ``running``: the lease of the worker that runs the request.
-- ``told``: the callers that were notified of the result and have not left yet. A call that arrives
-  after the result was delivered starts a new run.
+- ``told``: the callers that were notified of the result and have not left yet. A call after the
+  delivery of the result starts a new run.
 - ``result``: the result, for callers that missed the notification. The key ``result`` is deleted
   when the last caller leaves.
 
 Each queue has a backlog in the key ``line``, which lists the requests that no worker has taken yet.
-The key ``line_owners`` maps each request in the backlog to the account whose call created the
-request. A call that would wait too long in the backlog is refused immediately. A request leaves the
-backlog when its input is deleted. When a worker takes a request, the backlog drops all requests
-that were queued at least a second before that request. The broker must have lost the messages of
-the dropped requests.
+The key ``line_owners`` maps each request in the backlog to the account that created it. A call that
+would wait too long in the backlog is refused immediately. A request leaves the backlog when its
+input is deleted. When a worker takes a request, all requests that were queued at least a second
+earlier also leave the backlog, because their messages must have been lost.
 
-Each change of a request is a single script, because Redis doesn't run commands of other clients
-during a script.
+Each change of a request is a single script, because Redis runs scripts atomically.
 """
 
 from core.queues import Queue
 
-# The name of the input field that carries the caller's trace context to the worker.
+# The name of the input field that contains the caller's trace context.
 TRACEPARENT = "traceparent"
 
 _REQUEST_KEYS = ("waiting", "input", "running", "result", "told")
@@ -56,13 +54,12 @@ end
 # Adds a caller to a request, and sends a message unless a worker already runs the request. A
 # request is in the backlog only once, even if several callers wait for its result.
 #
-# If an API call is refused, `ADD_CALLER_SCRIPT` returns the reason and the age of the oldest
-# request in the backlog. If the broker is a separate server, `ADD_CALLER_SCRIPT` returns 1 when the
-# API process must send a message through the separate broker.
+# For a refused call, the script returns the reason and the age of the oldest request in the
+# backlog. The script returns 1 if the API process must send a message to a separate broker.
 #
-# A waiting caller runs `ADD_CALLER_SCRIPT` again after a while, because the first message may
-# be lost. `ADD_CALLER_SCRIPT` sends no second message for a running or finished request. A second
-# message for a queued request does no harm.
+# A waiting caller runs the script again after a while, because its message may be lost. The
+# script sends no second message for a running or finished request. A second message for a queued
+# request does no harm.
 ADD_CALLER_SCRIPT = (
     _PREAMBLE
     + """
@@ -151,8 +148,8 @@ return {payload, longest_wait()}
 """
 )
 
-# Renews the lease of a request if a caller waits, and deletes the lease if no caller waits. The
-# renewal of a lease is atomic, so that a new caller either finds the lease or sends a message.
+# Renews the lease of a request if a caller waits, and otherwise deletes the lease. A caller that
+# arrives at the same time either finds the lease or sends a message.
 RENEW_FOR_CALLERS_SCRIPT = (
     _PREAMBLE
     + """
@@ -168,8 +165,8 @@ return longest_wait()
 """
 )
 
-# Renews a lease only if the worker still holds the lease. A separate thread renews leases, and may
-# try to renew a lease after the work has ended.
+# Renews a lease only if the worker still holds it, because the thread that renews leases may be
+# late.
 RENEW_SCRIPT = (
     _PREAMBLE
     + """
@@ -177,8 +174,8 @@ if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARG
 """
 )
 
-# Stores the result of a request, and notifies each API process with waiting callers once. If the
-# process of a caller has no name, all API processes are notified.
+# Stores the result of a request, and notifies each API process with waiting callers once. If a
+# caller's process has no name, all API processes are notified.
 FINISH_SCRIPT = (
     _PREAMBLE
     + """
@@ -197,9 +194,8 @@ redis.call('RENAME', waiting, told)
 """
 )
 
-# Ends the lease of a worker, and restores the input of the request. After the lease has ended, a
-# different worker can start the request from the beginning. Returns 1 if the worker must send a new
-# message for the request.
+# Ends a worker's lease and restores the input, so that another worker can start the request again.
+# Returns 1 if the worker must send a new message for the request.
 RELEASE_SCRIPT = (
     _PREAMBLE
     + """
@@ -215,7 +211,7 @@ return 1
 def build_request_id(queue: Queue, name: str) -> str:
     """Return the id of a request, which contains the name of the queue.
 
-    The Redis scripts find the backlog of a request by the queue name in the request's id.
+    The Redis scripts use the queue's name to find the backlog.
     """
     return f"{queue}:{name}"
 

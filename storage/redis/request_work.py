@@ -22,13 +22,12 @@ RESULT_SECONDS = 60
 LEASE_SECONDS = 5.0
 RENEW_EVERY_SECONDS = 1.0
 
-# The maximum length of a result in a notification. If a result exceeds the maximum length, API
-# processes fetch the result from Redis.
+# The maximum length of a result in a notification. API processes fetch longer results from Redis.
 _MAX_ANNOUNCED_CHARACTERS = 8 * 1024
 
 
 class AllCallersLeft(Exception):
-    """All callers of a request have left, so the worker should stop working on the request."""
+    """All callers of a request have left, so that the worker should stop."""
 
 
 class RequestWork:
@@ -40,7 +39,7 @@ class RequestWork:
         self._release = client.register_script(request_scripts.RELEASE_SCRIPT)
 
     def take(self, request_id: str, worker: str) -> "RequestLease | None":
-        """Lease a request, or return ``None`` if no caller waits or a worker has the lease."""
+        """Lease a request, or return ``None`` if no caller waits or it is already leased."""
         response = self._take(build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)])
         if response is None:
             return None
@@ -51,8 +50,8 @@ class RequestWork:
     def renew_for_callers(self, request_id: str, worker: str) -> float:
         """Renew the lease of a request for which a caller waits, even if the lease has expired.
 
-        Return the number of seconds until the last caller stops waiting. Return 0 if no caller
-        waits, or if a different worker has the lease.
+        Return how many seconds the last caller will wait, or 0 if no caller waits or another worker
+        has the lease.
         """
         longest_wait = self._renew_for_callers(
             build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)]
@@ -81,8 +80,8 @@ class RequestLease:
     """A worker's lease on request-only work, with the input of the work.
 
     Attributes:
-        until: the monotonic time when the last caller stops waiting, calculated when the worker
-            took the lease.
+        until: the monotonic time when the last caller stops waiting, as known when the lease was
+            taken.
     """
 
     payload: dict[str, Any]
@@ -97,10 +96,10 @@ class RequestLease:
         return self.payload.get(request_scripts.TRACEPARENT)
 
     def seconds_left(self) -> float:
-        """Renew the lease and return the number of seconds until the last caller stops waiting.
+        """Renew the lease, and return how many seconds the last caller will wait.
 
-        Call ``seconds_left`` before each expensive step, so that the work stops when all callers
-        have left. Raises ``AllCallersLeft``.
+        Called before each expensive step, so that the work stops when all callers have left. Raises
+        ``AllCallersLeft``.
         """
         try:
             seconds = self.work.renew_for_callers(self.request_id, self.worker)
@@ -112,24 +111,22 @@ class RequestLease:
         return seconds
 
     def release(self) -> bool:
-        """End the lease on a request, and return whether the worker must requeue the request."""
         return self.work.release(self.request_id, self.worker, self.payload)
 
     def renew(self) -> None:
         try:
             self.work.renew(self.request_id, self.worker)
         except RedisError as error:
-            # A lease outlasts a few failed attempts to renew the lease. After the lease has
-            # expired, a different worker may start the request from the beginning.
+            # The lease outlasts a few failed renewals. After the lease expires, another worker may
+            # start the request again.
             log.warning("request.lease_not_renewed", reason=type(error).__name__)
 
 
 class RequestLeases:
     """The leases of the requests that this process is running.
 
-    Until a lease expires, equal calls wait for the result of the running request instead of
-    starting a second run. A worker's lease expires soon after the worker process has ended, so that
-    no caller waits for a dead process.
+    During the lease, equal calls wait for the running request instead of starting a second run. A
+    lease expires soon after its process has ended, so that no caller waits for a dead process.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
--- Adds a difference to the number of bytes that an owner stores. The first positive difference
--- creates the owner's row in `storage_uses`. An erased owner has no row in `storage_uses`, and
--- deleting the owner's files must not create the row again.
+-- Changes the number of bytes that an owner stores. Only a positive difference creates a missing
+-- row in `storage_uses`, because deleting the files of an erased owner must not create the row
+-- again.
 CREATE FUNCTION charge_storage(owner bigint, difference bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF difference > 0 THEN

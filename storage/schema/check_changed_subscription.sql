@@ -1,6 +1,5 @@
--- Checks the foreign keys of a changed subscription, because Postgres doesn't enforce the foreign
--- keys of `subscriptions`. The comment on `check_new_subscriptions` explains why Postgres doesn't
--- check the foreign keys.
+-- Checks the foreign keys of a changed subscription, because Postgres doesn't enforce them (see
+-- `check_new_subscriptions`).
 CREATE FUNCTION check_changed_subscription() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

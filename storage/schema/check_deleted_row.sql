@@ -1,7 +1,6 @@
--- Prevents the deletion of a list, user or import that subscriptions refer to. A transaction that
--- uses one snapshot for all statements is refused, because the snapshot lacks subscriptions that
--- were committed after the transaction's start. The trigger passes the name of the foreign key to
--- `check_deleted_row` as an argument.
+-- Prevents the deletion of a list, user or import that subscriptions refer to. Only READ COMMITTED
+-- transactions may delete rows, because other transactions may not see new subscriptions. The
+-- trigger's argument is the name of the foreign key.
 CREATE FUNCTION check_deleted_row() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

@@ -1,11 +1,10 @@
 -- Checks the foreign keys of new subscriptions in one statement for all new rows. Postgres would
--- check each foreign key of each row with a separate query. Separate foreign key checks would
--- account for a third of the time that adding a member takes. Triggers check the three foreign keys
--- of `subscriptions`, which are declared but not enforced by Postgres. Like a foreign key check,
--- the trigger function locks the row of the list, user or import, so that nobody can delete the row
--- before the commit. OFFSET 0 in a subquery makes Postgres look up one row at a time. Table
--- statistics must not change the query plan, because the plan is cached and the next statement may
--- add one row or ten thousand rows.
+-- check each foreign key of each row with a separate query, which would take a third of the time
+-- for adding a member. The foreign keys of `subscriptions` are declared but not enforced by
+-- Postgres. Like a foreign key check, the trigger locks the referenced row until the commit, so
+-- that nobody can delete it. OFFSET 0 makes Postgres look up one row at a time, whatever the table
+-- statistics say. The query plan is cached, and must suit statements with one row and with ten
+-- thousand rows.
 CREATE FUNCTION check_new_subscriptions() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE

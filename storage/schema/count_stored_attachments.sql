@@ -1,5 +1,5 @@
 -- Counts the stored bytes of an attachment's objects. A failed upload counts as 0 bytes, because
--- the original file of a failed upload is kept for a few days at most.
+-- its file is kept for a few days at most.
 CREATE FUNCTION count_stored_attachments() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owner bigint;

@@ -1,5 +1,5 @@
--- Counts the stored bytes of webhook deliveries that are tests or report an owner's actions.
--- Deliveries about members are not counted, because readers may cause deliveries about members.
+-- Counts the stored bytes of webhook deliveries, except deliveries about members, which readers may
+-- cause.
 CREATE FUNCTION count_stored_deliveries() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owner bigint;

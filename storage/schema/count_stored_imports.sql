@@ -1,5 +1,5 @@
--- Counts the stored bytes of an import. A finished import counts as 0 bytes, because the file of an
--- import is deleted when the import ends.
+-- Counts the stored bytes of an import. A finished import counts as 0 bytes, because its file has
+-- been deleted.
 CREATE FUNCTION count_stored_imports() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owner bigint;

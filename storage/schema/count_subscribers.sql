@@ -1,9 +1,8 @@
--- Records how a statement changes the number of active subscribers per list and the statistics per
--- day. Every statement inserts its changes to the counts as new rows, so that no transaction waits
--- for a counter row. An active member who changes to a different tier counts as moved between
--- tiers. A change of an active member that affects neither the status nor the tier leaves the
--- statistics unchanged. The query has no join, because the query plan is cached and the next
--- statement may change one row or ten thousand rows.
+-- Records how a statement changes the number of active subscribers and the daily statistics of each
+-- list. The changes are inserted as new rows, so that no transaction waits for a counter row. An
+-- active member who changes to another tier counts as moved. Changes that affect neither the status
+-- nor the tier aren't recorded. The query has no join, because its plan is cached and must suit one
+-- row and ten thousand rows.
 CREATE FUNCTION count_subscribers() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN

@@ -1,9 +1,8 @@
--- Changes the balance of an account and appends a ledger entry, while the account is locked. The
--- function `credit_append` is the only way to change a balance. `credit_append` returns no row if
--- the balance would become negative. When the balance falls below the account's threshold,
--- `credit_append` adds an event to the feed. A second low-balance event is added only after
--- incoming credits have raised the balance to the threshold. The reversal of a charge does not
--- count as incoming credits.
+-- Changes the balance of an account and appends a ledger entry, while the account is locked.
+-- `credit_append` is the only way to change a balance. `credit_append` returns no row if the
+-- balance would become negative. When the balance falls below the account's threshold, an event is
+-- added to the feed. A second low balance event is added only after incoming credits have raised
+-- the balance to the threshold. A reversed charge does not count as incoming credits.
 CREATE FUNCTION credit_append(
     p_user_id bigint, p_action text, p_amount numeric, p_delta numeric, p_source_type text,
     p_source_id text, p_meta jsonb, p_order_id bigint, p_rate numeric, p_currency text

@@ -1,6 +1,6 @@
--- Returns the hash of a ledger entry and of the preceding entry's hash. To hide a change of a
--- ledger entry, an attacker must change the hashes of all following entries and the hash in the
--- account. `pressroom credits verify` compares the ledger entries with the account.
+-- Returns the hash of a ledger entry, which covers the preceding entry's hash. To hide a change of
+-- a ledger entry, an attacker must change all following hashes and the hash in the account.
+-- `pressroom credits verify` compares the ledger entries with the account.
 CREATE FUNCTION credit_entry_hash(before bytea, e credit_entries) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT sha256(before || convert_to(jsonb_build_array(

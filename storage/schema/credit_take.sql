@@ -1,6 +1,5 @@
--- Takes credits back from the balance of an account, and records a missing amount as debt. Debt is
--- recorded in ledger entries with a delta of 0. The debt of an account is the sum of its ledger
--- entries with a delta of 0, minus the debt payments.
+-- Takes credits back from an account, and records a missing amount as debt. Debt is recorded in
+-- ledger entries with a delta of 0.
 CREATE FUNCTION credit_take(
     p_user_id bigint, p_amount numeric, p_source_type text, p_order_id bigint, p_rate numeric,
     p_currency text

@@ -1,5 +1,5 @@
--- Deletes the deliveries of a webhook endpoint before the endpoint is deleted, because the row of
--- the endpoint identifies the owner of the deliveries.
+-- Deletes the deliveries of a webhook endpoint before the endpoint itself, because the endpoint's
+-- row identifies their owner.
 CREATE FUNCTION delete_deliveries() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM webhook_deliveries WHERE endpoint_id = OLD.id;

@@ -1,6 +1,6 @@
 -- Refuses an invalid change of a payment order. The status of an order may change only as the table
--- `payment_order_transitions` allows. The terms of an order never change, and recorded facts about
--- a payment are never removed.
+-- `payment_order_transitions` allows. The terms of an order never change, and payment facts are
+-- never removed.
 CREATE FUNCTION guard_payment_order() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN

@@ -1,6 +1,6 @@
--- Refuses to change events, and to delete events in their first year. The only allowed change
--- clears the IP address and user agent in an erased person's events. The search path of
--- `keep_events` is fixed, so that a caller can't substitute tables or functions.
+-- Refuses to change events, and to delete events in their first year. Only the IP addresses and
+-- user agents of an erased person may be cleared. The search path of `keep_events` is fixed, so
+-- that a caller can't substitute tables or functions.
 CREATE FUNCTION keep_events() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

@@ -1,6 +1,5 @@
 -- Returns the /24 network of an IPv4 address or the /48 network of an IPv6 address. Returns NULL
--- for a text that is not an IP address. `network_of_ip` is immutable and can be indexed, because
--- Postgres never changes which texts are IP addresses.
+-- for a text that is not an IP address. `network_of_ip` is immutable, so that it can be indexed.
 CREATE FUNCTION network_of_ip(ip text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = public, pg_temp AS $$
 BEGIN

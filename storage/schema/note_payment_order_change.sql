@@ -1,4 +1,4 @@
--- Records each status of a payment order in the history of the order.
+-- Records each status change of a payment order.
 CREATE FUNCTION note_payment_order_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN

@@ -1,6 +1,5 @@
 -- Deletes old feed events for the application's role, which has no DELETE privilege on
--- `feed_events`. The ids of feed events rise with time, so the events with the lowest ids are the
--- oldest.
+-- `feed_events`. The events with the lowest ids are the oldest.
 CREATE FUNCTION purge_feed_events(most integer, days integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
     WITH purged AS (

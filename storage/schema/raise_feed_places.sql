@@ -1,9 +1,7 @@
--- Raises the next position and id of a feed event after a restore of the database, so that they
--- exceed all values from before the restore. In a new Postgres cluster, transaction numbers start
--- from the beginning. A restored dump lacks the events and cursors that were created after the
--- dump. A raised feed position is at least 2^20 times the number of seconds since 1970. A new feed
--- position exceeds all positions from before the restore, unless the database ran a million
--- transactions per second.
+-- Raises the feed offset and the next event id after a restore, so that new events exceed all
+-- former positions and ids. A new Postgres cluster starts with low transaction numbers. New feed
+-- positions are at least 2^20 times the number of seconds since 1970, which exceeds former
+-- positions unless the database ran a million transactions per second.
 CREATE FUNCTION raise_feed_places() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE

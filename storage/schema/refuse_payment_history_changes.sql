@@ -1,5 +1,4 @@
--- Refuses to change the history of payment orders, and to delete history except where
--- `keep_payment_history` allows the deletion.
+-- Refuses to change the history of payment orders. `keep_payment_history` guards deletions.
 CREATE FUNCTION refuse_payment_history_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'what happened to orders is never changed or deleted'

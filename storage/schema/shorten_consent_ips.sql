@@ -1,6 +1,6 @@
--- Replaces the IP addresses in old consent records with the networks of the addresses. The
--- application's role may only add and read consent records. Only functions of the owner role change
--- consent records, and no such function writes a value that the caller passes.
+-- Replaces the IP addresses in old consent records with their networks. The application's role may
+-- only add and read consent records. SECURITY DEFINER functions change consent records, but never
+-- write a value that the caller passes.
 CREATE FUNCTION shorten_consent_ips(days integer, most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE

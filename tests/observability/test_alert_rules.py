@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import REGISTRY
 
+from core.counters.work_metrics import initialize_job_counters
 from tests.support.documents import markdown
 from tests.support.documents.error_catalogue import ENTRIES
 from tests.support.observability.alert_rules import (
@@ -259,3 +261,15 @@ def test_alert_rules_use_only_existing_error_codes() -> None:
     }
     assert named
     assert named - {entry.code for _, entry in ENTRIES} == set()
+
+
+def test_failure_counters_of_an_idle_worker_cover_every_code_of_the_alert() -> None:
+    """Prometheus needs the value 0, because otherwise a rate misses the first failure."""
+    [codes] = _CODES.findall(alerts()["PressroomJobsFail"].query)
+    labels = {"queue": "bulk", "kind": "members.import"}
+    initialize_job_counters(**labels)
+    counts = {
+        code: REGISTRY.get_sample_value("pressroom_job_failures_total", labels | {"code": code})
+        for code in codes.split("|")
+    }
+    assert set(counts.values()) == {0.0}, counts

@@ -30,7 +30,7 @@ from services.accounts.page_paths import (
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
-# The kinds of errors that the user can fix by correcting the input of a form.
+# The kinds of errors that the user can fix by correcting the form.
 _CORRECTABLE_KINDS = (Kind.INVALID, Kind.CONFLICT)
 
 
@@ -58,13 +58,12 @@ def show_new_app(console: RecentStarterConsole) -> Response:
 
 @router.post(ADD_APP_PATH, dependencies=[LOGIN])
 def add_app(console: RecentStarterConsoleForm) -> Response:
-    """Add an authenticator app to the account if the user typed the code that the app shows."""
+    """Add an authenticator app if the user typed the code that the app shows."""
     secret = console.form.get("secret", "")
     offer = console.form.get("offer", "")
     if not totp.is_offered(console.state.resources.keyring, console.member.cookie, secret, offer):
-        # The session in which the form was created has ended, for example because the user logged
-        # in again. Redirect to the form's page, which generates a new secret for the authenticator
-        # app.
+        # The form belongs to a session that has ended, for example because the user logged in
+        # again. Redirect to a new form, which contains a new secret for the authenticator app.
         return redirect_to_path(console.state, ADD_APP_PATH)
     code = "".join(console.form.get("code", "").split())
     try:
@@ -106,9 +105,9 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
 
 @router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
 def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
-    """Replace the user's recovery codes, and show the new codes in the response.
+    """Replace the user's recovery codes, and show the new codes.
 
-    Recovery codes are shown only in the response to a POST, so that no later GET reveals the codes.
+    Recovery codes are shown only in the response to a POST, so that a GET can't reveal them later.
     """
     codes = service.replace_recovery_codes(uow, console.caller)
     return console.render_page("recovery_codes.html", codes=codes)
@@ -131,7 +130,7 @@ def _render_new_app(console: ConsoleRequest, secret: str, form: TypedForm) -> Re
         secret=secret,
         groups=[secret[at : at + 4] for at in range(0, len(secret), 4)],
         offer=totp.sign_offer(console.state.resources.keyring, console.member.cookie, secret),
-        # Draw the QR code on a light background even on dark pages, because many cameras can't read
-        # light codes on a dark background.
+        # Draw the QR code on a light background, because many cameras can't read light codes on a
+        # dark background.
         picture=code.svg_inline(scale=5, dark="#000", light="#fff"),
     )

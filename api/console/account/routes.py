@@ -77,7 +77,7 @@ _EVENT_LABELS = {
     EventType.PLAN_CHANGED: "The plan was changed",
     EventType.OPERATOR_ACTED: "You did something as an operator",
 }
-# Maps the name of a count in a security event, such as ``keys``, to the text for a count above one.
+# Maps a count in a security event, such as ``keys``, to the text for a count above one.
 _COUNTED_EVENT_LABELS = {
     "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",
@@ -95,8 +95,7 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 Token = Annotated[str, Query()]
 
-# The kinds of errors that the user can fix by correcting the input of a form, or by trying again
-# later.
+# The kinds of errors that the user can fix by correcting the form or by trying again later.
 _CORRECTABLE_KINDS = (Kind.INVALID, Kind.RATE_LIMITED)
 EVENTS_ON_ACCOUNT = 5
 EVENTS_ON_PAGE = 50
@@ -104,10 +103,10 @@ EVENTS_ON_PAGE = 50
 
 @dataclass(frozen=True)
 class EventLine:
-    """The description of a security event, such as a login, for one line of a page.
+    """A line that describes a security event, such as a login.
 
     Attributes:
-        origin: where the security event came from, such as "Firefox on Linux, 192.0.2.7".
+        origin: the browser, IP address and credential, as in "Firefox on Linux, 192.0.2.7".
     """
 
     text: str
@@ -116,8 +115,7 @@ class EventLine:
 
 
 def build_event_line(event: RecordedEvent) -> EventLine:
-    # During an upgrade, a newer release may record event types that the running release doesn't
-    # know.
+    # During an upgrade, a newer release may record event types that this release doesn't know.
     text = _EVENT_LABELS[EventType(event.type)] if event.type in [*EventType] else event.type
     for name, template in _COUNTED_EVENT_LABELS.items():
         if (number := event.detail.get(name, 1)) > 1:
@@ -221,8 +219,7 @@ def show_email(console: RecentConsole, form: EmptyForm) -> Response:
 async def request_address_change(console: RecentConsoleForm) -> Response:
     """Send a confirmation link to the new e-mail address of an account.
 
-    The response doesn't depend on whether the new e-mail address has an account, so that nobody
-    learns which addresses have accounts.
+    The response is the same for every address, so that nobody learns which addresses have accounts.
     """
     current_address, _ = await RECORDS.run(_read_address_and_name, console)
     try:
@@ -246,10 +243,10 @@ async def request_address_change(console: RecentConsoleForm) -> Response:
 
 @router.get(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(console: RecentConsole, uow: Transaction, token: Token = "") -> Response:
-    """Show the page on which a user confirms the account's new e-mail address.
+    """Show the page on which a user confirms a new e-mail address.
 
-    Only the user who requested a new e-mail address can confirm the address, so that nobody is
-    tricked into confirming an attacker's address.
+    Only the user who requested the new address can confirm it, so that nobody can be tricked into
+    confirming an attacker's address.
     """
     new_address = recovery.read_new_address(uow, token, console.user_id)
     return console.render_page(
@@ -278,9 +275,9 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
     except DomainError as error:
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
-        # A person record with the new e-mail address was created after the confirmation page was
-        # shown. Redirect to the confirmation page, which asks whether the record with the user's
-        # new e-mail address may be erased.
+        # A person record with the new e-mail address was created after the page was loaded. Show
+        # the confirmation page again, which asks whether to erase the person record with the new
+        # address.
         path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(console.state, path)
     response = console.redirect_with_notice(
@@ -291,10 +288,10 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
 
 
 async def _prove_current_password(console: ConsoleRequest, email: str) -> Attempt:
-    """Verify the current password that the user typed in a form.
+    """Verify the current password in the submitted form.
 
-    A wrong current password counts as a failed login. Raises ``password.wrong`` for a wrong
-    password. Raises ``login.paused`` after too many failed logins.
+    A wrong password counts as a failed login. Raises ``password.wrong`` for a wrong password.
+    Raises ``login.paused`` after too many failed logins.
     """
     password = console.form.get("current", "")
     attempt, _ = await verify_password(console.request, console.state, email, password)

@@ -1,4 +1,4 @@
-"""The page on which a user requests texts for a post from the composer and searches photos."""
+"""The page on which a user writes texts for a post with the composer, and searches photos."""
 
 import asyncio
 import hashlib
@@ -32,15 +32,14 @@ PATH = f"{CONSOLE_PATH}/composer"
 router = build_router(PATH)
 
 TWEETS = "tweets"
-# Maps the name of each text that the composer writes, such as "summary", to the text's label.
+# Maps the name of each text that the composer writes to a label.
 PART_LABELS = {
     **{field.value: field.value.capitalize() for field in MetadataField},
     TWEETS: "Tweets",
 }
-# The suffix in the names of hidden form fields that state who wrote a text, such as a language
-# model.
+# Hidden form fields with this suffix state who wrote a text, such as a language model.
 WRITER_SUFFIX = "_by"
-# The prefix of the idempotency keys with which the console calls the composer.
+# The prefix of idempotency keys for composer calls by the console.
 _ROUTE = "console"
 PHOTOS_ON_PAGE = 12
 MAX_PHOTO_PAGE = 1_000
@@ -60,7 +59,7 @@ _NO_SEARCH_TEXT = TypedForm(
 
 @dataclass(frozen=True)
 class PhotoFinds:
-    """A page of the photos that a search found."""
+    """A page of found photos."""
 
     search: PhotoSearch
     photos: list[FoundPhoto]
@@ -77,7 +76,7 @@ class _Outcome:
     Attributes:
         fields: maps the names of form fields to their new values.
         invalid_form: the form with error messages, or ``None`` if the user's input was valid.
-        finds: the photos that were found, or ``None`` if the user didn't search photos.
+        finds: the found photos, or ``None`` if the user didn't search photos.
     """
 
     fields: Mapping[str, str]
@@ -143,11 +142,10 @@ async def _write_parts(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
 
 
 def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> IdempotencyKey:
-    """Return the idempotency key of a call that writes texts for a post.
+    """Return the idempotency key for writing texts for a post.
 
-    The idempotency key of a composer call depends only on the user, the post and the requested
-    texts. A user who requests the same text for the same post twice is charged only once, because
-    the calls have equal idempotency keys.
+    The idempotency key depends only on the user, the post and the requested texts. A user who
+    requests the same texts for the same post twice is charged only once.
     """
     digest = hashlib.sha256()
     for text in (
@@ -155,8 +153,8 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
         metadata_request.post.title,
         metadata_request.post.content,
     ):
-        # Hash each text's length before the text, so that the hash for "ab" and "c" differs from
-        # the hash for "a" and "bc".
+        # Hash the length before each text, so that "ab" and "c" have a different hash than "a" and
+        # "bc".
         content = text.encode()
         digest.update(len(content).to_bytes(8, "big"))
         digest.update(content)
@@ -177,8 +175,8 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
             search = _read_last_search(state, inputs, page)
         else:
             search_text = " ".join(inputs.get("words", "").split())[:MAX_SEARCH_CHARACTERS]
-            # Pressing Enter in any field submits the whole form, so search photos only if the
-            # search text has changed.
+            # Pressing Enter in any field submits the form, so search photos only if the search text
+            # has changed.
             is_repeated = "enter" in inputs and search_text == inputs.get("found_words")
             search = None
             if search_text and not is_repeated:
@@ -189,8 +187,7 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
     except DomainError as error:
         return _Outcome({}, error=error)
     fields = {
-        # Hidden form fields contain the user's last photo search, so that the next response can
-        # show the found photos.
+        # Hidden fields contain the last search, so that the next response can show the same photos.
         "found_words": search.query,
         "found_provider": str(search.provider),
         "found_page": str(search.page),
@@ -226,10 +223,7 @@ def _read_last_search(state: State, inputs: Mapping[str, str], page: str) -> Pho
 
 
 async def _read_cached_finds(state: State, inputs: Mapping[str, str]) -> PhotoFinds | None:
-    """Return the photos that the user's last search found, or ``None`` if the photos aren't cached.
-
-    The function reads the photos from a cache, and doesn't call the photo provider.
-    """
+    """Return the photos of the user's last search, or ``None`` if they aren't cached."""
     search = _read_last_search(state, inputs, inputs.get("found_page", ""))
     if search is None:
         return None
@@ -245,8 +239,8 @@ def _render_outcome(
     if outcome.invalid_form is not None:
         form = replace(outcome.invalid_form, typed=console.form)
     elif error is not None and error.kind is Kind.NOT_FOUND:
-        # The photo provider has deleted the chosen photo. Show the form with the texts that the
-        # user typed, so that no text is lost.
+        # The photo provider has deleted the photo. Show the form with the typed texts, so that no
+        # text is lost.
         form = TypedForm(console.form, problem=error.message, status=STATUS_OF[error.kind])
     elif error is not None:
         form = console.add_error(error)
@@ -304,13 +298,12 @@ def describe_writer(source: str) -> str:
 
 @dataclass(frozen=True)
 class CreditLine:
-    """The HTML that credits the author of a photo."""
+    """HTML that credits the author of a photo."""
 
     credit: PhotoCredit
 
     def __html__(self) -> str:
-        # Escape the texts from the photo provider, because the template inserts the HTML of a
-        # photo's credit line unescaped.
+        # Escape the provider's texts, because the template inserts the HTML unescaped.
         credit = self.credit
         title = f"“{credit.title}”" if credit.title else "Photo"
         author = _build_link(credit.author, credit.author_url)

@@ -1,4 +1,4 @@
-"""Pages on which an owner buys credits, and sees the balance, the credit ledger and orders."""
+"""Pages on which an owner buys credits, and sees the balance, the credit ledger and the orders."""
 
 import json
 import re
@@ -46,22 +46,22 @@ router = APIRouter(
 ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50
 ORDERS_ON_PAGE = 30
-# The maximum time that a response waits until the payment provider has created the payment page. If
-# the payment page isn't created in time, the browser is redirected to the page about the order.
+# The maximum time that a response waits for the creation of the payment page. If the payment page
+# takes longer, the browser is redirected to the order's page.
 WAIT_SECONDS = 15.0
 
-# The name of the form field for the balance below which the event ``credits.low`` is sent.
+# The form field for the balance below which the owner gets the event ``credits.low``.
 THRESHOLD_FIELD = "below_credit"
-# The names of the form fields and URL parameters that filter ledger entries.
+# The form fields and URL parameters that filter ledger entries.
 ACTION_FIELD = "action"
 FIRST_DAY_FIELD = "from"
 LAST_DAY_FIELD = "to"
-# The names of the fields in the form with which an owner orders credits.
+# The fields of the order form.
 CREDITS_FIELD = "credit_amount"
 AMOUNT_FIELD = "amount"
 CURRENCY_FIELD = "currency"
 CHANNEL_FIELD = "channel"
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 PLACES = {TOPUP_CURRENCY.code: CURRENCY_FIELD, TOPUP_CHANNEL.code: CHANNEL_FIELD}
 ACTION_LABELS = {
     CreditAction.TOPUP: "Bought",
@@ -72,8 +72,7 @@ ACTION_LABELS = {
     CreditAction.ADJUST: "Corrected",
     CreditAction.DEBT_PAYMENT: "Paid a debt",
 }
-# An amount that the user types may contain commas between groups of three digits, as in the amounts
-# that the console shows.
+# A typed amount may contain commas between groups of three digits, as the console shows amounts.
 _AMOUNT_PATTERN = re.compile(r"(?:\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.\d{1,15})?", re.ASCII)
 _CHANNEL_LABELS = {
     PaymentChannel.STRIPE: "Stripe",
@@ -122,10 +121,9 @@ class EntryView:
     """An entry of the credit ledger, formatted for a page.
 
     Attributes:
-        words: a label for the kind of ledger entry, such as "Bought".
-        source: why the balance changed, in the words of the app or operator that changed the
-            balance. ``source`` is empty for a ledger entry that belongs to an order, because the
-            page shows a link to the order.
+        words: a label for the kind of entry, such as "Bought".
+        source: why the balance changed, as stated by an app or operator. ``source`` is empty for an
+            entry of an order, because the page links to the order.
     """
 
     words: str
@@ -148,8 +146,8 @@ class EntryView:
         return cls(
             words=ACTION_LABELS[CreditAction(entry["action"])],
             source=source if entry["order_id"] is None else "",
-            # If the balance was too low for a deduction, the deducted amount became a debt and the
-            # balance didn't change.
+            # If the balance was too low for a deduction, the amount became a debt, and the balance
+            # didn't change.
             change=change if delta else f"0 (debt of {format_credits(amount)})",
             balance_after=format_credits(Decimal(entry["balance_after"])),
             order_id=entry["order_id"],
@@ -166,7 +164,7 @@ def show_credits(console: Console, cursor: Cursor = None) -> Response:
 @router.post("/low-balance")
 @MONEY.threaded
 def set_low_balance(console: ConsoleForm) -> Response:
-    """Set the balance below which the event ``credits.low`` is sent to the owner."""
+    """Set the balance below which the owner gets the event ``credits.low``."""
     try:
         threshold = _read_amount(console.form, THRESHOLD_FIELD)
         if threshold is None:
@@ -178,7 +176,7 @@ def set_low_balance(console: ConsoleForm) -> Response:
 
 
 def _read_amount(form: Mapping[str, str], name: str) -> Decimal | None:
-    """Return the amount that the user typed in a form field, or ``None`` for an empty field.
+    """Return the amount in a form field, or ``None`` if the field is empty.
 
     Raises ``body.invalid``.
     """
@@ -218,7 +216,7 @@ def _render_credits(
         form=form,
         low=threshold_form or TypedForm({THRESHOLD_FIELD: threshold}),
         balance=format_credits(Decimal(account["balance_credit"])),
-        # When an owner with a debt buys credits, the purchase first pays the debt.
+        # If an owner has a debt, bought credits first pay the debt.
         debt=format_credits(debt) if debt else None,
         entries=[EntryView.of(entry) for _, entry in page.rows],
         actions=[
@@ -277,10 +275,10 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
 
 @router.post("/buy")
 async def buy_credits(request: Request, console: ConsoleForm) -> Response:
-    """Order credits, and redirect to the page about the order, which links to the payment page.
+    """Order credits, and redirect to the order's page, which links to the payment page.
 
-    After the order form is submitted, the Content-Security-Policy forbids a redirect to the payment
-    page, which is on another site.
+    The browser isn't redirected to the payment page, because the Content-Security-Policy forbids
+    forms to redirect to other sites.
     """
     state = console.state
     try:
@@ -301,10 +299,10 @@ async def buy_credits(request: Request, console: ConsoleForm) -> Response:
 
 
 def _read_order(console: ConsoleRequest) -> OrderRequest:
-    """Return the order that the submitted form describes, or raise ``body.invalid``.
+    """Return the submitted order, or raise ``body.invalid``.
 
-    In the order form, the user must type either the number of credits or the amount of money, but
-    not both. After the payment, the payment provider redirects the payer to the console.
+    The order form accepts either the number of credits or the amount of money, but not both. After
+    the payment, the payer is redirected to the console.
     """
     form = console.form
     credit_amount = _read_amount(form, CREDITS_FIELD)
@@ -346,12 +344,12 @@ class OrderView:
 
     @property
     def reason(self) -> str | None:
-        """Return the reason why the order failed, or ``None`` if the order hasn't failed."""
+        """Return why the order failed, or ``None`` if it hasn't failed."""
         return None if self.order.error is None else str(self.order.error["message"])
 
     @property
     def is_live(self) -> bool:
-        """Return whether the order hasn't been paid yet."""
+        """Return whether the order is still waiting for its payment."""
         return self.status in {OrderStatus.CREATED, OrderStatus.PENDING}
 
     @property
@@ -373,15 +371,15 @@ class OrderView:
 
     @property
     def paid_amount(self) -> str:
-        """Return the amount that was paid for the order, minus refunds."""
+        """Return the paid amount minus refunds."""
         paid_amount: Decimal = self.order.amount - self.order.refunded_amount
         return format_money(paid_amount, self.order.currency)
 
     @property
     def has_receipt(self) -> bool:
-        """Return whether the order was paid and the credits were added to the balance.
+        """Return whether the order was paid and its credits were added to the balance.
 
-        An order that an operator must review has no receipt.
+        An order in review has no receipt.
         """
         return self.order.paid_at is not None and self.order.credited > 0
 
@@ -389,7 +387,7 @@ class OrderView:
 @router.get("/orders")
 @MONEY.threaded
 def show_orders(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
-    """Show the orders that the owner placed or claimed, starting with the newest."""
+    """Show the orders that the owner placed or claimed, newest first."""
     page_request = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
     page = orders.list_orders(uow, console.user_id, page_request, status=None)
     views = [OrderView(order) for order in page.rows]
@@ -427,7 +425,7 @@ def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Respon
 
 @router.get(return_urls.CONSOLE_RETURN_PATH.removeprefix(PATH))
 async def return_from_checkout(console: Console, order_id: PathId | None = None) -> Response:
-    """Redirect a payer who returns from the payment provider to the page about the order.
+    """Redirect a payer who returns from the payment provider to the order's page.
 
     The order status in the URL is ignored, because the payer can change the URL.
     """

@@ -40,7 +40,7 @@ router = build_router(PATH)
 
 KEEP_ENDPOINTS = "keep_endpoints"
 EVENTS_ON_PAGE = 40
-# The lifetimes that a user can choose for a new API key, with their labels.
+# The lifetimes that a user can choose for a new API key.
 _LIFETIMES = {
     "30": ("30 days", timedelta(days=30)),
     "90": ("90 days", timedelta(days=90)),
@@ -74,8 +74,7 @@ def show_access(console: Console, uow: Transaction) -> Response:
 
 
 def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
-    # ``KEY_SCOPE_EXPLANATIONS`` doesn't explain the scope for rosters, because only an operator can
-    # grant that scope.
+    # ``KEY_SCOPE_EXPLANATIONS`` lacks the scope for rosters, because only an operator can grant it.
     operator_scope = "Get the rosters of lists that are sent by mail"
     return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
 
@@ -95,7 +94,6 @@ def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> R
 
 
 def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
-    """Return a grant that gives an app access to the account, or raise ``grant.not_found``."""
     for grant in grants.list_grants(uow, console.user_id).rows:
         if grant.id == grant_id:
             return grant
@@ -110,15 +108,15 @@ class KeyView:
 
     @property
     def label(self) -> str:
-        """Return a label with the API key's name and last characters.
+        """Return the name of the key and its last characters.
 
-        The last characters of the key distinguish API keys that have the same name.
+        The last characters distinguish keys with the same name.
         """
         return f"{self.key.name} (…{self.key.last_four})"
 
     @property
     def words(self) -> Sequence[str] | None:
-        """Return a description of each scope of the key, or ``None`` for a key with full access."""
+        """Return a description of each scope, or ``None`` for a key with full access."""
         scopes = self.key.scopes
         return None if scopes is None else _describe_scopes(scopes)
 
@@ -143,11 +141,10 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post("/keys/new")
 def create_key(console: RecentConsoleForm) -> Response:
-    """Create an API key, and show the secret of the key.
+    """Create an API key, and show its secret.
 
-    The secret of an API key is shown only once, directly after the creation of the key. The
-    response that shows the secret isn't a redirect, because the URL of a redirect would have to
-    contain the secret.
+    The secret of an API key is shown only once. The response that shows the secret isn't a
+    redirect, because the URL would have to contain the secret.
     """
     form = console.form
     ticked_scopes = [scope for scope in KEY_SCOPE_EXPLANATIONS if _SCOPE_PREFIX + scope in form]
@@ -183,10 +180,9 @@ def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> R
 
 @router.post("/keys/{key_id}/end")
 def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
-    """Revoke an API key and all keys that were created with this key.
+    """Revoke an API key and all keys that it created.
 
-    The webhook endpoints of the revoked keys are deleted, unless the user chooses to keep the
-    endpoints.
+    The webhook endpoints of the revoked keys are deleted, unless the user keeps them.
     """
     label = _get_key(uow, console, key_id).label
     keep_endpoints = KEEP_ENDPOINTS in console.form
@@ -199,7 +195,6 @@ def _list_keys(uow: UnitOfWork, console: ConsoleRequest) -> list[KeyView]:
 
 
 def _get_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> KeyView:
-    """Return an unrevoked API key of the user, or raise ``api_key.not_found``."""
     for view in _list_keys(uow, console):
         if view.key.id == key_id:
             return view

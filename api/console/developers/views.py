@@ -13,7 +13,7 @@ from services.webhooks.deliveries import TEST_EVENT_TYPE
 from storage.unit_of_work import UnitOfWork
 
 _TYPE = FeedEventType
-# Maps each type of feed event to a short sentence that describes the type.
+# Maps each type of feed event to a short sentence.
 TYPE_LABELS = {
     _TYPE.SUBSCRIPTION_CREATED: "A person subscribed",
     _TYPE.SUBSCRIPTION_CONFIRMED: "A person confirmed",
@@ -46,8 +46,7 @@ _SUBJECTS_BY_HEADING = {
     "Credits": (SubjectKind.ORDER, SubjectKind.CREDIT_ACCOUNT),
     "Keys and apps": (SubjectKind.KEY, SubjectKind.GRANT),
 }
-# Maps each kind of record that feed events describe to the path of the console page about the
-# record.
+# Maps the kind of an event's subject to the path of its console page.
 _PATHS_BY_SUBJECT = {
     SubjectKind.IMPORT: "imports",
     SubjectKind.EXPORT: "exports",
@@ -66,20 +65,18 @@ TYPE_GROUPS = [
 def describe_type(kind: str) -> str:
     if kind == TEST_EVENT_TYPE:
         return "A test"
-    # A newer release may have recorded an event type that the running release doesn't know.
+    # A newer release may have recorded a type that this release doesn't know.
     return TYPE_LABELS[FeedEventType(kind)] if kind in [*FeedEventType] else kind
 
 
 @dataclass(frozen=True)
 class EventView:
-    """The description of one feed event, or of several merged events, for one line of a page.
+    """A line that describes a feed event, or several merged events.
 
     Attributes:
         at: the time of the event, or of the newest merged event.
-        about: the name of the record that the events are about, or an empty text if the record was
-            erased.
-        path: the path of the console page about the event's record, or ``None`` if the record has
-            no page.
+        about: the name of the event's subject, or an empty text if it was erased.
+        path: the path of the console page about the event's subject, or ``None`` without a page.
         times: the number of merged events, or 1 for a single event.
     """
 
@@ -94,9 +91,9 @@ class EventView:
 def list_newest_events(
     uow: UnitOfWork, caller: Caller, *, only: Collection[FeedEventType], limit: int
 ) -> list[EventView]:
-    """Return the newest feed events of the caller, after merging consecutive events that are equal.
+    """Return the newest feed events of the caller, and merge equal consecutive events.
 
-    ``only``: the types of the events to return, or an empty collection for all types.
+    ``only``: the types of the returned events, or empty for all types.
     """
     types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
     entries = reading.list_newest_events(uow.session, caller.user_id, types=types, limit=limit)
@@ -106,7 +103,7 @@ def list_newest_events(
 
 
 def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:
-    """Merge consecutive feed events that have the same type, subject and day in UTC."""
+    """Merge consecutive events that have the same type, subject and day in UTC."""
     merged_events: list[EventView] = []
     for event in events:
         last = merged_events[-1] if merged_events else None

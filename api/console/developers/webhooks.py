@@ -1,4 +1,4 @@
-"""Pages on which an owner manages webhook endpoints, and sees which events were delivered."""
+"""Pages on which an owner manages webhook endpoints and sees their deliveries."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,15 +40,14 @@ router = build_router(PATH)
 
 DELIVERIES_ON_PAGE = 20
 MAX_ANSWER_CHARACTERS = 200
-# The page about a delivery refreshes itself if the next delivery attempt is due within
-# ``_SOON_DELAY``.
+# The page of an endpoint refreshes itself if a delivery attempt is due within this time.
 _SOON_DELAY = timedelta(minutes=1)
 _STATE_LABELS = {
     EndpointState.ACTIVE: "active",
     EndpointState.PAUSED: "paused",
     EndpointState.ENDED: "ended",
 }
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
 TYPE_PREFIX = "type."
 _STATE_CHOICES = (
@@ -57,8 +56,7 @@ _STATE_CHOICES = (
 )
 
 
-# The names of the form fields and URL parameters for the date and the time since which events are
-# resent.
+# The form fields and URL parameters for the time since which events are resent.
 DAY_FIELD = "day"
 TIME_FIELD = "time"
 
@@ -68,8 +66,8 @@ class EndpointView:
     """A webhook endpoint, formatted for a page.
 
     Attributes:
-        list_title: the title of the list whose events the endpoint receives, or ``None`` for the
-            events of all lists.
+        list_title: the title of the list whose events are sent, or ``None`` for the events of all
+            lists.
     """
 
     endpoint: WebhookEndpoint
@@ -129,7 +127,7 @@ class DeliveryView:
 
     @property
     def answer(self) -> str:
-        """Return the status of the endpoint's latest HTTP response, or why no response arrived."""
+        """Return the status of the latest response, or why there was no response."""
         delivery = self.delivery
         if delivery.status_code is None:
             return delivery.error or ("–" if delivery.last_attempt_at is None else "none")
@@ -160,10 +158,9 @@ def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post("/new")
 async def create_endpoint(console: RecentConsoleForm) -> Response:
-    """Create a webhook endpoint, and show the secret of the endpoint.
+    """Create a webhook endpoint, and show its secret.
 
-    The secret of a webhook endpoint is shown only once, directly after the creation of the
-    endpoint.
+    The secret of a webhook endpoint is shown only once.
     """
     values = {
         "url": console.form.get("url", "").strip(),
@@ -219,7 +216,7 @@ def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
 def resend_event(
     console: ConsoleForm, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
 ) -> Response:
-    """Resend an event to a webhook endpoint, even if the event was delivered successfully."""
+    """Resend an event to a webhook endpoint, even if it was already delivered."""
     deliveries.resend_delivery(uow, console.caller, endpoint_id, delivery_id)
     return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The event is sent again.")
 
@@ -240,7 +237,6 @@ def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) ->
 
 @router.post("/{endpoint_id}/change")
 async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
-    """Change the URL, the event types or the state of a webhook endpoint."""
     view = await RECORDS.run(_find_view, console, endpoint_id)
     url = console.form.get("url", "").strip()
     state = console.form.get("state", "")
@@ -290,7 +286,7 @@ def delete_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
 
 @router.get("/{endpoint_id}/replay")
 def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
-    """Show the form that resends all events since a chosen time to a webhook endpoint.
+    """Show the form for resending all events since a chosen time.
 
     If the URL contains a start time, the page shows how many events would be resent.
     """
@@ -333,7 +329,7 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
 
 
 def _read_moment(inputs: Mapping[str, str]) -> datetime:
-    """Return the submitted start time for resending events, or raise ``body.invalid``."""
+    """Return the submitted time for resending events, or raise ``body.invalid``."""
     try:
         day = date.fromisoformat(inputs.get(DAY_FIELD, "").strip())
     except ValueError:

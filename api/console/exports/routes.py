@@ -49,7 +49,7 @@ router = build_router(CONSOLE_PATH)
 PATH = f"{CONSOLE_PATH}/exports"
 EXPORTS_ON_PAGE = 50
 EXPORT_KINDS = tuple(exports.EXPORT_JOBS.values())
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 PLACES = {
     SEGMENT_NOT_FOUND.code: "segment_id",
     SEGMENT_FIELD_RETIRED.code: "segment_id",
@@ -73,8 +73,8 @@ class ExportView:
     """An export of members, formatted for a page.
 
     Attributes:
-        job: the unfinished job of the export, or the export's most recent job if all its jobs have
-            ended. ``job`` is ``None`` if the export has a file.
+        job: the export's unfinished job, or else its most recent job. ``job`` is ``None`` for an
+            export that has a file.
     """
 
     export: MemberExport
@@ -94,7 +94,7 @@ class ExportView:
 
     @property
     def reason(self) -> str | None:
-        """Return the reason why an export has no file, or ``None`` if the reason is unknown."""
+        """Return why an export has no file, or ``None`` if the reason is unknown."""
         if self.job is None or self.is_running:
             return None
         error = jobs.describe_error(self.job)
@@ -106,7 +106,7 @@ class ExportView:
 
 
 def find_expiry(export: MemberExport) -> datetime | None:
-    """Return when the file of an export will be deleted, or ``None`` if the export has no file."""
+    """Return when the export's file will be deleted, or ``None`` if there is no file."""
     has_file = export.size is not None and export.files_removed_at is None
     if not has_file or export.finished_at is None:
         return None
@@ -146,12 +146,12 @@ def start_export(console: RecentConsoleForm, list_id: ListId) -> Response:
     form = console.form
     statuses = [status.value for status in SubscriptionStatus if _STATUS_PREFIX + status in form]
     values = {
-        # The console doesn't export rosters, because rosters are for apps that send mail to a list.
+        # The console exports no rosters, because rosters are for apps that send mail.
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,
         "segment_id": parse_id_or_text(form.get("segment_id")),
-        # Add a byte-order mark to the CSV file, because Excel needs the mark to recognise UTF-8.
+        # Add a byte order mark, because Excel needs it to recognise UTF-8.
         "bom": form.get("format") == ExportFormat.CSV,
     }
     try:
@@ -176,8 +176,6 @@ def show_export(console: Console, uow: Transaction, export_id: PathId) -> Respon
 
 @router.get("/exports/{export_id}/events")
 async def stream_export(request: Request, console: Console, export_id: PathId) -> Response:
-    """Stream an export's progress as HTML, which replaces a part of the page."""
-
     def read_part() -> LivePart:
         with console.unit_of_work() as uow:
             view = _get_view(uow, console, export_id)
@@ -199,7 +197,6 @@ def cancel_export(console: ConsoleForm, uow: Transaction, export_id: PathId) -> 
 
 @router.get("/exports/{export_id}/file")
 def download_export_file(console: RecentConsole, uow: Transaction, export_id: PathId) -> Response:
-    """Redirect the browser to a new signed URL that downloads the file of an export."""
     export = exports.get_export(uow, console.caller, export_id)
     if find_expiry(export) is None:
         raise EXPORT_NOT_FOUND()
@@ -207,7 +204,6 @@ def download_export_file(console: RecentConsole, uow: Transaction, export_id: Pa
 
 
 def _get_view(uow: UnitOfWork, console: ConsoleRequest, export_id: int) -> ExportView:
-    """Return an export that belongs to the caller, or raise ``export.not_found``."""
     export = exports.get_export(uow, console.caller, export_id)
     title = lists.read_titles(uow, [export.list_id])[export.list_id]
     job = None

@@ -49,27 +49,26 @@ PATH = f"{CONSOLE_PATH}/images"
 router = build_router(PATH)
 
 IMAGES_ON_PAGE = 24
-# The maximum time that a response waits until an uploaded image is converted.
+# The maximum time that a response waits for the conversion of an image.
 WAIT_SECONDS = 15.0
-# The names of two renditions, one that is 320 pixels wide and one for mails.
+# The names of the renditions for thumbnails (320 pixels wide) and for mails.
 _SMALL_LABEL = "320"
 _MAIL_LABEL = "mail"
-# Thumbnail files above this size aren't shown, because a page with many large images loads slowly.
+# Thumbnails above this size aren't shown, because many large images would load slowly.
 _MAX_THUMBNAIL_BYTES = 200_000
-# The numbers of columns and rows in the grid of coloured tiles that replaces a thumbnail that is
-# too large.
+# If a thumbnail is too large, a grid of coloured tiles with this many columns and rows replaces it.
 _TILE_COUNTS = (4, 3)
-# Maps each lifetime that a user can choose for a signed link, in seconds, to a label.
+# Maps the lifetime of a signed link in seconds to a label.
 LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}
 
 
 @dataclass(frozen=True)
 class FileView:
-    """An image file, which contains either the uploaded image or a smaller rendition.
+    """A file with the uploaded image or one of its renditions.
 
     Attributes:
-        label: the name of the rendition, such as "mail", or an empty text for the original image.
-        size: the number of bytes in the image file.
+        label: the name of the rendition, such as "mail", or an empty text for the uploaded image.
+        size: the file size in bytes.
     """
 
     label: str
@@ -121,12 +120,12 @@ class ImageView:
 
     @property
     def alt(self) -> str:
-        """Return the alternative text, or the name of an image without alternative text."""
+        """Return the alternative text, or else the name of the image."""
         return self.record.alt_text or self.name
 
     @property
     def small(self) -> FileView | None:
-        """Return the image file to show as a thumbnail, or ``None`` if the file is too large."""
+        """Return the file for the thumbnail, or ``None`` if the file is too large."""
         file = next((each for each in self.files if each.label == _SMALL_LABEL), self.files[0])
         return file if file.size <= _MAX_THUMBNAIL_BYTES else None
 
@@ -192,8 +191,8 @@ async def _accept_upload(
 ) -> AcceptedJob:
     """Store the uploaded image, and enqueue its conversion.
 
-    The caller must not hold a reference to the image's bytes, so that the memory is freed while the
-    request waits for the conversion.
+    The caller must keep no reference to the image's bytes, so that the memory is freed during the
+    conversion.
     """
     form = await read_multipart_form(request)
     inputs.update({name: value.decode(errors="replace") for name, value in form.fields})
@@ -204,7 +203,7 @@ async def _accept_upload(
         upload.accept_upload,
         console.state.resources,
         console.caller,
-        # Request renditions of the image, because pages show the smallest rendition as a thumbnail.
+        # Request renditions, because pages show the smallest rendition as a thumbnail.
         Upload(clean_filename(part.filename), part.data, "encrypted" in inputs, True),
         key=None,
     )
@@ -213,7 +212,6 @@ async def _accept_upload(
 
 
 def _get_uploaded_image(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
-    """Return an uploaded image after its conversion, or raise an error if the conversion failed."""
     with console.unit_of_work() as uow:
         outcome = records.find_outcome(uow, accepted)
         if isinstance(outcome, DomainError):
@@ -258,10 +256,9 @@ def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Respon
 
 @router.get("/{hash_id}/link")
 def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Response:
-    """Show the form that creates a signed link to an image.
+    """Show the form for a signed link to an image.
 
-    If the user must log in again to see the form, the login page redirects the browser back to the
-    form.
+    After a renewed login, the user returns to the form.
     """
     return _render_link_page(console, hash_id, form, None)
 
@@ -270,8 +267,8 @@ def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Resp
 def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
     """Create a signed link to an encrypted image, and show the link.
 
-    The response that shows the signed link isn't a redirect, because the redirect's URL would
-    reveal the link in logs.
+    The response that shows the link isn't a redirect, because the URL of a redirect would reveal
+    the link in logs.
     """
     lifetime = console.form.get("lasts", "")
     try:
@@ -287,10 +284,6 @@ def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
 def _render_link_page(
     console: ConsoleRequest, hash_id: str, form: TypedForm, link: tuple[str, datetime] | None
 ) -> Response:
-    """Render the form that creates signed links to an encrypted image.
-
-    ``link``: the signed link that was just created, or ``None`` if no link was created.
-    """
     with console.unit_of_work() as uow:
         image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))
     if not image.record.encrypted:

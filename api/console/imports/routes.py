@@ -66,7 +66,7 @@ router = build_router(PREFIX)
 
 IMPORTS_ON_PAGE = 50
 FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 PLACES = {
     errors.IMPORT_FILE_MISSING.code: "file",
     errors.IMPORT_SEVERAL_FILES.code: "file",
@@ -105,7 +105,7 @@ def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
 def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Response:
     """Show the form for a new import.
 
-    ``list_id``: the id of the list that the form preselects, or an empty text.
+    ``list_id``: the id of the preselected list, or an empty text.
     """
     with console.unit_of_work() as uow:
         own_lists = lists.list_choices(uow, console.user_id)
@@ -123,7 +123,7 @@ def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Res
 async def upload_import(request: Request, console: Console) -> Response:
     state = console.state
     resources = console.state.resources
-    # The values of the form fields, which come before the uploaded file in the request body.
+    # The form fields precede the uploaded file in the request body.
     inputs: dict[str, str] = {}
     list_options: list[tuple[int, ImportOptions]] = []
 
@@ -166,7 +166,7 @@ async def upload_import(request: Request, console: Console) -> Response:
 
 
 def _read_upload_choices(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
-    """Return the submitted list id and options of the dry run, or raise ``body.invalid``."""
+    """Return the submitted list id and the options for the dry run, or raise ``body.invalid``."""
     try:
         list_id = lists.parse_list_id(form.get("list_id", ""))
     except DomainError:
@@ -196,11 +196,10 @@ def show_import(console: Console, import_id: PathId, columns: FirstColumn = 0) -
 def read_import_again(
     console: ConsoleForm, import_id: PathId, columns: FirstColumn = 0
 ) -> Response:
-    """Repeat a dry run with changed options, or import the file if the user changed no option.
+    """Repeat a dry run with changed options, or import the file if no option has changed.
 
     A file is imported only with the options of its last dry run, because the owner must see the
-    preview first. If the owner changed an option, a dry run with the new options starts, and the
-    file is not imported.
+    preview first.
     """
     view = read_view(console, import_id)
     path = f"{PREFIX}/{import_id}"
@@ -213,7 +212,7 @@ def read_import_again(
             records.read_again(uow, console.caller, import_id, replace(options, dry_run=dry_run))
     except DomainError as error:
         if error.code == errors.IMPORT_RUNNING.code:
-            # The owner has started the same import in another browser window.
+            # The owner has started the import in another browser window.
             return redirect_to_path(console.state, path)
         form = console.add_error(error)
         return console.render_form("import.html", **_build_page_values(view, form, columns))
@@ -237,7 +236,7 @@ def build_reading_form(view: ImportView) -> TypedForm:
 
 
 def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[ImportOptions, bool]:
-    """Return the submitted import options, and whether they differ from the last dry run's options.
+    """Return the submitted import options, and whether they differ from the last dry run.
 
     Raises ``body.invalid``.
     """
@@ -294,8 +293,6 @@ def _build_page_values(view: ImportView, form: TypedForm, first_column: int) -> 
 
 @router.get("/{import_id}/events")
 async def stream_import(request: Request, console: Console, import_id: PathId) -> Response:
-    """Stream an import's progress as server-sent events with HTML for a part of the page."""
-
     def read_part() -> LivePart:
         view = read_view(console, import_id)
         values = _build_page_values(view, build_reading_form(view), 0)
@@ -308,9 +305,9 @@ async def stream_import(request: Request, console: Console, import_id: PathId) -
 
 @router.post("/{import_id}/cancel")
 def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
-    """Cancel a running import, or the running undo of an import.
+    """Cancel a running import, or the undo of an import.
 
-    Cancelling an import keeps the rows that were written before the cancellation.
+    Rows that the import has already written are kept.
     """
     view = read_view(console, import_id)
     job = view.undo if view.is_undoing else view.job
@@ -322,14 +319,14 @@ def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
 
 @router.post("/{import_id}/retry")
 def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
-    """Resume an import that failed because of an internal error, and import the remaining rows."""
+    """Resume an import that failed because of an internal error."""
     records.retry_import(uow, console.caller, import_id)
     return console.redirect_with_notice(f"{PREFIX}/{import_id}", "The import goes on.")
 
 
 @router.get("/{import_id}/not-added")
 def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId) -> Response:
-    """Redirect to a new signed URL of the file with the rows that the import didn't add."""
+    """Redirect to a new signed URL of the file with the rows that weren't added."""
     if records.get_import(uow, console.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
     return redirect_to(build_import_errors_url(console.state, import_id))
@@ -337,10 +334,10 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 
 @router.get("/{import_id}/undo")
 def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
-    """Show a preview of the changes that undoing an import would cause.
+    """Show a preview of undoing an import.
 
-    The undo doesn't fully restore members who were changed after the import. The preview of an undo
-    links to the imports and bulk actions that have changed the imported members.
+    Members who were changed after the import are not fully restored. The preview links to the
+    imports and bulk actions that changed the imported members.
     """
     with console.unit_of_work() as uow:
         preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))

@@ -1,7 +1,7 @@
 """Lists the consent values of an imported file, and reads which statuses the owner assigned.
 
-A consent value is the text of a cell that names a status or states whether a person consented,
-confirmed or opted out.
+A consent value is the text of a cell, such as "unsubscribed", that states a person's status or
+consent.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,14 +37,14 @@ _MEANING_LABELS = {
 
 @dataclass(frozen=True)
 class StatusValue:
-    """A consent value that the preview of an import shows.
+    """A consent value in the preview of an import.
 
     Attributes:
-        rows: the number of rows in the file that contain the consent value.
-        meaning: a description of how the import interprets the consent value.
-        box: the name of the select box for the consent value's status, or ``None`` if the owner
-            can't assign a status.
-        chosen: the status that the owner assigned to the consent value, or an empty text.
+        rows: the number of rows with the consent value.
+        meaning: how the import interprets the consent value.
+        box: the name of the select box for the status, or ``None`` if the owner can't assign a
+            status.
+        chosen: the status that the owner assigned, or an empty text.
     """
 
     column: str
@@ -56,19 +56,18 @@ class StatusValue:
 
 
 def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[StatusValue]:
-    """Return the consent values that an import found, in the order of the file's columns.
+    """Return the consent values of an imported file, in the order of the columns.
 
-    After a dry run, the owner can assign a status to each unrecognised consent value, and can
-    change assigned statuses. A consent value in several columns has one select box, because an
-    assigned status applies to the whole file.
+    After a dry run, the owner can assign a status to each unrecognised consent value. A consent
+    value in several columns has one select box, because a status applies to the whole file.
     """
     statuses = {fold_value(value): status for value, status in (task.status_values or {}).items()}
     values: list[StatusValue] = []
     changeable: set[str] = set()
     for column, value, rows, meaning in _iterate_values(task, result):
         folded = fold_value(value)
-        # The owner can't assign a status to a long consent value, because the import's result
-        # contains only the beginning of the value.
+        # The owner can't assign a status to a long consent value, because only its beginning is
+        # stored.
         is_whole = 0 < len(value) < MAX_WORD_CHARACTERS
         is_open = task.dry_run and (meaning == _UNKNOWN or folded in statuses)
         box = None
@@ -84,21 +83,21 @@ def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[St
 def _iterate_values(
     task: MemberImport, result: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, int, str]]:
-    """Yield the column, text, number of rows and recognised meaning of each consent value."""
+    """Yield the column, text, number of rows and meaning of each consent value."""
     listed = set()
     for column in result.get("columns", ()):
         for each in column.get("values", ()):
             listed.add(fold_value(each["value"]))
             yield column["name"], each["value"], each["rows"], each["read_as"]
     if task.kind != ImportKind.MEMBERS:
-        # For a file of suppressed addresses, the import's result lists only the unrecognised
-        # consent values.
+        # Unless the file contains members, the result of the import lists only unrecognised consent
+        # values.
         for each in result.get("unknown_values", ()):
             listed.add(fold_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
     for value in task.status_values or {}:
-        # List consent values with an assigned status even if the file doesn't contain them, so that
-        # the owner can remove the status.
+        # List a consent value with an assigned status even if the file no longer contains it, so
+        # that the owner can remove the status.
         if task.dry_run and fold_value(value) not in listed:
             yield "", value, 0, _UNKNOWN
 
@@ -106,10 +105,9 @@ def _iterate_values(
 def read_status_choices(
     task: MemberImport, values: Sequence[StatusValue], form: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """Return the statuses that the owner assigned to consent values.
+    """Return the statuses that the owner assigned, or ``None`` if there are none.
 
-    If the owner assigned no status to any consent value, the result is ``None``. The assigned
-    status of a consent value without a select box doesn't change. Raises ``body.invalid``.
+    A consent value without a select box keeps its status. Raises ``body.invalid``.
     """
     assigned_statuses = dict(task.status_values or {})
     for each in values:

@@ -1,6 +1,6 @@
-"""Prepares the data on the page of an import, and reads which roles the owner assigned to columns.
+"""Prepares the page of an import, and reads which role the owner chose for each column.
 
-The role of a column is the attribute of members that the column contains, such as the name.
+The role of a column states what the column contains, such as the name or the e-mail address.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,14 +35,14 @@ COLUMNS_ON_PAGE = 20
 MAX_NAME_CHARACTERS = 80
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
-# Options of a column's select box that aren't roles.
+# Choices in a column's select box that aren't roles.
 IGNORE = "ignore"
 NEW_FIELD = "new"
 AS_RECOGNISED = ""
 FIELD_TYPES = dict(
     zip(field_columns.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True)
 )
-# The select box options that create a member field of a certain type, with their labels.
+# Choices that create a member field of a certain type, with their labels.
 _TYPED_FIELDS = {
     f"{NEW_FIELD}:{type_}": f"Create a field: {words}" for type_, words in FIELD_TYPES.items()
 }
@@ -57,7 +57,7 @@ _FORMAT_LABELS = {
     DecimalMark.POINT: "Numbers with a decimal point",
     DecimalMark.COMMA: "Numbers with a decimal comma",
 }
-# The select box options that an owner may choose for more than one column of a file.
+# Choices that are allowed for several columns of a file.
 _REPEATABLE_ROLES = (
     *(IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", *ConsentSubject),
     *("first_name", "middle_name", "last_name"),
@@ -85,7 +85,7 @@ _ROLE_LABELS = {
     "consent.confirmed_ip": "Consent: confirmed from",
     IGNORED: "Nothing",
 }
-# Labels for the reasons why a row was not added, in the order in which the page shows the reasons.
+# Labels for the reasons why rows weren't added, in the order in which the page shows them.
 VERDICT_LABELS = {
     "already": "are members already",
     "opted_out": "said no, here or in the file",
@@ -98,19 +98,16 @@ VERDICT_LABELS = {
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """A column of an imported file, and the role of the column.
+    """A column of an imported file and its role.
 
     Attributes:
-        examples: the contents of sample cells in the column.
-        becomes: the role that the dry run recognised for the column, or several roles separated by
-            commas.
-        creates: the type of the member field that the import creates for the column, or ``None`` if
-            the import creates no field.
-        written: a label for the format of the dates or numbers in the column, or ``None`` if the
-            format is unknown.
+        examples: sample cells of the column.
+        becomes: the role that the dry run recognised, or several roles separated by commas.
+        creates: the type of the member field that the import creates for the column, or ``None``.
+        written: the label of the column's date or number format, or ``None`` if unknown.
         chosen: the choice in the column's select box, such as a role or ``ignore``.
-        ignored_opt_outs: the number of opt-outs in a column that the import ignores, or ``None`` if
-            the import reads the column.
+        ignored_opt_outs: the number of opt-outs in an ignored column, or ``None`` if the import
+            reads the column.
     """
 
     index: int
@@ -132,7 +129,7 @@ class ColumnChoice:
 
     @property
     def recognised(self) -> str | None:
-        """Return the label of the column's recognised role, or ``None`` without a role."""
+        """Return the label of the recognised role, or ``None`` without a role."""
         if self.creates is not None:
             return None
         if self.becomes == IGNORED:
@@ -143,13 +140,12 @@ class ColumnChoice:
 def build_column_choices(
     task: MemberImport, columns: Sequence[Mapping[str, Any]], fields: Sequence[MemberField]
 ) -> list[ColumnChoice]:
-    """Return the columns that a dry run found, each with the choice in its select box.
+    """Return the columns of a dry run, each with the choice in its select box.
 
-    If a dry run stopped at an ambiguous column, the owner must choose a role only for the ambiguous
-    column. A dry run recognises unambiguous columns by their names.
+    If a dry run stopped at an ambiguous column, the owner must choose only the role of this column.
 
     Args:
-        columns: the columns in the result of the dry run, including sample cells.
+        columns: the columns in the result of the dry run.
     """
     names = [str(column["name"]) for column in columns]
     is_recognised = any(column["becomes"] != IGNORED for column in columns)
@@ -159,8 +155,8 @@ def build_column_choices(
         try:
             chosen_roles[column_layout.find_column(names, name)] = role
         except DomainError:
-            # Ignore the owner's choice for a column that isn't in the file, because the dry run
-            # reports the missing column.
+            # Ignore a choice for a column that isn't in the file, because the dry run reports the
+            # missing column.
             continue
     choices = []
     for index, column in enumerate(columns):
@@ -194,11 +190,10 @@ def list_roles(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
 
 
 def read_column_choices(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:
-    """Return the submitted choice for each column of an imported file.
+    """Return the submitted choice for each column.
 
-    If the form doesn't contain a column's select box, the column keeps the choice from the last dry
-    run. Raises ``body.invalid`` if two columns have the same role, unless the role may occur more
-    than once.
+    A column without a select box in the form keeps its choice. Raises ``body.invalid`` if two
+    columns have the same role and the role may occur only once.
     """
     values = [form.get(each.box, each.chosen) for each in choices]
     seen: set[str] = set()
@@ -250,19 +245,18 @@ def _describe_role(role: str) -> str:
 class ImportView:
     """The data shown on the page of an import.
 
-    A single query reads the import's status and counts, so that the values are consistent.
+    A single query reads the status and the counts of the import, so that they are consistent.
 
     Attributes:
         job: the job that runs the import, or ``None`` if the import has ended.
-        undo: the most recent job that undoes the import, or ``None`` if no undo was started.
-        choices: the columns and their roles after a dry run, or empty for an import that isn't a
-            dry run.
-        status_values: the consent values that a dry run found.
-        preview: the members that the import would create from the first rows of the file.
-        problems: the invalid cells of the file, grouped by column and violated rule.
-        readings: sample rows, decoded with each possible encoding. ``readings`` is empty if the
-            encoding of the file is certain.
-        fields: the member fields that the owner has defined.
+        undo: the latest job that undoes the import, or ``None``.
+        choices: the columns and their roles, which are empty unless the import was a dry run.
+        status_values: the consent values of the file.
+        preview: the members that the first rows of the file would create.
+        problems: the invalid cells, grouped by column and violated rule.
+        readings: sample rows in each possible encoding. ``readings`` is empty if the encoding is
+            certain.
+        fields: the owner's member fields.
     """
 
     task: MemberImport
@@ -290,7 +284,7 @@ class ImportView:
 
     @property
     def undo_stopped(self) -> bool:
-        """Return whether an undo of the import was started, but failed or was cancelled."""
+        """Return whether an undo of the import failed or was cancelled."""
         has_begun = self.undo is not None and self.task.undone_at is None
         return has_begun and not self.is_undoing
 
@@ -300,7 +294,7 @@ class ImportView:
 
     @property
     def has_rejects(self) -> bool:
-        """Return whether a file exists with the rows that the import didn't add completely."""
+        """Return whether a file with the rows that weren't added exists."""
         has_rows = self.not_added > 0 or self.task.left_out > 0
         return has_rows and self.task.files_removed_at is None
 
@@ -313,7 +307,7 @@ class ImportView:
 
     @property
     def date_order_matters(self) -> bool:
-        """Return whether the owner must choose the order of day and month in the file's dates."""
+        """Return whether the owner must choose the order of day and month in dates."""
         is_asked = self.task.error is not None and self.task.error["code"] == (
             IMPORT_DATE_ORDER_NEEDED.code
         )
@@ -323,8 +317,7 @@ class ImportView:
     def encoding_matters(self) -> bool:
         """Return whether the owner can choose the encoding of the file.
 
-        The owner can't choose the encoding of a Unicode file, because Unicode is recognised with
-        certainty.
+        The encoding of a Unicode file is certain, so the owner can't change it.
         """
         encoding = (self.task.description or {}).get("encoding", "utf-8")
         return (
@@ -333,21 +326,21 @@ class ImportView:
 
     @property
     def encoding_words(self) -> str | None:
-        """Return a name for the file's encoding, or ``None`` if the encoding is Unicode."""
+        """Return a name for the file's encoding, or ``None`` for Unicode."""
         return ENCODINGS.get((self.task.description or {}).get("encoding", ""))
 
     @property
     def is_broken(self) -> bool:
-        """Return whether the import can be resumed after it failed because of an internal error."""
+        """Return whether the import failed because of an internal error, and can be resumed."""
         if self.task.status != "failed" or self.task.error is None:
             return False
         return str(self.task.error["code"]).startswith("job.")
 
     @property
     def file_kept_until(self) -> datetime | None:
-        """Return when the file of a dry run will be deleted, or ``None`` if the file doesn't exist.
+        """Return when the file of a dry run will be deleted, or ``None`` if there is no file.
 
-        Until the deletion of the file, the owner can repeat the dry run or import the file.
+        Until the deletion, the owner can repeat the dry run or import the file.
         """
         ended_at = self.task.finished_at
         if not self.task.dry_run or ended_at is None or self.is_broken:
@@ -384,10 +377,9 @@ class ImportView:
 
 
 def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
-    """Return the data for the page of the caller's import, or raise ``import.not_found``.
+    """Return the data of the page for the caller's import, or raise ``import.not_found``.
 
-    The data for the page of an import contains sample rows of the file, unless the samples have
-    been deleted.
+    The data of the page contains sample rows of the file, unless the samples were deleted.
     """
     resources = console.state.resources
     with console.unit_of_work() as uow:
@@ -395,9 +387,9 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
         title = lists.read_titles(uow, [task.list_id])[task.list_id]
         job = records.find_job(uow, task) if task.status == "running" else None
         undo = records.find_undo_job(uow, task)
-        # Read the import again after reading its job, so that the result includes the last changes
-        # of a job that just ended. The job of an import ends in the transaction that contains the
-        # job's last changes to the import.
+        # Read the import again after reading its job, so that the last changes of a job that just
+        # ended are included. A job ends in the transaction that contains its last changes to the
+        # import.
         uow.session.refresh(task)
         own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
     view = ImportView(task, title, job, undo, fields=own_fields)

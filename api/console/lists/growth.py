@@ -1,8 +1,7 @@
 """Calculates a chart that shows the growth of a list.
 
-For each period, the chart shows how many people joined the list, how many left, and the difference.
-A template draws the chart of a list's growth as SVG. The labels of the chart are HTML next to the
-SVG, because the page stretches the SVG and would distort text in the SVG.
+For each period, the chart shows how many people joined, how many left, and the difference. The
+labels of the chart are HTML next to the SVG, because stretching the SVG would distort its text.
 """
 
 from collections.abc import Sequence
@@ -12,17 +11,17 @@ from typing import Self
 
 from services.subscriptions.daily_figures import MemberFigures
 
-# The width and height of the chart in the coordinates of the SVG.
+# The width and height of the chart in SVG units.
 WIDTH = 1_000
 HEIGHT = 300
 _MAX_BARS = 62
-# The share of each bar's width that stays empty, so that there is a gap between bars.
+# The share of each bar's space that stays empty, as a gap between bars.
 _GAP_SHARE = 0.25
 
 
 @dataclass(frozen=True)
 class GrowthSpan:
-    """The numbers of people who joined and left a list in a period of one or several days."""
+    """The numbers of people who joined and left a list in a period."""
 
     first: date
     last: date
@@ -45,7 +44,7 @@ class GrowthSpan:
 
 @dataclass(frozen=True)
 class PlottedBar:
-    """The positions of two bars in a chart, one for joins and one for departures."""
+    """The bars for joins and departures in one period."""
 
     x: float
     width: float
@@ -56,16 +55,14 @@ class PlottedBar:
 
 @dataclass(frozen=True)
 class GrowthPlot:
-    """The data from which a template draws the chart of a list's growth.
+    """The data of a growth chart, which a template draws as SVG.
 
     Attributes:
-        total: the numbers of joins and departures during all days of the chart.
+        total: the joins and departures in all periods.
         zero: the vertical position of the zero line in the chart.
-        most_joined: the largest number of joins that a bar shows, which is the value at the upper
-            edge of the chart.
-        most_left: the largest number of departures that a bar shows, which is the value at the
-            lower edge of the chart.
-        line: the points of a line that shows the joins minus the departures in each period.
+        most_joined: the maximum number of joins per period, at the upper edge of the chart.
+        most_left: the maximum number of departures per period, at the lower edge of the chart.
+        line: the points of the line that shows joins minus departures.
     """
 
     total: GrowthSpan
@@ -78,7 +75,7 @@ class GrowthPlot:
 
     @property
     def marks(self) -> list[str]:
-        """Return labels for the top, the middle and the bottom of the chart's vertical axis."""
+        """Return labels for the top, middle and bottom of the chart's vertical axis."""
         middle = (self.most_joined - self.most_left) / 2
         return [f"{value:,g}" for value in (self.most_joined, middle, -self.most_left or 0)]
 
@@ -88,15 +85,14 @@ class GrowthPlot:
 
 
 def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
-    """Return a list's growth chart for ``days``, which must be in chronological order."""
-    # Each bar of the growth chart covers one day, or one or several weeks if the chart would have
-    # too many daily bars.
+    """Return the growth chart for ``days``, which must be in chronological order."""
+    # Each bar covers one day, or whole weeks if there would be too many daily bars.
     size = 1 if len(days) <= _MAX_BARS else 7 * -(-len(days) // (7 * _MAX_BARS))
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
     most_joined = max(each.joined for each in spans)
     most_left = max(each.left for each in spans)
-    # The bars for joins and for departures are drawn to the same scale. If nobody joined or left
-    # the list, the zero line is in the middle of the chart.
+    # Joins and departures are drawn to the same scale. Without any joins or departures, the zero
+    # line is in the middle of the chart.
     unit = HEIGHT / (most_joined + most_left or 1)
     zero = round(most_joined * unit, 1) if most_joined or most_left else HEIGHT / 2
     step = WIDTH / len(spans)

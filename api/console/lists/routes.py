@@ -39,7 +39,7 @@ LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
 _PERIOD_LABELS = {"30": "30 days", "90": "90 days", "365": "A year", "1095": "Three years"}
 _USUAL_PERIOD = "30"
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 PLACES = {LIST_SLUG_TAKEN.code: "slug"}
 PROVIDERS = {"turnstile": "Cloudflare Turnstile", "hcaptcha": "hCaptcha", "recaptcha": "reCAPTCHA"}
 _TEXT_FIELDS = (
@@ -51,8 +51,8 @@ _TEXT_FIELDS = (
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
-# The prefix of the name of a select box for a public member field. The field's key follows the
-# prefix.
+# The name of the select box for a public member field consists of this prefix and the key of the
+# field.
 _MEMBER_FIELD_PREFIX = "field_"
 _NOT_ASKED = "no"
 _ASKED = "asked"
@@ -63,7 +63,7 @@ _LOOK_FIELDS = (
     *("colour", "logo_hash_id", "sender_name"),
     *("sign_up_text", "thanks_text", "confirmation_text"),
 )
-# The name of the button that resets a list's colour to the default colour of this installation.
+# The name of the button that resets a list's colour to the default colour.
 _USUAL_COLOUR_BUTTON = "usual_colour"
 IMAGES_TO_CHOOSE = 100
 
@@ -150,7 +150,7 @@ def show_public_pages(
         for each in images
         if each.status == AttachmentStatus.READY and not each.encrypted
     }
-    # Offer the list's current logo, even if the logo was deleted or isn't among the newest images.
+    # Offer the list's current logo even if it was deleted or isn't among the newest images.
     if record.logo_hash_id is not None:
         logos.setdefault(record.logo_hash_id, record.logo_hash_id)
     names = {
@@ -208,7 +208,7 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
         (_MEMBER_FIELD_PREFIX + key for key in record.required_fields), _REQUIRED
     )
     configured_names = console.state.challenges.configured
-    # Offer the list's current challenge provider, even if the provider is no longer configured.
+    # Offer the list's current challenge provider even if it is no longer configured.
     names = [
         name for name in PROVIDERS if name in configured_names or name == record.challenge_provider
     ]
@@ -257,14 +257,14 @@ def _change_list(
     tab: str,
     notice: str,
 ) -> Response:
-    """Store the settings that a user changed in a form about a list.
+    """Store the changed settings of a list.
 
-    Unchanged settings of a list aren't validated, so that a deleted logo, for example, doesn't
-    prevent a change of the title.
+    Unchanged settings aren't validated, so that a deleted logo, for example, doesn't prevent a
+    change of the title.
 
     Args:
-        show_form: the function that renders the form with an error.
-        tab: the last segment of the path to which the response redirects.
+        show_form: a function that renders the form with an error.
+        tab: the last segment of the path to which the browser is redirected.
     """
     try:
         with console.unit_of_work() as uow:

@@ -45,7 +45,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/bulk-actions")
 
 ACTIONS_ON_PAGE = 50
 TAGS_TO_CHOOSE = 200
-# Maps each kind of bulk action that needs a value, such as a tag, to the form input for the value.
+# Maps a kind of bulk action to the form input for its value, such as a tag.
 _VALUE_INPUTS: Mapping[str, str] = {
     BulkActionKind.TAG: "tag_name",
     BulkActionKind.UNTAG: "tag_name",
@@ -53,7 +53,7 @@ _VALUE_INPUTS: Mapping[str, str] = {
 }
 
 
-# The label and the hint that a page shows for each kind of bulk action.
+# The label and the hint for each kind of bulk action.
 ACTIONS: Mapping[str, tuple[str, str]] = {
     BulkActionKind.TAG: ("Give them a tag", "The tag is made if the list has none of that name."),
     BulkActionKind.UNTAG: ("Take a tag off them", ""),
@@ -70,7 +70,7 @@ ACTIONS: Mapping[str, tuple[str, str]] = {
 
 
 class BulkState(StrEnum):
-    """The state of a bulk action, which includes the progress of its undo."""
+    """The state of a bulk action or of its undo."""
 
     RUNNING = "running"
     DONE = "done"
@@ -86,8 +86,8 @@ class _BulkActionView:
 
     Attributes:
         words: a description of the bulk action, such as "Switch mail off".
-        undo_until: the time until which the bulk action can be undone, or ``None`` if the undo
-            isn't possible.
+        undo_until: the time until which the bulk action can be undone, or ``None`` if it can't be
+            undone.
     """
 
     bulk: BulkAction
@@ -119,7 +119,6 @@ async def show_new_bulk_action(
 
 @router.post("/new")
 async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
-    """Start a bulk action, and redirect to the page that shows its progress."""
     action = console.form.get("action", "")
     try:
         if action not in [*BulkActionKind]:
@@ -220,7 +219,7 @@ def undo_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> 
 
 @router.post("/{bulk_id}/cancel")
 def cancel_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
-    """Cancel a bulk action, but keep the changes that the action has made."""
+    """Cancel a bulk action, but keep the changes that it has already made."""
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         job = actions.find_job(uow, _get_bulk_action(uow, console, mailing_list.id, bulk_id))
@@ -234,7 +233,6 @@ def cancel_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -
 def _get_bulk_action(
     uow: UnitOfWork, console: ConsoleRequest, list_id: int, bulk_id: int
 ) -> BulkAction:
-    """Return a bulk action that the caller started on a list, or raise ``bulk.not_found``."""
     bulk = BULK_UNDO.find_row(uow, console.caller, bulk_id)
     if bulk.list_id != list_id:
         raise BULK_NOT_FOUND()
@@ -247,9 +245,9 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
     for bulk in bulks:
         undo_job = uow.session.get(Job, bulk.undo_job_id) if bulk.undo_job_id else None
         if undo_job is not None:
-            # Read the bulk action again after reading its job, so that the result includes the last
-            # changes of a job that just ended. The job of a bulk action ends in the transaction
-            # that contains the job's last changes to the bulk action.
+            # Read the bulk action again after reading its job, so that the last changes of a job
+            # that just ended are included. A job ends in the transaction that contains its last
+            # changes to the bulk action.
             uow.session.refresh(bulk)
         words = describe_bulk_action(bulk, names)
         views.append(
@@ -263,7 +261,7 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
 def describe_bulk_action(bulk: BulkAction, names: Mapping[int, str]) -> str:
     """Return a description of a bulk action, such as "Switch mail off".
 
-    ``names``: maps the id of each tag to the tag's name.
+    ``names``: maps tag ids to tag names.
     """
     tag = names.get(bulk.tag_id or 0)
     tag_label = f"the tag “{tag}”" if tag is not None else "a tag that is gone"

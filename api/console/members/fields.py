@@ -26,7 +26,7 @@ TYPE_LABELS = {
     FieldType.BOOLEAN: "Yes or no",
     FieldType.CHOICE: "One of some choices",
 }
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 
@@ -65,13 +65,10 @@ def show_field(console: Console, uow: Transaction, field_id: PathId) -> Response
 
 @router.post("/{field_id}")
 def change_field(console: ConsoleForm, field_id: PathId) -> Response:
-    """Change a field.
-
-    If the type of a member field changes, the values of all members are converted to the new type.
-    """
+    """Change a field. If the type of a member field changes, its values are converted."""
     with console.unit_of_work() as uow:
-        # Look up the member field first, so that the response for another owner's field is 404,
-        # even if the form is invalid.
+        # Look up the member field before validating the form, so that the response for another
+        # owner's field is always 404.
         fields.get_field(uow, console.user_id, field_id)
     try:
         type_ = {"type": console.form["type"]} if "type" in console.form else {}
@@ -87,7 +84,7 @@ def change_field(console: ConsoleForm, field_id: PathId) -> Response:
 def retire_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Response:
     """Hide a field.
 
-    The database keeps the values of a hidden member field, but no page shows the values.
+    The values of a hidden member field stay in the database, but no page shows them.
     """
     label = fields.get_field(uow, console.user_id, field_id).label
     fields.retire_field(uow, console.user_id, field_id)

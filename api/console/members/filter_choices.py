@@ -1,4 +1,4 @@
-"""Lists the attributes of members that the filter form offers, with their operators and values."""
+"""Lists the member attributes that the filter form offers, with their operators and values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from services.subscriptions import fields, tags
 from services.subscriptions.filters.names import FilterName, Operator, ValueKind, build_filter_names
 from storage.unit_of_work import UnitOfWork
 
-# The name that the filter form uses for the operator ``exists`` with the value ``false``.
+# In the filter form, ``missing`` means ``exists`` with the value ``false``.
 MISSING = "missing"
 _OPERATOR_LABELS: Mapping[str, str] = {
     Operator.IS: "is",
@@ -56,12 +56,11 @@ MAX_TAGS_TO_CHOOSE = 200
 
 @dataclass(frozen=True)
 class Choice:
-    """An attribute of members that a row of the filter form can test.
+    """A member attribute that the filter form can test.
 
     Attributes:
-        operators: maps each operator that the attribute supports to a label.
-        options: maps each possible value of the attribute to a label, or is empty if the user types
-            the value.
+        operators: maps each supported operator to a label.
+        options: maps each possible value to a label, or is empty if the user types the value.
         suggestions: values that the browser suggests while the user types.
     """
 
@@ -78,7 +77,7 @@ class Choice:
 
 
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
-    """Return the member attributes that rows of the filter form can test, keyed by name."""
+    """Return the member attributes that the filter form can test, by name."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
     rows = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows

@@ -1,13 +1,12 @@
 """Converts a member filter between JSON and the rows of an HTML form.
 
-The filter form shows a member filter as a group of parts. Each part of a filter is either a row
-with a field, an operator and a value, or a nested group of parts. The name of a form input contains
-the position of the filter part to which the input belongs. For example, the input ``match.0``
-states how the outermost group combines its parts. The inputs ``field.0.2``, ``kind.0.2``,
-``operator.0.2`` and ``value.0.2`` belong to the third part of the outermost group.
+The filter form shows a filter as a group of parts. Each part of a filter is either a row with a
+field, an operator and a value, or a nested group. The name of a form input contains the position of
+its filter part. For example, the input ``match.0`` states how the outermost group combines its
+parts. ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and ``value.0.2`` are the inputs of the third
+part of the outermost group.
 
-The buttons that add or remove parts of the filter submit the whole form, so that the form needs no
-script.
+The buttons that add or remove parts submit the whole form, so no script is needed.
 """
 
 import re
@@ -33,17 +32,17 @@ _NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
 class NotRepresentable(Exception):
-    """An exception for a member filter that the rows of a form can't represent.
+    """An exception for a filter that can't be shown as rows of a form.
 
-    The message of the exception states why the form can't represent the filter.
+    The message states why the filter can't be shown as rows.
     """
 
 
 @dataclass
 class Row:
-    """A row of the filter form, which tests an attribute of members.
+    """A row of the filter form, which tests a member attribute.
 
-    A row without a value is ignored when the form is converted to a filter.
+    Rows without a value are left out of the filter.
 
     Attributes:
         name: the name of the tested attribute, such as ``email`` or ``fields.city``.
@@ -51,7 +50,7 @@ class Row:
             values.
         place: the position of the row in the form, such as ``0.2`` for the third part of the
             outermost group.
-        error: the error message that the form shows for the row, or an empty text.
+        error: the error message for the row, or an empty text.
     """
 
     name: str
@@ -71,10 +70,10 @@ class Row:
 
     @property
     def input_type(self) -> str:
-        """Return the ``type`` of the ``<input>`` element for the row's value.
+        """Return the ``type`` attribute of the ``<input>`` element.
 
-        The ``type`` is ``text`` for an invalid date or number, because browsers don't show invalid
-        values in inputs for dates and numbers.
+        Invalid dates and numbers are shown as text, because inputs for dates and numbers can't show
+        them.
         """
         if self.kind in DATE_KINDS and (not self.text or _DATE_PATTERN.fullmatch(self.text)):
             return "date"
@@ -95,10 +94,9 @@ class Row:
         return {"field": self.name, self.operator: value}
 
     def _parse_value(self, text: str) -> object:
-        """Return the typed value, converted to the type of the tested attribute.
+        """Convert the typed value to the type of the tested attribute.
 
-        An invalid text is returned unchanged, so that the validation of the filter rejects the
-        text.
+        Invalid text is returned unchanged, so that the validation of the filter rejects it.
         """
         if self.kind == ValueKind.BOOLEAN:
             return {"true": True, "false": False}.get(text, text)
@@ -113,10 +111,10 @@ class Row:
 
 @dataclass
 class Group:
-    """A group of filter parts, which the filter combines with a word such as "and" or "or".
+    """A group of filter parts, which are combined with a word such as "all" or "any".
 
     Attributes:
-        match: a key of ``FILTER_MATCHES``, which states how the group combines its parts.
+        match: a key of ``FILTER_MATCHES``, such as ``all`` or ``any``.
         place: the position of the group in the form, such as ``0.1`` for the second part of the
             outermost group.
     """
@@ -131,18 +129,16 @@ class Group:
 
     @property
     def may_nest(self) -> bool:
-        """Return whether adding a nested group would keep the filter within the depth limit."""
+        """Return whether a group may be nested in this group without exceeding the depth limit."""
         return self.depth + 3 <= MAX_DEPTH
 
     def to_json(self, path: str, rows: dict[str, Row]) -> dict[str, Any] | None:
-        """Return the group as a JSON filter, or ``None`` if the group has no complete condition.
-
-        Rows of the form that have no value are left out of the JSON filter.
+        """Return the group as a JSON filter, or ``None`` if all its rows are incomplete.
 
         Args:
-            path: the path of the group in the JSON of the whole filter.
-            rows: the dictionary to which this method adds all rows of the group, keyed by each
-                row's path in the JSON filter.
+            path: the path of the group in the JSON filter.
+            rows: the dictionary to which all rows are added, keyed by their path in the JSON
+                filter.
         """
         parts = [part for part in self.parts if _has_condition(part)]
         if not parts:
@@ -184,7 +180,7 @@ class FilterDraft:
     Attributes:
         group: the outermost group of the filter's rows, or ``None`` if the user edits JSON.
         text: the JSON text of the filter.
-        reason: the reason why rows of a form can't represent the filter, or an empty text.
+        reason: why rows of a form can't represent the filter, or an empty text.
     """
 
     group: Group | None
@@ -194,16 +190,16 @@ class FilterDraft:
     def to_json(self) -> dict[str, Any] | None:
         """Return the edited filter as JSON, or ``None`` if the filter is empty.
 
-        Raises ``filter.invalid`` if the text that the user typed isn't a JSON object.
+        Raises ``filter.invalid`` if the typed text isn't a JSON object.
         """
         if self.group is not None:
             return self.group.to_json("filter", {})
         return parse_filter(self.text) if self.text.strip() else None
 
     def add_error(self, error: DomainError) -> bool:
-        """Show an error in the row of the filter form that caused the error.
+        """Show an error in the row of the form that caused it.
 
-        Return whether a row of the filter form caused the error.
+        Return ``False`` if no row caused the error.
         """
         rows: dict[str, Row] = {}
         if self.group is None or not error.problems:
@@ -218,10 +214,7 @@ class FilterDraft:
         return False
 
     def add_missing_value_errors(self) -> bool:
-        """Show an error in each row of the filter form whose value is missing.
-
-        Return whether any row of the filter form lacks a value.
-        """
+        """Show an error in each row without a value. Return whether any row lacks a value."""
         open_rows = [row for row in self.group.rows() if row.is_open] if self.group else []
         for row in open_rows:
             row.error = "Give a value, or remove the condition."
@@ -240,7 +233,7 @@ def parse_filter(text: str) -> dict[str, Any]:
 
 
 def read_draft(form: Mapping[str, str]) -> FilterDraft:
-    """Return the filter in a submitted form, after the change that the pressed button makes."""
+    """Read the filter from a submitted form, and apply the pressed button."""
     button = form.get("do", "")
     text = form.get("filter", "")
     if f"match.{_ROOT_PLACE}" not in form or form.get("use") == "json":
@@ -254,11 +247,10 @@ def read_draft(form: Mapping[str, str]) -> FilterDraft:
 
 
 def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) -> Group:
-    """Return the group of filter parts at the position ``place`` in the submitted form.
+    """Return the group at the position ``place`` in the submitted form.
 
-    ``remaining_rows``: a list with a single number, which states how many more rows of the form may
-    be read. All groups of the form share ``remaining_rows`` and decrease its number, so that the
-    form's total number of rows is limited.
+    ``remaining_rows``: a list with a single number, which limits how many more rows are read. All
+    groups of the form decrease the same number, so that the total number of rows is limited.
     """
     match = form.get(f"match.{place}", "all")
     group = Group(match if match in FILTER_MATCHES else "all", place=place)
@@ -284,8 +276,7 @@ def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) 
 def _apply_button(root: Group, button: str, form: Mapping[str, str]) -> None:
     """Add or remove a part of the filter, depending on which button was pressed.
 
-    ``button``: the value of the pressed button, which contains an action and the position of a
-    filter part.
+    ``button``: the value of the pressed button, which contains an action and a position.
     """
     action, _, place = button.partition(":")
     for group in [root, *_iterate_groups(root)]:
@@ -317,10 +308,9 @@ def _assign_places(group: Group, place: str) -> None:
 
 
 def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Return a filter for editing, as rows of a form if possible, or otherwise as JSON.
+    """Return a filter for editing, as rows of a form if possible, or else as JSON.
 
-    ``choices``: the operators and values of each attribute that a filter row can test, by attribute
-    name.
+    ``choices``: the member attributes that a row can test, by name.
     """
     if filter_json is None:
         return FilterDraft(Group("all", place=_ROOT_PLACE))
@@ -386,7 +376,7 @@ def _build_row(name: str, operator: str, value: object, choices: Mapping[str, Ch
 def describe_conditions(
     group: Group, choices: Mapping[str, Choice]
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield a description of each part of a filter, and the filter without the described part."""
+    """Yield a description of each part of a filter, and the filter without that part."""
     parts = [part for part in group.parts if _has_condition(part)]
     for part in parts:
         other_parts = [each for each in parts if each is not part]

@@ -1,4 +1,4 @@
-"""Reads from the query parameters of a URL which members a page shows.
+"""Reads from the query of a URL which members a page shows.
 
 The URL of a page of members contains all search criteria, so that an owner can bookmark or share
 the page.
@@ -23,21 +23,21 @@ from services.subscriptions.filters.member_filter import MemberFilter
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The query parameters that select the rows or the columns of a table of members.
+# The query parameters that select the rows and columns of a table of members.
 _INPUT_NAMES = ("q", "status", "type", "tag", "since", "segment", "filter", "columns")
-# The maximum number of member fields that an owner can add to the table of members as columns.
+# The maximum number of member fields that can be added to the table of members as columns.
 MAX_COLUMNS = 3
 MAX_INPUT_CHARACTERS = 4_000
-# The default filter for pages of members, which matches all active members.
+# The default filter, which matches all active members.
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
-# The time limit for counting members before a page is shown. If counting exceeds the time limit,
-# the page shows an estimate and a link that requests an exact count.
+# The time limit for counting the members on a page. If counting takes longer, the page shows an
+# estimate and a link to an exact count.
 MAX_FIRST_COUNT_TIME = timedelta(milliseconds=30)
-# The value of the query parameter ``count`` that requests an exact count of the matching members.
+# The value of the query parameter ``count`` that requests an exact count.
 EXACT_COUNT = "exactly"
-# The maximum number of members that an owner can tick in the table of members.
+# The maximum number of members that can be ticked in the table of members.
 MAX_TICKED_ROWS = 100
 
 
@@ -46,9 +46,8 @@ class MemberSelection:
     """The criteria that select the members on a page.
 
     Attributes:
-        typed: maps the names of query parameters in the URL to values. ``typed`` doesn't contain
-            parameters with an empty value.
-        draft: the member filter that the owner is editing.
+        typed: maps query parameters to their values, without empty values.
+        draft: the filter that the owner is editing.
     """
 
     typed: Mapping[str, str]
@@ -56,7 +55,7 @@ class MemberSelection:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the URL selects members only by their status, or selects all members."""
+        """Return whether the only criterion, if any, is the status."""
         return not self.typed.keys() - {"status", "columns"}
 
     @property
@@ -65,7 +64,7 @@ class MemberSelection:
 
     @property
     def has_filters(self) -> bool:
-        """Return whether the URL selects members by a criterion other than a search text."""
+        """Return whether the members are selected by anything besides a search text."""
         return bool(self.typed.keys() - {"q", "columns"})
 
     @property
@@ -77,7 +76,7 @@ class MemberSelection:
         return parse_id(self.typed.get("segment", ""))
 
     def build_filter(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
-        """Return a JSON filter that combines all search criteria, or ``None`` without criteria.
+        """Return a JSON filter that combines all criteria, or ``None`` without criteria.
 
         Raises ``filter.invalid`` if the typed filter isn't valid JSON. Raises ``segment.not_found``
         for an unknown segment.
@@ -106,13 +105,13 @@ async def _read_selection(request: Request) -> MemberSelection:
     typed = {name: query.get(name, "").strip()[:MAX_INPUT_CHARACTERS] for name in _INPUT_NAMES}
     draft = read_draft(query)
     if draft.group is not None:
-        # Links on the page contain the filter as JSON, without the form rows that have no value.
+        # Links on the page contain the filter as JSON, without incomplete rows.
         filter_json = draft.to_json()
         typed["filter"] = "" if filter_json is None else orjson.dumps(filter_json).decode()
     if columns := query.getlist("column"):
         typed["columns"] = ",".join(columns)[:MAX_INPUT_CHARACTERS]
     if addresses := query.getlist("chosen")[:MAX_TICKED_ROWS]:
-        # Select only the members that the owner has ticked in the table.
+        # Select only the ticked members.
         typed["filter"] = orjson.dumps({"field": "email", "in": addresses}).decode()
     return MemberSelection({name: text for name, text in typed.items() if text}, draft)
 
@@ -129,8 +128,8 @@ class MemberCount:
     """The exact or estimated number of members that match a filter.
 
     Attributes:
-        recount: the query string of a link that requests an exact count, or ``None`` if the page
-            shows no link.
+        recount: the query string of a link to an exact count, or ``None`` if the page shows no
+            link.
     """
 
     count: int
@@ -138,7 +137,7 @@ class MemberCount:
     recount: str | None = None
 
 
-# The member count for an invalid filter, which matches nobody.
+# The count for an invalid filter, which matches nobody.
 NOBODY = MemberCount(0, is_exact=True)
 
 
@@ -149,12 +148,11 @@ def count_selection(
     count: str,
     query: Mapping[str, str],
 ) -> MemberCount:
-    """Count the members that match a filter, or estimate their number after a time limit.
+    """Count the members that match a filter, or estimate their number if counting takes too long.
 
     Args:
-        count: ``EXACT_COUNT`` if the user requested an exact count, which has a longer time limit
-            than an estimate.
-        query: the query parameters of the page's URL, without the parameter ``count``.
+        count: ``EXACT_COUNT`` for an exact count, which has a longer time limit.
+        query: the query parameters of the page's URL, without ``count``.
     """
     max_time = member_counts.MAX_EXACT_TIME if count == EXACT_COUNT else MAX_FIRST_COUNT_TIME
     result = member_counts.count_members(resources, mailing_list, parsed_filter, within=max_time)

@@ -74,10 +74,10 @@ MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
 ENTRIES_ON_PAGE = 20
 LISTS_TO_CHOOSE = 100
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
 _FIELD_PREFIX = "fields."
-# Maps the type of a member field to the ``type`` of the HTML input.
+# Maps a type of member field to the ``type`` of its HTML input.
 _INPUT_TYPES = {FieldType.NUMBER.value: "number", FieldType.DATE.value: "date"}
 _ADDRESS_PLACES = {
     EMAIL_INVALID.code: "email",
@@ -120,8 +120,8 @@ def _render_members(
     try:
         with console.unit_of_work() as uow:
             if (draft_json := draft.to_json()) is not None:
-                # Validate the edited filter without the other criteria, so that an error contains
-                # the path of the invalid form row.
+                # Validate the edited filter separately, so that an error contains the path of the
+                # invalid row.
                 member_filter.read_filter(uow, mailing_list, draft_json)
             filter_json = selection.build_filter(uow, mailing_list)
         page, total = _search_members(console, mailing_list, selection, filter_json, page_request)
@@ -159,7 +159,7 @@ def _build_chips(
     choices: Mapping[str, Choice],
     segment_names: Mapping[str, str],
 ) -> list[tuple[str, str]]:
-    """Return a label for each search criterion, and the URL query without the criterion."""
+    """Return a label for each search criterion, and a URL query without that criterion."""
     typed = selection.typed
     labels = {
         "q": f"Address or name contains {typed.get('q')}",
@@ -192,7 +192,7 @@ def _search_members(
     filter_json: dict[str, Any] | None,
     page_request: PageRequest,
 ) -> tuple[PageOfRows[dict[str, Any]], int | None]:
-    """Return a page of members, and the total number of matching members if known.
+    """Return a page of members, and the number of all matching members if it is known.
 
     Raises ``filter.invalid`` if the member filter is invalid. Raises ``filter.too_slow`` if the
     search exceeds its time limit. Raises ``cursor.invalid`` if the cursor in the URL is invalid.
@@ -250,11 +250,11 @@ def _get_member_path(list_id: int, user_id: int) -> str:
 
 @dataclass(frozen=True)
 class _Member:
-    """A member of a list, read from the database.
+    """A member of a list.
 
     Attributes:
-        subscription: the member's row in the table of subscriptions.
-        record: the representation of the member in the API.
+        subscription: the member's row in the database.
+        record: the member in the format of the API.
     """
 
     mailing_list: MailingList
@@ -305,7 +305,6 @@ def show_member(
 
 
 def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) -> _Member:
-    """Return a member of a list, or raise ``list.not_found`` or ``member.not_found``."""
     mailing_list = console.get_own_list(uow, list_id)
     subscription = members.get_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)
@@ -318,7 +317,6 @@ def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id:
 @router.post("/{user_id}")
 @threaded_by_list
 def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
-    """Store the attributes that a user changed in the form about a member."""
     try:
         with console.unit_of_work() as uow:
             member = _get_member(uow, console, list_id, user_id)
@@ -336,7 +334,7 @@ def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Res
 def read_changes(
     form: FormFields, record: SubscriptionRecord, own_fields: Iterable[MemberField]
 ) -> MemberChanges:
-    """Return the submitted attributes that differ from the stored attributes of the member.
+    """Return the submitted attributes that differ from the stored ones.
 
     Raises ``field.value`` if the value of a member field is invalid. Raises ``body.invalid`` if a
     standard attribute, such as the name, is invalid.
@@ -347,8 +345,8 @@ def read_changes(
         "tags": [each for part in form.get("tags", "").split(",") if (each := part.strip())],
     }
     changed = {name: value for name, value in values.items() if value != getattr(record, name)}
-    # If the user changed the day on which the member's tier expires, the tier expires at midnight
-    # in UTC. If the user didn't change the expiry day of the tier, the stored time of day is kept.
+    # If the user changed the expiry day of the tier, the tier expires at midnight in UTC. If the
+    # expiry day hasn't changed, the stored time of day is kept.
     day = form.get("paid_expiry", "").strip()
     if day != _format_date(record.paid_expiry):
         changed["paid_expiry"] = f"{day}T00:00:00Z" if day else None
@@ -365,7 +363,6 @@ def read_changes(
 def _read_fields(
     form: FormFields, own_fields: Iterable[MemberField]
 ) -> dict[str, FieldValue | None]:
-    """Return the submitted values of member fields, or raise ``field.value``."""
     values: dict[str, FieldValue | None] = {}
     problems = []
     for field in own_fields:
@@ -419,10 +416,10 @@ def _run_member_action(
     user_id: int,
     action: Callable[[UnitOfWork, MailingList], tuple[int, str]],
 ) -> Response:
-    """Run an action on a member, and show errors of the action on the member's page.
+    """Run an action on a member, and show its errors on the member's page.
 
-    ``action``: a function that runs the action, and returns the id of the list that the member is
-    on afterwards, and a notice.
+    ``action``: a function that runs the action, and returns the id of the member's new list and a
+    notice.
     """
     try:
         with console.unit_of_work() as uow:
@@ -452,9 +449,9 @@ def remove_member(
 
 
 def _build_field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:
-    """Return the template values for a form input with the value of a member field.
+    """Return the template values for the input of a member field.
 
-    If the owner removed a choice from the member field, a member who has the choice can keep it.
+    A member may keep a choice that the owner has removed from the member field.
     """
     name = f"{_FIELD_PREFIX}{field.key}"
     value = form.typed.get(name, "")

@@ -41,7 +41,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
 TAGS_ON_PAGE = 50
-# Maps error codes to the names of the form fields that show the errors.
+# Maps an error code to the form field that shows the error.
 _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
 _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 
@@ -76,7 +76,7 @@ def show_new_segment(console: Console, list_id: ListId, selection: Selection) ->
 async def create_segment(console: ConsoleForm, list_id: ListId) -> Response:
     """Create a segment.
 
-    If the user pressed a button that edits the filter, show the form with the edited filter.
+    Buttons that edit the filter show the form again, with the edited filter.
     """
     if "do" in console.form:
         return await SEARCHES_BY_CALLER.run(
@@ -103,8 +103,8 @@ def _render_segment(console: ConsoleRequest, list_id: int, segment_id: int, coun
         try:
             parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
         except DomainError as error:
-            # The segment's filter has become invalid, because the owner has retired a member field
-            # or removed a choice.
+            # The segment's filter is invalid, because the owner has retired a member field or
+            # removed a choice.
             form = replace(form.add_error(error, SELECTION_PLACES), status=HTTPStatus.OK)
             return _render_segment_form(console, list_id, form, draft, segment_id)
     member_count = count_selection(console.state.resources, mailing_list, parsed_filter, count, {})
@@ -117,7 +117,7 @@ def _render_segment(console: ConsoleRequest, list_id: int, segment_id: int, coun
 async def change_segment(console: ConsoleForm, list_id: ListId, segment_id: PathId) -> Response:
     """Change a segment.
 
-    If the user pressed a button that edits the filter, show the form with the edited filter.
+    Buttons that edit the filter show the form again, with the edited filter.
     """
     if "do" in console.form:
         work = partial(_render_edited_draft, console, list_id, segment_id)
@@ -166,7 +166,7 @@ def delete_segment(
 def _render_edited_draft(
     console: ConsoleRequest, list_id: int, segment_id: int | None = None
 ) -> Response:
-    """Show a segment's form with the edited filter, and count the members that match the filter."""
+    """Show a segment's form with the edited filter and the number of matching members."""
     form = TypedForm(console.form)
     draft = read_draft(console.form)
     member_count = None
@@ -181,8 +181,8 @@ def _render_edited_draft(
         return _render_error(console, list_id, error, draft, segment_id, status=HTTPStatus.OK)
     if filter_json is not None:
         member_count = count_selection(console.state.resources, mailing_list, parsed_filter, "", {})
-        # While the filter has unsaved changes, don't show the link to the exact count, because
-        # following the link discards them.
+        # Don't show the link to the exact count, because following the link would discard the
+        # edited filter.
         member_count = replace(member_count, recount=None)
     return _render_segment_form(
         console, list_id, form, draft, segment_id, member_count=member_count

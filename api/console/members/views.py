@@ -55,8 +55,8 @@ _CONSENT_LABELS = {
     "import": "Came in a file",
     "transfer": "Was moved from another list of yours",
 }
-# Labels for the sources of a claim that a member consented. If the source of a consent claim has no
-# label, the source is the name of the newsletter software that exported the members.
+# Labels for the sources of claimed consent. A source without a label is the name of the newsletter
+# software that exported the members.
 _CLAIM_LABELS = {"owner": "as you say", "file": "says the file"}
 
 
@@ -67,7 +67,7 @@ def describe_event(event: SubscriptionEvent) -> dict[str, Any]:
     text = _ACTION_LABELS.get(event.action, event.action)
     if changed:
         text += f": {', '.join(changed)}"
-    # Parts of a text that states who changed the member, such as "by you, by a bulk action".
+    # The origin of a change, such as "by you, by a bulk action".
     origin = (_ACTOR_LABELS.get(event.actor, event.actor), _VIA_LABELS.get(event.via), event.ip)
     return {
         "text": text,

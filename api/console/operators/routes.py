@@ -1,7 +1,7 @@
 """Pages on which operators see overdue work, users, orders, jobs and maintenance tasks.
 
-A user who isn't an operator gets status 404 from the pages for operators. Before reading a
-submitted form, the routes for operators check that the user is an operator.
+For users who aren't operators, the pages respond with status 404. The routes check that the user is
+an operator before they read a submitted form.
 """
 
 from typing import Annotated
@@ -52,11 +52,11 @@ USERS_ON_PAGE = 50
 EVENTS_ON_PAGE = 20
 ORDERS_ON_PAGE = 50
 JOBS_ON_PAGE = 40
-# The maximum number of jobs that one query checks against the filter of the jobs page. If one query
-# checks ``MAX_SCANNED_JOBS`` jobs, the next page continues at the first unchecked job.
+# The maximum number of jobs that a query of the jobs page examines. A query that reaches
+# ``MAX_SCANNED_JOBS`` stops, and the next page continues there.
 MAX_SCANNED_JOBS = 100_000
 
-# The statuses of orders that wait for an action of an operator or the payer.
+# The statuses of orders that wait for an operator or the payer.
 _OPEN_ORDER_STATUSES = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
 _ANY_VALUE = "any"
 _STATUS_CHOICES = [*((each.value, each.value) for each in JobStatus), (_ANY_VALUE, "any")]
@@ -102,7 +102,7 @@ def show_overdue_work(console: OperatorConsole) -> Response:
 def review_texts(console: OperatorConsoleForm) -> Response:
     """Mark the suspicious texts of a list or member field as reviewed.
 
-    Reviewed texts are hidden from operators until the owner changes the texts.
+    Reviewed texts are hidden until the owner changes them.
     """
     kind: text_reviews.Kind = "field" if console.form.get("kind") == "field" else "list"
     record_id = console.form.get("id", "")
@@ -121,9 +121,9 @@ def review_texts(console: OperatorConsoleForm) -> Response:
 def show_users(
     console: OperatorConsole, user: str | None = None, cursor: Cursor = None
 ) -> Response:
-    """Show users who own lists, or redirect to the page of the user that ``user`` identifies.
+    """Show the users who own lists, or redirect to the page of ``user``.
 
-    ``user``: the e-mail address or the id of the user, or ``None`` to show all owners.
+    ``user``: an e-mail address or a user id, or ``None`` to show all owners.
     """
     form = TypedForm()
     if user is not None and user.strip():
@@ -183,10 +183,7 @@ def show_orders(
     status: str = OrderStatus.REVIEW,
     cursor: Cursor = None,
 ) -> Response:
-    """Show the orders of all users, starting with the newest.
-
-    By default, the page of orders shows only orders that an operator must review.
-    """
+    """Show the orders of all users, newest first. By default, only orders in review are shown."""
     selected_status = next((each for each in OrderStatus if each == status), None)
     page = orders.list_orders_of_all_users(
         uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=selected_status
@@ -240,9 +237,9 @@ def show_jobs(
     queue: str = _ANY_VALUE,
     cursor: Cursor = None,
 ) -> Response:
-    """Show the queues, and the jobs of all users, starting with the newest job.
+    """Show the queues, and the jobs of all users, newest first.
 
-    By default, the page of jobs shows only failed jobs.
+    By default, only failed jobs are shown.
     """
     selected_status = next((each for each in JobStatus if each == status), None)
     selected_queue = next((each for each in Queue if each == queue), None)
@@ -313,7 +310,7 @@ def show_maintenance(console: OperatorConsole, form: EmptyForm) -> Response:
 
 @router.post("/maintenance")
 def start_maintenance(console: OperatorConsoleForm) -> Response:
-    """Enqueue a maintenance task, even if the task isn't due."""
+    """Enqueue a maintenance task, even if it isn't due."""
     name = console.form.get("name", "")
     try:
         with console.unit_of_work() as uow:

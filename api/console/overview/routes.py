@@ -1,4 +1,4 @@
-"""The overview page of the console, and the page that searches pages, lists and members."""
+"""The overview page of the console, and the page with search results."""
 
 import json
 from decimal import Decimal
@@ -34,7 +34,7 @@ router = build_router(CONSOLE_PATH)
 
 LISTS_ON_OVERVIEW = 5
 EVENTS_ON_OVERVIEW = 5
-# Read more events than the page shows, because merging equal events reduces their number.
+# Read more events than the page shows, because equal events are merged.
 EVENTS_TO_MERGE = 20
 _EVENT_TYPES = (
     *(FeedEventType.SUBSCRIPTION_CREATED, FeedEventType.SUBSCRIPTION_CONFIRMED),
@@ -77,7 +77,7 @@ def show_overview(console: Console) -> Response:
 
 
 def _list_warnings(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
-    """Return warnings for the owner, each with the path of a page that explains the warning."""
+    """Return warnings for the owner, each with the path of a page about it."""
     warnings = []
     for endpoint in webhook_endpoints.list_live_endpoints(uow, user_id):
         if endpoint.state == EndpointState.PAUSED or endpoint.failing_since is not None:

@@ -1,4 +1,4 @@
-"""Parses the form in which a user who sets a new password chooses credentials to revoke."""
+"""Reads which credentials a user revokes in the form for a new password."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,11 @@ from services.access import api_keys
 from services.recovery import KeptAccess
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of API keys that the password page shows. Each API key has a checkbox, and a
-# form may have at most 100 fields.
+# The maximum number of API keys that the password page shows. A form may have at most 100 fields,
+# and each API key has a checkbox.
 MAX_KEYS_ON_PAGE = 50
-# Maps each kind of credential to a prefix for the names of its checkboxes, and to the form field
-# with the ids of all credentials on the page.
+# Maps a kind of credential to the prefix of its checkboxes, and to the form field with all ids on
+# the page.
 _BOXES = {
     "ended_keys": ("end.", "shown"),
     "ended_passkeys": ("end_passkey.", "shown_passkeys"),
@@ -21,13 +21,12 @@ _BOXES = {
 
 
 def list_newest_keys(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
-    """Return the user's newest API keys up to the page's maximum, and the number of older keys."""
+    """Return the newest API keys of the user, and the number of older keys."""
     keys = api_keys.list_active_keys(uow, user_id)
     return keys[:MAX_KEYS_ON_PAGE], len(keys[MAX_KEYS_ON_PAGE:])
 
 
 def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
-    """Return the ids of the API keys, passkeys and webhook endpoints that the user ticked."""
     return {
         kind: _parse_ids(field.removeprefix(prefix) for field in form if field.startswith(prefix))
         for kind, (prefix, _) in _BOXES.items()
@@ -35,10 +34,10 @@ def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
 
 
 def read_unticked_boxes(form: dict[str, str]) -> KeptAccess:
-    """Return the ids of the API keys, passkeys and webhook endpoints that the user keeps.
+    """Return the API keys, passkeys and webhook endpoints that the form doesn't revoke, by id.
 
-    The user keeps each credential and endpoint on the page whose checkbox isn't ticked. The user
-    doesn't keep API keys that were created after the page was loaded.
+    The user keeps everything on the page whose checkbox isn't ticked. API keys that were created
+    after the page was loaded are not kept.
     """
     ticked = read_ticked_boxes(form)
     return KeptAccess(

@@ -1,8 +1,8 @@
 """Pages on which people register, reset a password or undo a change of their e-mail address.
 
-Each registration page either mails a link, or is the page that a mailed link opens. Opening a
-mailed link changes nothing, because mail scanners open links. The account changes only when the
-user submits the form on the page that the link opens.
+Each page either mails a link to the user, or is opened by a mailed link. Opening a mailed link
+changes nothing, because mail scanners open links. The account changes only when the user submits
+the form on the opened page.
 """
 
 import secrets
@@ -63,12 +63,11 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 Sent = Annotated[str | None, Query()]
 Token = Annotated[str, Query()]
 
-# The values that a page's template inserts, such as the heading.
+# The values for the template of a page, such as the heading.
 _PageTexts = dict[str, Any]
 # A function that returns the e-mail address to which a token was mailed.
 _ReadToken = Callable[[UnitOfWork, str], str]
-# A function that sets a user's password, and returns the user so that the caller can log the user
-# in.
+# A function that sets a user's password, and returns the user.
 _SetPassword = Callable[..., User]
 
 _REGISTER: _PageTexts = {
@@ -105,11 +104,10 @@ def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Res
 
 @router.post(page_paths.REGISTER_PATH, dependencies=[LOGIN])
 async def request_registration(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Send a mail with a registration link to the submitted address.
+    """Mail a registration link to the submitted address.
 
-    If an account with the submitted address exists, the mail mentions the account and contains no
-    registration link. The response is the same for every submitted address, so that nobody learns
-    whether an address has an account.
+    If the address already has an account, the mail says so and contains no registration link. The
+    response is the same for every address, so that nobody learns which addresses have accounts.
     """
     return await _request_mail(request, state, form, MailKind.REGISTER, _REGISTER)
 
@@ -151,10 +149,9 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 async def reset_password(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Set a new password if the mailed reset token is valid, and log the user in.
+    """Set a new password if the mailed token is valid, and log the user in.
 
-    A password reset is possible even after too many failed logins, because the mailed token
-    identifies the user.
+    Too many failed logins don't prevent a password reset, because the token identifies the user.
     """
     factor = read_factor(request, state, form)
     set_password = partial(recovery.reset_password, factor=factor, keep=read_unticked_boxes(form))
@@ -203,8 +200,8 @@ async def _request_mail(
     typed_address = form.get("email", "").strip()
     try:
         email = email_addresses.normalise_address(typed_address)
-        # Check the challenge before looking up the account, so that a failed challenge doesn't
-        # reveal whether the address has an account.
+        # Check the challenge first, so that its failure doesn't reveal whether the address has an
+        # account.
         provider = state.challenges.for_accounts
         if provider is not None:
             token = form.get(WIDGETS[provider].field, "")
@@ -279,8 +276,7 @@ async def _submit_choice(
 ) -> Response:
     """Set the submitted password and log the user in, or show the form with an error.
 
-    ``factor``: the second factor that the user submitted and ``set_password`` checks, or ``None``
-    without one.
+    ``factor``: the submitted second factor, which ``set_password`` checks, or ``None``.
     """
     require_form_csrf(request, state, form)
     secret = form.get("token") or token

@@ -39,9 +39,9 @@ def show_login(
     next: Annotated[str | None, Query()] = None,  # noqa: A002
     again: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Show the login form, or redirect a user who is logged in to the page ``next``.
+    """Show the login form, or redirect a logged-in user to the page ``next``.
 
-    ``again``: any text to show the login form even to a user who is logged in, or ``None``.
+    ``again``: if set, the login form is shown even to a logged-in user.
     """
     member = find_page_session(request, state)
     fields = {"next": next or ""}
@@ -58,8 +58,7 @@ def show_login(
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     """Log a user in with a password, or ask for a second factor.
 
-    For an e-mail address without an account, the response and its duration are the same as for a
-    wrong password.
+    An unknown e-mail address gets the same response in the same time as a wrong password.
     """
     require_form_csrf(request, state, form)
     email = form.get("email", "")
@@ -96,7 +95,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
 async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> Response:
     """Log a user in with a passkey.
 
-    A login with a passkey requires no password, because the user's device has verified the user.
+    No password is required, because the user's device has verified the user.
     """
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
@@ -155,7 +154,6 @@ def show_second_step(
 
 @router.post(page_paths.SECOND_STEP_PATH, dependencies=[LOGIN])
 async def complete_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Log a user in with a second factor, after the password was verified."""
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     factor = second_factors.read_factor(request, state, form)
@@ -186,7 +184,7 @@ def _render_second_step(
 ) -> Response:
     """Render the form that asks for a second factor.
 
-    If the browser hasn't sent a correct password, redirect to the login page.
+    If the password hasn't been verified, redirect to the login page.
     """
     path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     form_cookie = state.cookies.read(request, FORM_COOKIE) or ""

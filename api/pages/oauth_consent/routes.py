@@ -1,7 +1,6 @@
 """The page on which a user grants an app access to the account (OAuth consent).
 
-The consent page requires a login in the browser. The consent page rejects API keys and tokens,
-because an app could use its key or token to grant itself more rights.
+API keys and tokens are rejected, because an app could use them to grant itself more rights.
 """
 
 from urllib.parse import urlsplit
@@ -33,9 +32,9 @@ router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=T
 
 @router.get(AUTHORIZE_PATH)
 def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response:
-    """Show the consent form if the app's client id and redirect URI are valid."""
-    # Look up the user's session before the transaction begins, because a thread may use only one
-    # database connection at a time.
+    """Show the consent form if the client id and the redirect URI are valid."""
+    # Find the session before the transaction begins, because a thread may use only one database
+    # connection at a time.
     session = find_page_session(request, state)
     authorization = _read_authorization(request, state, uow)
     if isinstance(authorization, OAuthResponse):
@@ -47,9 +46,9 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         state,
         member.cookie,
         "consent.html",
-        # Allow the form to redirect to every host, because the app's site may redirect the browser
-        # to a different host. After a form is submitted, browsers check each redirect against the
-        # page's Content-Security-Policy.
+        # Allow the form to redirect to every host, because the app's site may redirect to another
+        # host. Browsers check each redirect after a submitted form against the
+        # Content-Security-Policy.
         form_targets=f"{target.scheme}:",
         client_name=authorization.client_name,
         address=accounts.get_user(uow, member.user_id).email,
@@ -63,8 +62,7 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 def decide_consent(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Grant or deny an app's request for access to the user's account.
 
-    The app's request for access is validated again, because the user can change the request in the
-    URL.
+    The app's request is validated again, because the user can change the URL.
     """
     member = require_member(find_form_session(request, state, form))
     authorization = _read_authorization(request, state, uow)
@@ -86,6 +84,6 @@ def _read_authorization(
 
 
 def _redirect_to_client(reply: OAuthResponse) -> Response:
-    # Redirect with status 303, because browsers repeat the POST of the form after a 307 or 308.
+    # Use status 303, because browsers repeat the POST after a 307 or 308.
     assert reply.location
     return redirect_to(reply.location)

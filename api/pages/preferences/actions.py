@@ -8,16 +8,16 @@ from core.languages.reader_languages import marked, translate
 from models import OptOutKind
 from services.subscriptions.members import unsubscribe
 
-# Maps a button's value to the kind of opt-out that the button sets.
+# Maps the value of a button to the opt-out that it sets.
 OPT_OUTS = {"leave": OptOutKind.LIST, "stop_mail": OptOutKind.EMAIL}
-# Maps a button's value to the function with which the button lifts an opt-out.
+# Maps the value of a button to the function that lifts an opt-out.
 LIFT_OPT_OUT: dict[str, Callable[..., None]] = {
     "undo": unsubscribe.undo_leave,
     "resume_mail": partial(unsubscribe.set_email, enabled=True),
 }
-# The reasons for unsubscribing that a reader can choose. Readers choose a reason for unsubscribing
-# and can't type one, because no owner can read 100,000 texts. The keys in ``REASONS`` must not
-# change, because the database stores the keys.
+# The reasons for unsubscribing that a reader can choose. Readers can't type a reason, because no
+# owner can read 100,000 texts. The keys of ``REASONS`` must not change, because the database stores
+# them.
 REASONS = {
     "too_many": marked("It comes too often."),
     "other_topics": marked("It is not, or no more, about what interests me."),
@@ -28,7 +28,6 @@ REASONS = {
 
 
 def build_unknown_action_error() -> DomainError:
-    """Return the error for a submitted form that contains an unknown button value."""
     rule = f"one of {', '.join((*OPT_OUTS, *LIFT_OPT_OUT))}"
     return requests.BODY_INVALID(place="body.action", rule=rule)
 

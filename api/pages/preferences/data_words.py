@@ -1,4 +1,4 @@
-"""Translates the stored data about a reader into the reader's language."""
+"""Translates the stored data about a reader."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -38,8 +38,8 @@ _NAMES = {
     "via": marked("Way"),
     "wording": marked("Wording"),
 }
-# Maps each attribute whose values are codes, such as the status, to a text for each code. Texts
-# that people wrote, such as a name, are not translated.
+# Maps each attribute with coded values, such as the status, to the text for each code. Text that
+# people wrote, such as a name, isn't translated.
 _CODES: Mapping[str, Mapping[str, str]] = {
     "status": {
         "active": marked("active"),
@@ -90,7 +90,7 @@ _WAYS = {
     "transfer": marked("another list"),
     "owner": marked("the owner"),
 }
-# The names of the attributes that state where data about the reader came from, such as ``source``.
+# Attributes that state where data came from, such as ``source``.
 _NAMES_OF_WAYS = ("source", "via", "how", "claimed_by")
 _YES_AND_NO = {True: marked("Yes"), False: marked("No")}
 
@@ -100,7 +100,7 @@ def translate_names(language: str) -> dict[str, str]:
 
 
 def make_value_formatter(language: str) -> Callable[[str, Any], str]:
-    """Return a function that formats the value of an attribute in the reader's language."""
+    """Return a function that formats a value in the reader's language."""
     locale = language.replace("-", "_")
 
     def format_value(name: str, value: Any) -> str:

@@ -1,11 +1,10 @@
-"""Pages that mail a reader a link to the preferences, and start or end a preferences session.
+"""Pages that mail a link to the preferences, and start or end a preferences session.
 
-In a preferences session, a reader can see and change the preferences. Every mail to the members of
-a list contains a trace id, which identifies the recipient. A trace id can't open the recipient's
-preferences, because people forward mails. With a trace id, a reader can only request a mail that
-contains the link to the preferences. Opening the mailed link changes nothing, because mail scanners
-open links. The preferences session starts when the reader presses a button on the page that the
-link opens.
+In a preferences session, a reader can see and change the preferences. Every mail of a list contains
+a trace id, which identifies the recipient. A trace id doesn't open the preferences, because people
+forward mails. With a trace id, a reader can only request a mail with a link to the preferences.
+Opening the mailed link changes nothing, because mail scanners open links. The preferences session
+starts when the reader presses a button on the opened page.
 """
 
 from typing import Annotated
@@ -66,7 +65,7 @@ async def request_link(
     list_name: Annotated[str, Query(alias="list")] = "",
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Mail a reader the link to the reader's preferences.
+    """Mail a reader a link to the preferences.
 
     The response and its duration are the same for every address, so that nobody learns which
     addresses are on the list.
@@ -134,8 +133,8 @@ def begin_visit(
     form: FormOf,
     token: Annotated[str, Query()] = "",
 ) -> Response:
-    # Without a CSRF check, an attacker's site could start a session for the attacker's preferences
-    # in the reader's browser.
+    # Without a CSRF check, an attacker's site could open the attacker's preferences in a reader's
+    # browser.
     require_form_csrf(request, state, form)
     response = redirect_to_preferences(state)
     state.cookies.set(response, VISIT_COOKIE, visits.begin_visit(uow, token))

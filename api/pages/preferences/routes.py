@@ -1,7 +1,7 @@
 """Pages on which a reader sees and changes the subscriptions to an owner's lists.
 
-A reader opens the preferences with a mailed link. A cookie identifies the reader's session on the
-preferences page.
+A mailed link opens the preferences. A cookie identifies the reader's session on the preferences
+page.
 """
 
 from dataclasses import replace
@@ -50,8 +50,7 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = find_visit(uow, request, state)
     subscriptions = own_lists.read_lists(uow, visit)
-    # Show the e-mail address that is stored for a list, because the account's address may be
-    # different.
+    # The address of a subscription may differ from the account's address.
     email = next(
         (each.subscription.email for each in subscriptions if each.subscription.email),
         visit.person.email,
@@ -77,8 +76,7 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
     def lift_opt_out(uow: UnitOfWork) -> None:
         visit = find_visit(uow, request, state)
         own_lists.find_list(uow, visit, list_id)
-        # ``get_list`` raises an error for an archived list, because nobody can join an archived
-        # list.
+        # ``get_list`` raises an error for an archived list, because it accepts no members.
         mailing_list = lists.get_list(uow, list_id)
         LIFT_OPT_OUT[action](uow, mailing_list, visit.person, _build_actor(request, visit))
 
@@ -136,7 +134,7 @@ def _render_answers(
 ) -> Response:
     """Render a form with the reader's answers to the questions of a list.
 
-    After an error, the form shows the submitted answers and not the stored answers.
+    After an error, the form shows the submitted answers.
     """
     language = get_reader_language(request)
     with state.resources.unit_of_work() as uow:
@@ -154,8 +152,7 @@ def _render_answers(
     errors = describe_field_errors(language, public.by_key, error)
     _, *inputs = build_inputs(language, public.by_key.values(), values, errors)
     for number, each in enumerate(inputs):
-        # Don't show a yes-or-no question as a checkbox, because a checkbox can't represent a
-        # missing answer.
+        # A checkbox can't represent a missing answer to a yes-or-no question.
         if each.kind == FieldType.BOOLEAN:
             inputs[number] = replace(each, kind="yes_no")
     return render_visit_page(

@@ -23,7 +23,7 @@ def read_visit_secret(request: Request, state: State) -> str | None:
 
 
 def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
-    """Return the preferences session that the browser's cookie identifies.
+    """Return the preferences session that the cookie identifies.
 
     Raises ``visit.over`` if the session has ended or never started.
     """
@@ -31,10 +31,10 @@ def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
-    """Return the preferences session's secret from the cookie, or ``None`` without a cookie.
+    """Return the secret of the preferences session, or ``None`` without a cookie.
 
-    Raises ``auth.csrf`` if the form's CSRF token is invalid, for example because another site sent
-    the form.
+    Raises ``auth.csrf`` if the CSRF token is invalid, for example because another site sent the
+    form.
     """
     secret = read_visit_secret(request, state)
     token = form.get(CSRF_FIELD, "")

@@ -1,9 +1,9 @@
 """Pages on which a person reports a list for abuse.
 
-Every mail to a list contains a link to a report page, and the link identifies the mail's recipient.
-People who have no mail from the list find a link to a report page on the list's sign-up page.
-Opening a report page changes nothing, because mail scanners open links. A list is reported only
-when a person presses the button on a report page.
+Every mail of a list links to a report page, and the link identifies the recipient. People without a
+mail find a report page through the sign-up page of the list. Opening a report page changes nothing,
+because mail scanners open links. A list is reported only when a person presses the button on a
+report page.
 """
 
 from typing import Annotated
@@ -92,8 +92,7 @@ def show_page_report(
 def report_page(
     request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
 ) -> Response:
-    # Without a CSRF check, another site could make its visitors report a list without their
-    # consent.
+    # Without a CSRF check, another site could make its visitors report a list.
     require_form_csrf(request, state, form)
     mailing_list = find_list(uow, slug)
     network = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))

@@ -1,9 +1,8 @@
 """The page on which a person unsubscribes from a list, or subscribes again.
 
-Every mail to the members of a list links to the unsubscribe page. Opening the unsubscribe link
-changes nothing, because mail scanners open links. Only the buttons on the unsubscribe page change
-the subscription of the mail's recipient. The unsubscribe page ignores cookies and credentials,
-because the link identifies the recipient.
+Every mail of a list links to the unsubscribe page. Opening the unsubscribe link changes nothing,
+because mail scanners open links. Only the buttons on the unsubscribe page change the recipient's
+subscription. Cookies and credentials are ignored, because the link identifies the recipient.
 """
 
 from dataclasses import replace
@@ -75,7 +74,7 @@ async def change_subscription(
 ) -> Response:
     """Unsubscribe the mail's recipient or lift an opt-out, depending on which button was pressed.
 
-    With a one-click request (RFC 8058), a mail client can stop the list's mail without showing the
+    A mail client can stop the list's mail with a one-click request (RFC 8058), without showing the
     page. The response to a one-click request is plain text, because RFC 8058 forbids a redirect.
     """
     trace = require_trace(state, submission)
@@ -117,8 +116,7 @@ def _subscribe_again(request: Request, state: State, trace: traces.Trace, action
     principal = Principal(trace.user_id, Via.PAGE, trace)
     actor = actors.build_principal_actor(request, principal)
     with state.resources.unit_of_work() as uow:
-        # ``get_list`` raises an error for an archived list, because nobody can join an archived
-        # list.
+        # ``get_list`` raises an error for an archived list, because it accepts no members.
         mailing_list = lists.get_list(uow, trace.list_id)
         person = principal.get_person(uow, mailing_list)
         LIFT_OPT_OUT[action](uow, mailing_list, person, actor)

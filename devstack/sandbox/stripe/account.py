@@ -1,4 +1,4 @@
-"""Simulates a Stripe account, which stores checkouts and sends an event when a checkout changes."""
+"""Simulates a Stripe account, which stores checkouts and sends events about their changes."""
 
 import asyncio
 import hashlib
@@ -28,9 +28,9 @@ _SHUFFLED_OVER_SECONDS = 1.0
 
 
 class ActionNotPossible(Exception):
-    """An error that is raised when the status of a checkout doesn't allow an action.
+    """The status of a checkout doesn't allow an action.
 
-    The message of an ``ActionNotPossible`` error states why the action isn't allowed.
+    The exception's message states why the action isn't possible.
     """
 
 
@@ -106,7 +106,7 @@ class Account:
         self._send_event("charge.refunded", objects.build_charge_object(payment), session.id)
 
     def fail_refund(self, session: CheckoutSession) -> None:
-        """Mark the latest successful refund as failed, as if the bank had rejected the refund."""
+        """Mark the latest successful refund as failed, as if the bank had rejected it."""
         payment = _require_payment(session)
         refund = next((each for each in payment.refunds[::-1] if each.status == "succeeded"), None)
         if refund is None:
@@ -128,7 +128,7 @@ class Account:
             self._send_dispute_event(session, dispute, "funds_withdrawn")
 
     def end_dispute(self, session: CheckoutSession, outcome: str, amount: int | None) -> None:
-        """End the oldest open dispute, or the oldest about ``amount`` if ``amount`` is set."""
+        """End the oldest open dispute, or the oldest open dispute about ``amount`` if it is set."""
         disputes = (
             each
             for each in _require_payment(session).open_disputes
@@ -171,7 +171,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 class DeliveryMode(BaseModel):
-    """The options for the delivery of future webhook events."""
+    """Options for delivering all future webhook events."""
 
     times: int = Field(default=1, ge=1, le=20)
     delay: float = Field(default=0.0, ge=0, le=60, description="Seconds until the first attempt")
@@ -180,7 +180,7 @@ class DeliveryMode(BaseModel):
 
 
 class DeliveryVariant(BaseModel):
-    """The options for the repeated delivery of a webhook event."""
+    """Options for delivering an event again."""
 
     times: int = Field(default=1, ge=1, le=20)
     signature: Literal["good", "wrong", "missing", "old", "rolled"] = "good"
@@ -188,7 +188,7 @@ class DeliveryVariant(BaseModel):
 
 @dataclass
 class SentEvent:
-    """A webhook event with the result of each delivery attempt.
+    """A webhook event, and the result of each delivery attempt.
 
     The result of a delivery attempt is an HTTP status or the class name of an error.
     """
@@ -222,7 +222,7 @@ class WebhookSender:
             self._start_delivery(sent, self.mode)
 
     def list_events(self, session_id: str | None = None) -> list[SentEvent]:
-        """Return the webhook events of one checkout session or of all sessions, oldest first."""
+        """Return the webhook events of one checkout or of all checkouts, oldest first."""
         events = self._events.values()
         return [each for each in events if session_id in {None, each.session_id}]
 
@@ -232,7 +232,7 @@ class WebhookSender:
         return self._events[event_id]
 
     def release(self, mode: DeliveryMode) -> int:
-        """Send all held events with the options in ``mode``, and return the number of events."""
+        """Send all held events with the options ``mode``, and return the number of events."""
         held = [each for each in self._events.values() if each.is_held]
         for sent in held:
             sent.is_held = False
@@ -242,7 +242,7 @@ class WebhookSender:
     async def deliver(self, sent: SentEvent, variant: DeliveryVariant) -> list[int | str]:
         """Deliver an event immediately without retries.
 
-        Return the result of each delivery attempt.
+        Returns the result of each delivery attempt.
         """
         body = json.dumps(sent.event).encode()
         return await asyncio.gather(
@@ -300,8 +300,8 @@ class WebhookSender:
 
     @cached_property
     def _client(self) -> "httpx2.AsyncClient":
-        # Import httpx2 only when an event is sent, because httpx2 takes megabytes of memory and
-        # most sandboxes send no event.
+        # Import httpx2 only to send an event, because httpx2 takes megabytes of memory and few
+        # sandboxes send events.
         import httpx2
 
         limits = httpx2.Limits(max_connections=_MAX_CONCURRENT_DELIVERIES)

@@ -1,7 +1,7 @@
-"""Simulates the part of Stripe's HTTP API below ``/v1`` that Pressroom uses.
+"""Simulates the part of Stripe's HTTP API that Pressroom uses.
 
-Each simulated API call checks the secret key and the idempotency key, and fails if a developer
-requested a failure. Source: docs.stripe.com/api/idempotent_requests.
+Each API call checks the secret key and the idempotency key, and fails if a developer has requested
+a failure. Source: docs.stripe.com/api/idempotent_requests.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ MAX_SESSION_SECONDS = 24 * 60 * 60
 
 
 class InjectedFailure(BaseModel):
-    """The failure with which the next ``count`` API calls respond.
+    """A failure that a developer requests for the next ``count`` API calls.
 
-    A failure with ``when="before"`` prevents the changes of the API call. A failure with
-    ``when="after"`` keeps the changes of the API call and loses only the response. A failure
-    without an HTTP status only delays the response.
+    With ``when="before"``, the API call changes nothing. With ``when="after"``, the API call makes
+    its changes, but the caller gets no response. Without an HTTP status, the failure only delays
+    the response.
     """
 
     count: int = Field(default=1, ge=0, le=10_000)
@@ -43,7 +43,7 @@ class StripeGateway:
         self.failure = InjectedFailure(count=0)
         self.check: CallCheck = lambda _request, _params: None
         self._keys = keys
-        # Maps each idempotency key to the response to the first call with the key.
+        # Maps each idempotency key to the response of its first call.
         self._answers: dict[str, Object] = {}
 
     async def respond(self, request: Request, operation: Operation) -> JSONResponse:
@@ -74,7 +74,7 @@ class StripeGateway:
                 return reply
             body = operation(params)
         except StripeProblem as problem:
-            # A refused API call doesn't use up its idempotency key.
+            # A refused call doesn't use up its idempotency key.
             return _build_response(problem.status, problem.body)
         if key:
             self._answers[key] = body
@@ -87,8 +87,6 @@ def _build_response(status: int, body: Object) -> JSONResponse:
 
 
 class StripeOperations:
-    """The operations of the simulated Stripe API, independent of HTTP."""
-
     def __init__(self, account: Account) -> None:
         self._account = account
 
@@ -118,8 +116,8 @@ class StripeOperations:
     def show_session(self, session_id: str, params: Params) -> Object:
         """Return a session.
 
-        If ``params`` contains ``expand``, the returned checkout session includes its payment and
-        the payment's charge.
+        If ``params`` contains ``expand``, the session includes its payment and the payment's
+        charge.
         """
         session = self._find_session(session_id)
         result = objects.build_session_object(session)

@@ -1,4 +1,4 @@
-"""Defines the records of a Stripe account, and converts them to JSON objects of Stripe's API."""
+"""Defines the records of a Stripe account, and converts them to Stripe's JSON objects."""
 
 import re
 import secrets
@@ -22,7 +22,7 @@ _PAYMENT_FIELDS = "amount created currency description metadata"
 class StripeKeys:
     """The Stripe keys that Pressroom and the sandbox share.
 
-    The sandbox sends Stripe events only if ``webhook_url`` is set.
+    Without a ``webhook_url``, the sandbox sends no Stripe events.
     """
 
     secret_key: str = field(default_factory=lambda: f"sk_test_{secrets.token_hex(24)}")
@@ -56,7 +56,7 @@ class Refund:
 
 @dataclass
 class Payment:
-    """A Stripe payment intent, which has a charge after the payment has succeeded."""
+    """A Stripe payment intent, which gets a charge when the payment succeeds."""
 
     amount: int
     currency: str
@@ -80,20 +80,20 @@ class Payment:
 
     @property
     def open_disputes(self) -> list[Dispute]:
-        """Return the open disputes and inquiries about the payment, oldest first."""
+        """Return the open disputes and inquiries, oldest first."""
         is_open = "needs_response", "warning_needs_response"
         return [each for each in self.disputes if each.status in is_open]
 
     @property
     def undisputed(self) -> int:
-        """Return the amount of the payment that no open or lost dispute covers."""
+        """Return the payment's amount minus the amounts of open and lost disputes."""
         covering = "needs_response", "lost"
         return self.amount - sum(each.amount for each in self.disputes if each.status in covering)
 
 
 @dataclass
 class CheckoutSession:
-    """A checkout session of Stripe, which has a page on which the payer pays for one item."""
+    """A Stripe checkout session, with a page on which the payer pays for one item."""
 
     amount: int
     currency: str
@@ -146,9 +146,9 @@ Params = dict[str, Any]
 
 
 def decode_form(encoded: str) -> Params:
-    """Decode a form such as ``a[0][b]=1`` into ``{"a": [{"b": "1"}]}``.
+    """Decode a form, for example ``a[0][b]=1`` into ``{"a": [{"b": "1"}]}``.
 
-    All values in the decoded form are strings.
+    All decoded values are strings.
     """
     params: Params = {}
     for name, value in parse_qsl(encoded, keep_blank_values=True, max_num_fields=_MAX_FIELDS):
@@ -161,7 +161,7 @@ def decode_form(encoded: str) -> Params:
             target = target.setdefault(each, {})
             if not isinstance(target, dict):
                 raise StripeProblem("A parameter is both a value and an object.", param=match[1])
-        # Number the values of a list without indexes, such as ``expand[]=a&expand[]=b``.
+        # Number list values without an index, such as ``expand[]=a&expand[]=b``.
         target[last or str(len(target))] = value
     return {name: _convert_lists(value) for name, value in params.items()}
 
@@ -179,7 +179,7 @@ Object = dict[str, Any]
 
 
 def select_fields(record: object, names: str) -> Object:
-    """Return a JSON object with the attributes of ``record`` whose names are in ``names``."""
+    """Return the attributes ``names`` of ``record`` as a JSON object."""
     return {name: getattr(record, name) for name in names.split()}
 
 
@@ -228,7 +228,7 @@ def build_refund_object(payment: Payment, refund: Refund) -> Object:
 
 
 def build_list_object(url: str, items: list[Object], params: Params) -> Object:
-    """Return a page of at most ``limit`` items after the item with the id ``starting_after``."""
+    """Return at most ``limit`` items that follow the item ``starting_after``."""
     after = params.get("starting_after")
     begin = next((position + 1 for position, each in enumerate(items) if each["id"] == after), 0)
     end = begin + int(params.get("limit", _DEFAULT_LIMIT))

@@ -1,4 +1,4 @@
-"""Serves the page on which a payer pays, and the page on which an operator changes checkouts."""
+"""Serves the page for paying a checkout, and the operator's page for changing checkouts."""
 
 import asyncio
 from decimal import Decimal
@@ -22,14 +22,14 @@ from devstack.sandbox.stripe.account import (
 from devstack.sandbox.stripe.api import InjectedFailure, StripeGateway
 from devstack.sandbox.stripe.objects import CheckoutSession, Object, StripeKeys, select_fields
 
-# The number of seconds until a bank debit that the payer has started succeeds or fails.
+# The number of seconds until a bank debit succeeds or fails.
 DEBIT_SECONDS = 5.0
 _MAX_SHOWN_SESSIONS = 100
 _BACK_TO_OVERVIEW = RedirectResponse("/stripe", HTTPStatus.SEE_OTHER)
 
 
 class ActionAmount(BaseModel):
-    """The amount of money for an action on a checkout, in the currency's minor unit."""
+    """The amount for an action on a checkout, in the currency's minor unit."""
 
     amount: int | None = None
     currency: str | None = None
@@ -134,7 +134,6 @@ Text = Annotated[str, Form(max_length=200)]
 
 
 def build_pages_router(account: Account, sender: WebhookSender) -> APIRouter:
-    """Return the routes of the payer's pages and of the operator's page."""
     router = APIRouter()
 
     @router.get("/pay/{session_id}", response_class=HTMLResponse)
@@ -204,7 +203,7 @@ def _perform_choice(account: Account, session: CheckoutSession, choice: str) -> 
             account.pay(session, later=True)
 
             def end() -> None:
-                # The operator may already have completed the bank debit.
+                # The operator may already have ended the bank debit.
                 if session.is_promised:
                     account.end_debit(session, succeeds=choice == "debit")
 
@@ -216,7 +215,7 @@ def _perform_choice(account: Account, session: CheckoutSession, choice: str) -> 
 
 
 def _parse_amount(amount: str, currency: str) -> int | None:
-    """Convert an amount such as "1.50" to the currency's minor unit, or "" to ``None``."""
+    """Convert an amount such as "1.50" to the minor unit of the currency, or "" to ``None``."""
     if not amount.strip():
         return None
     try:
@@ -271,7 +270,7 @@ class StripeServer:
         self.gateway = StripeGateway(keys)
 
     def build_router(self) -> APIRouter:
-        """Return the routes of the Stripe stand-in, which are mounted at ``/stripe``."""
+        """Return the routes of the Stripe stand-in, to be mounted at ``/stripe``."""
         router = build_pages_router(self.account, self.sender)
         operations = api.StripeOperations(self.account)
         router.include_router(api.build_api_router(self.gateway, operations))

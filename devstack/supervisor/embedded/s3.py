@@ -1,4 +1,4 @@
-"""Runs an embedded S3 server, which is SeaweedFS in one process on the loopback address."""
+"""Runs an embedded S3 server (SeaweedFS) in one process on the loopback address."""
 
 import json
 from collections.abc import Mapping
@@ -18,26 +18,26 @@ from devstack.supervisor.ports import PortPicker, is_port_free
 REGION = "us-east-1"
 
 _SERVER_PARTS = ("s3", "master", "volume", "filer", "admin")
-# The S3 actions that Pressroom's programs may perform in their bucket.
+# The S3 actions that Pressroom's programs may perform.
 _ACTIONS = ("Read", "Write", "List")
 _GRPC_OFFSET = 10_000
 _SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the server puts its sockets there, come what may
 
 
 def pick_ports(picker: PortPicker) -> dict[str, int]:
-    """Map the name of each part of the S3 server to a free port.
+    """Return a free port for each part of the S3 server, keyed by the part's name.
 
-    S3 clients connect to the port of the part ``s3``.
+    S3 clients connect to the port with the key ``s3``.
     """
 
     def is_usable(port: int) -> bool:
-        # If the gRPC port is taken, the S3 server silently uses the next free port. The S3 server
-        # doesn't become ready if a stale socket file of another user exists.
+        # If the gRPC port is taken, the S3 server silently uses the next free port. A stale socket
+        # file of another user prevents the S3 server from becoming ready.
         return is_port_free(port + _GRPC_OFFSET) and not any(
             _get_socket_path(part, port).exists() for part in _SERVER_PARTS
         )
 
-    # Remove the socket files that a killed S3 server left in /tmp, because ports with a socket file
+    # Remove the socket files of a killed S3 server from /tmp, because ports with a socket file
     # aren't picked.
     _remove_sockets({part: picker.last_ports.get(f"s3.{part}", 0) for part in _SERVER_PARTS})
     return {part: picker.pick(f"s3.{part}", is_usable) for part in _SERVER_PARTS}
@@ -82,8 +82,7 @@ class S3:
         allowed = [f"{action}:{bucket}" for bucket in buckets for action in _ACTIONS]
         identities = [self.admin.with_actions(["Admin"]), self.application.with_actions(allowed)]
         write_private(self.home.s3_logins, json.dumps({"identities": identities}))
-        # Set signing keys, because SeaweedFS's filer would otherwise serve every object to any
-        # caller on its port.
+        # Without signing keys, SeaweedFS's filer would serve every object to any caller.
         kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
         filer_keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
         return Program(
@@ -98,15 +97,15 @@ class S3:
             environment={**environment.clean_environment(), "GOMEMLIMIT": "400MiB", **filer_keys},
             is_ready=self.is_ready,
             after_end=lambda: _remove_sockets(self.ports),
-            # Socket names are relative to the server's working directory, because the full path of
-            # a socket must be shorter than 108 bytes.
+            # Use socket names relative to the working directory, because a socket's full path must
+            # be shorter than 108 bytes.
             directory=self.home.s3,
             keep_open=keep_open,
         )
 
     def _build_flags(self) -> list[str]:
-        # Pass every flag at each start, because the S3 server would reuse a flag of its last start
-        # from its data folder.
+        # Pass every flag at each start, because the S3 server stores flags in its data folder and
+        # reuses them.
         named = {
             "dir": self.home.s3,
             "ip": LOOPBACK,
@@ -124,21 +123,19 @@ class S3:
             "master.telemetry": "false",
             "master.resumeState": "false",
             # SeaweedFS stores each bucket in a separate volume. Set a high maximum number of
-            # volumes, because a long test run exceeds the default, which depends on the free disk
-            # space.
+            # volumes, because a long test run exceeds the default.
             "master.volumeSizeLimitMB": 128,
             "volume.max": 1000,
         }
         return [f"-{name}={value}" for name, value in named.items()]
 
     def is_ready(self) -> bool:
-        """Return whether an object can be written to the bucket.
+        """Return whether the bucket accepts an object, and create the bucket if necessary.
 
-        Create the S3 bucket if it doesn't exist. The readiness check uses the S3 administrator's
-        login, because Pressroom's programs may not create buckets.
+        Only the S3 administrator may create buckets.
         """
-        # Import the S3 client only after the servers were started, so that the slow import doesn't
-        # delay their start.
+        # Import the S3 client only after starting the servers, so that the slow import doesn't
+        # delay them.
         import urllib3
         from minio import Minio
         from minio.error import MinioException
@@ -170,7 +167,6 @@ def _get_socket_path(part: str, port: int) -> Path:
 
 def _remove_sockets(ports: Mapping[str, int]) -> None:
     for part, port in ports.items():
-        # Keep a socket file that belongs to another user, because ``pick_ports`` avoids the port in
-        # the file's name.
+        # Keep socket files of other users, because ``pick_ports`` avoids their ports.
         with suppress(PermissionError):
             _get_socket_path(part, port).unlink(missing_ok=True)

@@ -24,18 +24,17 @@ def plan_services(
     *,
     more_buckets: str | None = None,
 ) -> tuple[list[Program], dict[str, str]]:
-    """Plan an embedded server for each service without an external server in ``user_settings``.
+    """Plan an embedded server for each service that ``user_settings`` doesn't configure.
 
-    Return the programs of the embedded servers, and the settings with which Pressroom's programs
-    connect to the servers. Each embedded server inherits ``lock``, so that the lock isn't released
-    while a server is running. ``more_buckets`` is a pattern such as ``pressroom-*`` for the names
-    of buckets that tests use.
+    Return the servers' programs, and the settings for connecting to the servers. Each embedded
+    server inherits ``lock`` and holds it until the server ends. ``more_buckets`` is a pattern for
+    the names of test buckets, such as ``pressroom-*``.
     """
     programs: list[Program] = []
     settings: dict[str, str] = {}
     keep_open = (lock.descriptor,)
-    # Start S3 first because its start takes longest, and Postgres last because initdb blocks the
-    # supervisor's loop.
+    # Start S3 first, because it starts slowest, and Postgres last, because initdb blocks the
+    # supervisor.
     if "PRESSROOM_S3_ENDPOINT" not in user_settings:
         access_key = user_settings.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key)
         secret_key = user_settings.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key)
@@ -62,22 +61,20 @@ def plan_services(
 
 
 def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
-    """Return the stack's settings that don't depend on the addresses of the services."""
+    """Return the settings that don't depend on the services' addresses."""
     return {
         "PRESSROOM_PUBLIC_URL": api_url,
-        # Let the API stop without a drain period, because no proxy sends requests and the developer
-        # waits for the stop.
+        # Stop the API without a drain period, because no proxy sends requests and the developer
+        # waits.
         "PRESSROOM_API_DRAIN": "0",
         "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
-        # Allow redirects to loopback addresses, because developers run their shops on a loopback
-        # address.
+        # Allow redirects to loopback addresses, on which developers run their shops.
         "PRESSROOM_REDIRECT_ORIGINS": "loopback",
-        # Allow webhooks to loopback addresses, because developers run their webhook receivers on a
-        # loopback address.
+        # Allow webhooks to loopback addresses, on which developers run their receivers.
         "PRESSROOM_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
-        # Set high rate limits, because all requests come from one address, even in load tests.
-        # Keep the rate limits enabled, so that responses contain the rate limit headers.
+        # Set high rate limits, because even in load tests all requests come from one address. Keep
+        # the rate limits enabled, so that responses contain the rate limit headers.
         "PRESSROOM_RATE_LIMIT_DEFAULT": "600000/minute",
         "PRESSROOM_RATE_LIMIT_ANONYMOUS": "600000/minute",
         "PRESSROOM_RATE_LIMIT_LOGIN": "600/minute",
@@ -89,7 +86,7 @@ def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
 
 @contextmanager
 def lock_services(home: Home, report: Callable[[str], None] = lambda _: None) -> Iterator[Lock]:
-    """Wait until an earlier run's servers have ended, and hold the services' lock in the block."""
+    """Wait until earlier servers have ended, and hold the services' lock during the block."""
     lock = Lock(home.services_lock)
     if not lock.acquire():
         report("Waiting for the servers of an earlier run to end.")

@@ -10,11 +10,10 @@ from devstack.supervisor.environment import find_binary
 from devstack.supervisor.home_folder import Home, Secrets
 
 USER = "pressroom"
-# The number of Valkey databases, which must be high because each isolated stack of a test run uses
-# a separate database.
+# The number of Valkey databases. Each isolated stack of a test run needs a separate database.
 DATABASES = 64
-# The Valkey permissions of Pressroom's programs. Valkey commands that affect the whole server, such
-# as FLUSHALL, CONFIG or KEYS, are forbidden. The Compose file grants Pressroom's programs the
+# The Valkey permissions of Pressroom's programs. The permissions exclude commands that affect the
+# whole server, such as FLUSHALL, CONFIG and KEYS. The Compose file grants Pressroom's programs the
 # permissions in ``PERMISSIONS``.
 PERMISSIONS = (
     "~* &* -@all +@read +@write +@pubsub +@transaction +@connection"
@@ -45,12 +44,11 @@ class Valkey:
             "user": f"{USER} on {_quote(f'>{password}')} {PERMISSIONS}",
             "appendonly": "yes",
             # Sync every write to the disk, because with ``everysec`` a killed server lost
-            # acknowledged writes under disk load.
+            # acknowledged writes.
             "appendfsync": "always",
             "save": '""',
             "maxmemory": "256mb",
-            # Evict only keys that have an expiry, because cached values have an expiry and queues
-            # don't.
+            # Evict only keys with an expiry, so that cached values are evicted but queues aren't.
             "maxmemory-policy": "volatile-lru",
         }
         lines = "".join(f"{name} {value}\n" for name, value in settings.items())
@@ -60,8 +58,8 @@ class Valkey:
             log=self.home.log("valkey"),
             environment=environment.clean_environment(),
             is_ready=self.is_ready,
-            # Pass the settings on standard input, because the process list shows arguments such as
-            # passwords to other users.
+            # Pass the settings on standard input, because other users can see arguments in the
+            # process list.
             stdin=lines.encode(),
             keep_open=keep_open,
         )

@@ -1,9 +1,9 @@
 """Writes metadata and tweets about a post without a language model.
 
-The offline writer composes metadata and tweets from sentences and words of the post. A sentence
-that begins with a pronoun or a connective, such as `However`, refers back to the preceding
-sentence. In a summary, a sentence that refers back to the preceding sentence always follows that
-sentence. A tweet never contains a sentence that refers back to the preceding sentence.
+The offline writer builds metadata and tweets from sentences and words of the post. A sentence that
+begins with a pronoun or a connective, such as `However`, refers back to the preceding sentence. In
+a summary, a sentence that refers back always follows its preceding sentence. Tweets never contain
+sentences that refer back to a preceding sentence.
 """
 
 import re
@@ -18,27 +18,25 @@ from services.composer.text.characters import ELLIPSIS
 from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 
 _MAX_TITLE_CHARACTERS = 400
-# The maximum numbers of words and characters in a slug that is built from a post's tags.
+# The maximum number of words and characters in a slug made of tags.
 _MAX_KEY_WORDS = 8
 _MAX_KEY_WORDS_CHARACTERS = 60
 _MAX_PHRASE_WORDS = 3
 _SENTENCES_PER_TWEET = 3
-# Two sentences count as similar if they share more than this fraction of the words of the shorter
-# sentence.
+# Two sentences are similar if they share more than this fraction of the shorter sentence's words.
 _SIMILAR_SHARE = 0.6
-# For each language, maps special letters to their common replacements, for example `ä` to `ae`.
+# Maps special letters to their usual replacements in each language, such as `ä` to `ae`.
 _SPELLINGS = {
     "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
     "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
 }
-# Matches two kana in a row, which occur only in Japanese. A single kana may be an ornament in a
-# text that is not Japanese.
+# Matches two consecutive kana, which occur only in Japanese. A single kana may be an ornament in
+# other languages.
 _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
-# Matches the end of a Chinese or Japanese sentence and the space after the sentence. The space
-# after a Chinese or Japanese sentence is removed, because these languages don't separate sentences
-# by spaces.
+# Matches the end of a Chinese or Japanese sentence and the following space. Chinese and Japanese
+# have no spaces between sentences, so the space is removed.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
-# Matches the end of a sentence that greets readers or announces something, for example a colon.
+# Matches the end of a greeting or announcement, for example a colon.
 _OPEN_END = re.compile(r"[,:，、：！!][\"'”’»]*$")
 _QUESTION = re.compile("[?？؟]")
 _QUOTES = re.compile('["“”«»„‟「」『』]')
@@ -49,9 +47,9 @@ def write_metadata(
 ) -> PostMetadata:
     """Write the requested metadata fields of a post without a language model.
 
-    The metadata depends only on the post, so equal posts get equal metadata.
+    Equal posts get equal metadata.
 
-    ``content_hash``: the hash of the post's content in hexadecimal.
+    ``content_hash``: the hexadecimal hash of the post's content.
     """
     document = parse_document(plain)
     return PostMetadata(
@@ -62,7 +60,7 @@ def write_metadata(
 
 
 def write_tweets(plain: PlainPost) -> tuple[str, ...]:
-    """Write tweets from sentences of the post that don't refer back to the preceding sentence.
+    """Write tweets from sentences that don't refer back to the preceding sentence.
 
     The first tweet begins with the post's title, unless the tweet's sentence repeats the title.
     """
@@ -78,7 +76,7 @@ def write_tweets(plain: PlainPost) -> tuple[str, ...]:
         and not _is_personal(sentence, language)
         and rules.measure_tweet_weight(sentence.text[:600]) <= rules.MAX_TWEET_WEIGHT
     ]
-    # Prefer the first sentence of each paragraph, because first sentences are the most informative.
+    # Prefer the first sentence of each paragraph, because it is the most informative.
     openings = [sentence for sentence in suitable if sentence.opens_paragraph]
     chosen: list[Sentence] = []
     for sentence in dict.fromkeys(chain(openings, suitable, document.sentences)):
@@ -104,10 +102,10 @@ def write_tweets(plain: PlainPost) -> tuple[str, ...]:
 
 
 def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
-    """Build a slug from the title of a post.
+    """Build a slug from the post's title.
 
-    If the post has no title, the slug is built from the post's tags. If the post contains no words,
-    the slug is built from the content's hash, as in `post-1a2b3c4d`.
+    If the post has no title, the slug is built from its tags. If the post contains no words, the
+    slug is built from ``content_hash``, as in `post-1a2b3c4d`.
     """
     fallback_slug = rules.fit_slug("", content_hash)
     title = _spell_in_latin(plain.title[:_MAX_TITLE_CHARACTERS], document.language)
@@ -117,8 +115,8 @@ def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
     latin_tags = (_spell_in_latin(tag, document.language) for tag in extract_tags(plain, document))
     tag_slugs = (rules.fit_slug(text, content_hash) for text in latin_tags)
     slugs = [tag_slug for tag_slug in tag_slugs if tag_slug != fallback_slug]
-    # Join as many distinct words from the tags as fit into a slug. If no tag fits into a slug, the
-    # first tag is shortened.
+    # Join as many distinct words of the tags as fit into a slug. If no tag fits, shorten the first
+    # tag.
     words: list[str] = []
     for slug in slugs:
         longer = words + [word for word in slug.split("-") if word not in words]
@@ -131,10 +129,9 @@ def write_slug(plain: PlainPost, document: Document, content_hash: str) -> str:
 
 
 def _spell_in_latin(text: str, language: str) -> str:
-    """Romanise a text by the rules of the text's language. For example, a German `ä` becomes `ae`.
+    """Romanise a text by the rules of its language, for example `ä` to `ae` in German.
 
-    Letters without a romanisation rule are kept, because ``fit_slug`` transliterates these letters
-    later.
+    Letters without a romanisation rule are kept, because ``fit_slug`` transliterates them later.
     """
     if language == "ja" or _KANA_WORD.search(text):
         return spell_japanese(text)
@@ -148,9 +145,9 @@ def _spell_in_latin(text: str, language: str) -> str:
 
 @cache
 def _load_words(file_name: str) -> dict[str, frozenset[str]]:
-    """Return a mapping from language codes to the words in a file.
+    """Return the words in a file, keyed by language code.
 
-    Each line of the word file begins with a language code.
+    Each line of the file begins with a language code.
     """
     text = Path(__file__).with_name(file_name).read_text("utf-8")
     lines = (line.split() for line in text.splitlines())
@@ -158,10 +155,10 @@ def _load_words(file_name: str) -> dict[str, frozenset[str]]:
 
 
 def has_back_reference(sentence: Sentence, language: str) -> bool:
-    """Return whether the beginning of a sentence refers back to the preceding sentence.
+    """Return whether a sentence refers back to the preceding sentence.
 
-    For example, a sentence that begins with `this` refers back to the preceding sentence, but a
-    sentence that begins with `this week` doesn't.
+    For example, a sentence that begins with `this` refers back, but one that begins with `this
+    week` doesn't.
     """
     known_phrases = _load_words("points_back.txt").get(language, frozenset())
     for count in range(_MAX_PHRASE_WORDS, 0, -1):
@@ -175,8 +172,7 @@ def _is_personal(sentence: Sentence, language: str) -> bool:
     """Return whether a sentence greets readers, asks a question, or is about its author."""
     if _OPEN_END.search(sentence.text[-4:]) or _QUESTION.search(sentence.text):
         return True
-    # Ignore sentences with quotations, because words such as `I` in a quotation don't refer to the
-    # author.
+    # Ignore sentences with quotations, because `I` in a quotation isn't the author.
     pronouns = _load_words("first_person.txt").get(language, frozenset())
     return not _QUOTES.search(sentence.text) and not pronouns.isdisjoint(
         word.plain for word in sentence.words
@@ -186,7 +182,7 @@ def _is_personal(sentence: Sentence, language: str) -> bool:
 def write_summary(plain: PlainPost, document: Document) -> str:
     """Return a summary that consists of the first sentences of a post.
 
-    The summary is empty only if the post contains no text.
+    The summary is empty only if the post has no text.
     """
     for impersonal in (True, False):
         chosen = _choose_first(document, impersonal=impersonal)
@@ -199,10 +195,9 @@ def write_summary(plain: PlainPost, document: Document) -> str:
 
 
 def _choose_first(document: Document, *, impersonal: bool) -> list[Sentence]:
-    """Return as many sentences from the beginning of the post as fit into a summary.
+    """Return as many first sentences of the post as fit into a summary.
 
-    The summary ends before the post's first list, and contains no incomplete sentences, such as
-    captions.
+    The summary ends before the first list, and contains no incomplete sentences, such as captions.
     """
     chosen: list[Sentence] = []
     room = rules.MAX_SUMMARY_CHARACTERS
@@ -230,6 +225,6 @@ def _choose_first(document: Document, *, impersonal: bool) -> list[Sentence]:
 
 
 def _are_similar(keys: set[str], earlier_keys: set[str]) -> bool:
-    """Return whether the longer of two sentences contains most words of the shorter sentence."""
+    """Return whether two sentences share most words of the shorter one."""
     min_count = max(1, min(len(keys), len(earlier_keys)))
     return len(keys & earlier_keys) > _SIMILAR_SHARE * min_count

@@ -24,37 +24,35 @@ from services.composer.text.words import (
 
 Item = TypeVar("Item")
 
-# The names that SudachiPy uses for parts of speech.
+# SudachiPy's names for parts of speech.
 _NOUN = "名詞"
 _VERB = "動詞"
 _AUXILIARY = "助動詞"
 _PARTICLE = "助詞"
 _CONJUNCTIVE_PARTICLE = "接続助詞"
-# The kinds of Japanese nouns that can be tags of a post, which exclude numbers and auxiliary nouns.
+# The kinds of Japanese nouns that can be tags, which exclude numbers and auxiliary nouns.
 _JAPANESE_NOUN_KINDS = frozenset({"普通名詞", "固有名詞"})
-# Only Chinese words with one of these parts of speech can be tags of a post.
+# The parts of speech of Chinese words that can be tags.
 _CHINESE_NOUN_TAGS = ("n", "vn", "eng", "an", "j", "l", "i")
-# The pronunciation of Japanese particles that aren't pronounced as they are written.
+# The pronunciation of Japanese particles, which differs from their spelling.
 _PARTICLE_SOUNDS = {"は": "わ", "へ": "え", "を": "お"}
-# Small kana that abbreviate words in Japanese names. In Japanese names, the pronunciation of small
-# kana depends on the name.
+# Small kana that are pronounced differently in different Japanese names.
 _READ_BY_NAME = frozenset("ヶヵ")
-# The Japanese tokenizer rejects texts that have more than 49,149 bytes, or more than 65,535 bytes
-# after a conversion to Unicode NFKC. A conversion to NFKC turns a character into at most 33 bytes.
+# The Japanese tokenizer rejects texts of more than 49,149 bytes, or more than 65,535 bytes in
+# Unicode NFKC. In NFKC, a single character becomes at most 33 bytes.
 _MAX_PIECE_CHARACTERS = 1_000
-# Maps English plurals that a stemmer handles wrongly to their singulars.
+# Maps English plurals that the stemmer gets wrong to their singulars.
 _SINGULARS = dict(
     pair.split("=")
     for pair in Path(__file__).with_name("english_plurals.txt").read_text("ascii").split()
 )
-# The maximum number of a post's characters from which the language of the post is detected. A post
-# of 3,000 words fits into ``_MAX_SAMPLE_CHARACTERS``.
+# The language is detected from at most this many characters, which are enough for 3,000 words.
 _MAX_SAMPLE_CHARACTERS = 20_000
 _MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
-# The statistical language detector is reliable only for texts with at least this many letters.
+# The language detector is reliable only for texts with at least this many letters.
 _MIN_LETTERS = 24
-# The languages that Pressroom identifies by their script. For each language, ``_SCRIPTS`` contains
-# the minimum share of a post's letters that must belong to the script.
+# The languages that can be identified by their script. For each language, ``_SCRIPTS`` contains the
+# minimum share of letters in the script.
 _SCRIPTS = (
     ("ja", re.compile("[\u3040-\u30ff]"), 0.05),
     ("ko", re.compile("[\uac00-\ud7af]"), 0.3),
@@ -67,8 +65,8 @@ _SCRIPTS = (
 )
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _LETTER = re.compile(r"[^\W\d_]")
-# If a post is longer than this limit, the offline writer reads only the first paragraphs and an
-# evenly spaced sample of the remaining paragraphs.
+# If a post exceeds this limit, the offline writer reads only the first paragraphs and an evenly
+# spaced sample of the rest.
 _MAX_DOCUMENT_CHARACTERS = 120_000
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_SENTENCES = 300
@@ -76,22 +74,21 @@ _MAX_FIRST_SENTENCES = 60
 _BULLET = re.compile(r"[•‣◦▪●■►–—-]\s")
 _ANNOUNCING_END = re.compile(r"[:：]$")
 _COMPLETE_END = re.compile(r"[.!?…。！？।؟۔։።]['\"”’»)\]）」』]*$")
-# This lock ensures that only one thread at a time uses the Japanese tokenizer.
+# Only one thread at a time may use the Japanese tokenizer.
 _JAPANESE_LOCK = Lock()
-# This lock ensures that only one thread loads the model of the language detector.
+# Only one thread may load the language detector's model.
 _DETECTOR_LOCK = Lock()
 
 
 class Morpheme(NamedTuple):
-    """A word in a Japanese text, with the word's part of speech and reading.
+    """A Japanese word with its part of speech and reading.
 
     Attributes:
-        surface: the word as it is written in the text.
-        lemma: the word's base form, which is listed in the dictionary.
+        surface: the word as written in the text.
+        lemma: the base form of the word, as in a dictionary.
         kind: the part of speech, such as noun or verb.
         sort: the subcategory of the part of speech, such as proper noun.
-        reading: the pronunciation of the word in Katakana, or ``surface`` if the word isn't in the
-            dictionary.
+        reading: the pronunciation in Katakana, or ``surface`` if it is unknown.
     """
 
     surface: str
@@ -112,9 +109,9 @@ def split_morphemes(text: str) -> list[Morpheme]:
 
 
 def spell_japanese(text: str) -> str:
-    """Romanise a Japanese text, with spaces between the words.
+    """Romanise a Japanese text, with spaces between words.
 
-    A Japanese word whose reading is unknown is not changed.
+    Words without a known reading don't change.
     """
     spelled = ""
     for word in split_morphemes(text):
@@ -145,12 +142,10 @@ class Word(NamedTuple):
     """A word in a sentence of a post.
 
     Attributes:
-        surface: the word as it is written in the sentence.
-        plain: the word in a normalised form, which is used for comparisons.
-        key: the stem that all forms of the word share. ``key`` is empty for words that aren't
-            content words, such as stop words.
-        is_noun: whether the word can be a tag of the post. In Chinese and Japanese, only nouns can
-            be tags.
+        surface: the word as written in the sentence.
+        plain: the normalised word, for comparisons.
+        key: the word's stem. The key of a word that is not a content word is empty.
+        is_noun: whether the word can be a tag.
     """
 
     surface: str
@@ -165,7 +160,7 @@ Tokenizer = Callable[[str], list[Word]]
 def get_tokenizer(language: str) -> Tokenizer:
     """Return a function that splits a text in this language into words.
 
-    Each thread must call ``get_tokenizer`` itself, because threads can't share a stemmer.
+    Each thread needs its own tokenizer, because threads can't share a stemmer.
     """
     if language == "zh":
         return _tokenize_chinese
@@ -174,7 +169,7 @@ def get_tokenizer(language: str) -> Tokenizer:
     stop_words = load_stop_words(language)
     from Stemmer import Stemmer
 
-    # If the language has no stemmer, ``stem`` returns each word unchanged.
+    # ``stem`` returns words unchanged if the language has no stemmer.
     stem: Callable[[str], str] = str
     with suppress(KeyError):
         stem = Stemmer(language).stemWord
@@ -182,8 +177,8 @@ def get_tokenizer(language: str) -> Tokenizer:
     @cache
     def build_word(surface: str) -> Word:
         plain = fold_word(surface).replace("’", "'")
-        # Remove the article from words such as `l'eau`, and the possessive ending from words such
-        # as `Anna's`.
+        # Remove the article of words such as `l'eau`, and the possessive ending of words such as
+        # `Anna's`.
         head, _, tail = plain.partition("'")
         core = tail if len(tail) > len(head) else head
         has_content = is_content_word(core, stop_words) and plain not in stop_words
@@ -219,11 +214,10 @@ def _tokenize_japanese(text: str) -> list[Word]:
 
 
 def detect_language(plain: PlainPost) -> str:
-    """Detect the language of a post, and return its ISO 639-1 code.
+    """Return the ISO 639-1 code of a post's language.
 
-    If the script of a post doesn't identify the language, a statistical language detector decides.
-    A post that is too short for the language detector counts as Russian if the post contains
-    Cyrillic letters, and as English if not.
+    If the script doesn't identify the language, a statistical detector decides. If the post is too
+    short for the detector, the language is Russian for Cyrillic letters, and otherwise English.
     """
     text = "\n".join((*plain.paragraphs, *plain.headings, plain.title))[:_MAX_SAMPLE_CHARACTERS]
     sample = text[:_MAX_SCRIPT_SAMPLE_CHARACTERS]
@@ -234,7 +228,7 @@ def detect_language(plain: PlainPost) -> str:
     if letters < _MIN_LETTERS:
         return "ru" if _CYRILLIC.search(sample) else "en"
     with _DETECTOR_LOCK:
-        # Import the language detector only when it is needed, because its model takes 100 MB of
+        # Import the language detector only if it is needed, because its model takes 100 MB of
         # memory.
         from py3langid import classify
 
@@ -246,10 +240,9 @@ class Sentence:
     """A sentence of a post.
 
     Attributes:
-        opens_paragraph: whether the sentence is the first sentence of its paragraph.
+        opens_paragraph: whether the sentence is the first of its paragraph.
         is_complete: whether the sentence ends with punctuation and contains no URL.
-        is_listed: whether the sentence belongs to a list item or introduces a list. A sentence from
-            a list is hard to understand without the list.
+        is_listed: whether the sentence belongs to a list item or introduces a list.
     """
 
     text: str
@@ -264,7 +257,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The language of a post, and the words of the post's title, headings and sentences."""
+    """The language of a post, and the words of its title, headings and sentences."""
 
     language: str
     title: tuple[Word, ...]
@@ -307,7 +300,7 @@ def parse_document(plain: PlainPost) -> Document:
 
 
 def _sample_evenly(items: list[Item], max_items: int, first: int) -> list[Item]:
-    """Return the first items of a list, and an evenly spaced sample of the remaining items."""
+    """Return the first items, and an evenly spaced sample of the remaining items."""
     if len(items) <= max_items:
         return items
     rest = items[first:]

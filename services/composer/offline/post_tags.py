@@ -1,8 +1,8 @@
-"""Chooses the tags of a post from the words and word pairs that occur in the post.
+"""Chooses the tags of a post from its words and pairs of words.
 
-A good tag is frequent, occurs early or in the title or headings, is spread over the post, or is a
-name. The criteria for good tags come from methods for key phrase extraction (KP-Miner and YAKE).
-Words with the same stem, such as a singular and its plural, are counted together.
+Good tags are frequent, occur early, in the title or in headings, are spread over the post, or are
+names. The criteria for good tags come from methods for key phrase extraction (KP-Miner and YAKE).
+Words with the same stem are counted together, such as a singular and its plural.
 """
 
 from collections import Counter
@@ -19,22 +19,22 @@ from services.composer.text.post import PlainPost
 from services.composer.text.words import find_content_words, split_words
 
 _MAX_TAGS = 6
-# The maximum number of phrases that are considered as tags. More phrases than tags are considered,
-# because several phrases may turn into the same tag.
+# The maximum number of phrases that can become tags. There are more candidates than tags, because
+# several phrases may result in the same tag.
 _MAX_CANDIDATES = 20
-# The maximum number of distinct words that are considered as tags for a short post.
+# The maximum number of distinct words that can become tags of a short post.
 _MAX_WORDS = 100
 _TITLE_WEIGHT = 1.5
 _HEADING_WEIGHT = 1.2
 _NAME_WEIGHT = 1.3
-# The factor for the score of a phrase that follows an article such as `the`. An article before a
-# phrase shows that the phrase is a noun, and nouns are good tags.
+# The score factor of a phrase that follows an article, such as `the`. A phrase after an article is
+# a noun, and nouns are good tags.
 _ARTICLE_WEIGHT = 1.4
 _LANGUAGES_WITH_ARTICLES = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
 _MAX_SCORED_LETTERS = 12
 _MIN_PHRASE_COUNT = 2
-# A pair of words can be a tag only if at least this share of the rarer word's occurrences are part
-# of the pair.
+# A pair of words can be a tag only if at least this share of the rarer word's occurrences are in
+# the pair.
 _MIN_COHESION = 0.45
 
 
@@ -43,20 +43,19 @@ def _load_words(file_name: str) -> frozenset[str]:
 
 
 _ARTICLES = _load_words("articles.txt")
-# Words for quantities and times, which are frequent but never the topic of a post.
+# Words for quantities and times, which are frequent but never a post's topic.
 _MEASURES = _load_words("measures.txt")
 
-# The keys of a phrase's words. A phrase is a single word or a pair of words.
+# The keys of a phrase's one or two words.
 PhraseKey = tuple[str, ...]
 
 
 class _Occurrence(NamedTuple):
-    """A place in a post where a phrase occurs.
+    """A place where a phrase occurs in a post.
 
     Attributes:
-        text_number: the index of the title, heading or sentence in which the phrase occurs.
-        previous_word: the word before the phrase, or ``None`` if the phrase begins the title,
-            heading or sentence.
+        text_number: the index of the title, heading or sentence with the phrase.
+        previous_word: the preceding word in the title, heading or sentence, or ``None``.
     """
 
     text_number: int
@@ -66,18 +65,17 @@ class _Occurrence(NamedTuple):
 
 @dataclass(slots=True)
 class _PhraseCounts:
-    """Counts how often and where a phrase occurs in a post.
+    """How often and where a phrase occurs in a post.
 
     Attributes:
-        first_text: the index of the first title, heading or sentence that contains the phrase.
-        last_text: the index of the last title, heading or sentence that was found to contain the
-            phrase.
-        texts: the number of titles, headings and sentences that contain the phrase.
-        names: how often the phrase is written like a name, with a capital letter.
+        first_text: the index of the first title, heading or sentence with the phrase.
+        last_text: the index of the last title, heading or sentence with the phrase.
+        texts: the number of titles, headings and sentences with the phrase.
+        names: how often the phrase is capitalised like a name.
         articles: how often the phrase follows an article, such as `the`.
         surfaces: how often each spelling of the phrase occurs.
         inner_surfaces: how often each spelling of the phrase occurs inside sentences, where only
-            names begin with capital letters.
+            names are capitalised.
     """
 
     first_text: int
@@ -92,7 +90,7 @@ class _PhraseCounts:
 
 
 def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
-    """Return the tags of a post, with the best tag first."""
+    """Return the tags of a post, best first."""
     phrases = _count_phrases(document)
     scores = _score_phrases(phrases, document)
     ranked = sorted(scores, key=lambda key: (-scores[key], phrases[key].first_text, key))
@@ -100,13 +98,13 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     tags = fit_tags(islice(spellings, _MAX_CANDIDATES))[:_MAX_TAGS]
     if len(tags) >= MIN_TAGS:
         return tags
-    # If a post has too few good tags, the longest words of the post become tags too.
+    # If the post has too few good tags, add its longest words.
     texts = (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
     words = {word for text in texts for word in split_words(text[:2000])}
     longest = sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))
     candidates = (word for word in (*tags, *longest) if len(word) <= MAX_TAG_CHARACTERS)
     tokenize = get_tokenizer(document.language)
-    # If several forms of a word occur, such as singular and plural, keep only the first form.
+    # If several forms of a word occur, such as singular and plural, keep only the first.
     word_by_key: dict[PhraseKey, str] = {}
     for candidate in islice(candidates, _MAX_WORDS):
         key = tuple(word.key or word.plain for word in tokenize(candidate))
@@ -115,13 +113,13 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     content_words = find_content_words(plain, MIN_TAGS)
     if len(tags) >= min(MIN_TAGS, len(content_words)):
         return tags
-    # If a post has too few distinct words, also use several forms of the same word, and words from
-    # the rest of the post.
+    # If the post has too few distinct words, add more forms of its words, and words from the rest
+    # of the post.
     return fit_tags((*tags, *longest, *sorted(content_words)))[:MIN_TAGS]
 
 
 def _count_phrases(document: Document) -> dict[PhraseKey, _PhraseCounts]:
-    """Count the content words of a post, and the pairs of adjacent content words."""
+    """Count the content words and the pairs of adjacent content words in a post."""
     phrases: dict[PhraseKey, _PhraseCounts] = {}
     separator = "" if document.language in {"zh", "ja"} else " "
     sentences = (sentence.words for sentence in document.sentences)
@@ -156,8 +154,8 @@ def _count_occurrence(
         if occurrence.is_in_sentence:
             counts.inner_surfaces[surface] += 1
         # A capital letter inside a word, as in `iPhone`, indicates a name. A capitalised word is
-        # probably a name unless it is the first word of a sentence. Ignore the title of the post,
-        # because all words of a title may begin with capitals.
+        # probably a name, unless it begins a sentence. Ignore the title, because all its words may
+        # be capitalised.
         is_name = surface[0].isupper() or (len(key) == 1 and surface != surface.lower())
         counts.names += occurrence.text_number > 0 and is_name
         counts.articles += occurrence.previous_word.plain in _ARTICLES
@@ -192,8 +190,7 @@ def _score_phrases(
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
     """Return a factor for a phrase's score, which favours names and nouns after articles.
 
-    In a German post, only phrases with a capital letter can be tags, because all German nouns begin
-    with a capital letter.
+    In German, only capitalised phrases can be tags, because all nouns are capitalised.
     """
     if language == "de":
         return 1.0 if counts.names else 0.0
@@ -203,7 +200,7 @@ def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
 
 
 def _list_keys(words: Sequence[Word]) -> set[PhraseKey]:
-    """Return the keys of all words in a text, and the keys of all pairs of adjacent words."""
+    """Return the keys of all words and of all pairs of adjacent words."""
     keys = [word.key for word in words]
     return {(key,) for key in keys} | set(pairwise(keys))
 
@@ -211,10 +208,10 @@ def _list_keys(words: Sequence[Word]) -> set[PhraseKey]:
 def _drop_overlapping(
     ranked: list[PhraseKey], phrases: dict[PhraseKey, _PhraseCounts]
 ) -> Iterator[PhraseKey]:
-    """Yield the phrases from the best to the worst, and leave out overlapping phrases.
+    """Yield the phrases in order of rank, without overlapping phrases.
 
-    A phrase is left out if a better phrase contains one of its words. A single word is left out if
-    the word mostly occurs as part of a pair of words.
+    A phrase is dropped if a better phrase contains one of its words. A single word is dropped if it
+    occurs mostly as part of a pair.
     """
     max_pair_counts: dict[str, int] = {}
     for key in ranked:
@@ -236,8 +233,8 @@ def _drop_overlapping(
 def _spell_phrase(key: PhraseKey, phrases: dict[PhraseKey, _PhraseCounts]) -> str:
     """Return the most frequent spelling of a phrase inside sentences.
 
-    If a phrase never occurs inside a sentence, but its first word occurs there in lower case, the
-    first letter of the phrase becomes lower-case.
+    A phrase that never occurs inside a sentence loses its capital letter if its first word is
+    usually lower-case.
     """
     counts = phrases[key]
     if counts.inner_surfaces or len(key) == 1:

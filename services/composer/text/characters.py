@@ -7,35 +7,33 @@ from functools import cache
 from pathlib import Path
 
 _KANA = re.compile("[\u30a1-\u30ff]+|[\u3041-\u309f\u30fc]+")
-# The distance between the code points of a Katakana character and the Hiragana character with the
-# same sound.
+# The distance between the code points of a Katakana character and the corresponding Hiragana
+# character.
 _KATAKANA_OFFSET = 0x60
 _KATAKANA = re.compile("[\u30a1-\u30f6]")
 # The kana that doubles the next consonant, and the mark that lengthens the preceding vowel.
 _DOUBLING_KANA = "っ"
 _LENGTH_MARK = "ー"
-# Maps each vowel to the kana that lengthen the vowel when placed after it.
+# Maps each vowel to the kana that lengthen it.
 _LENGTHENING_KANA = {"o": "うお", "u": "う"}
-# Zero-width joiners are the only invisible characters that are kept. Zero-width joiners are
-# necessary in the words of several scripts and in emoji. Invisible characters such as bidirectional
-# overrides and zero-width spaces are removed, because they can mislead readers.
+# Zero-width joiners are the only invisible characters that stay, because several scripts and emoji
+# need them. Invisible characters such as bidirectional overrides and zero-width spaces are removed,
+# because they can mislead readers.
 _JOINERS = "\u200c\u200d"
-# The Unicode categories of characters that are invisible.
+# The Unicode categories of invisible characters.
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co"})
 _MAX_MARKS_IN_A_ROW = 30
 ELLIPSIS = "…"
-# The punctuation that is removed from the end of a shortened text before an ellipsis is appended.
+# The punctuation that is removed before an ellipsis.
 _BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
-# Characters that modify the preceding character, such as joiners, variation selectors and skin
-# tones.
+# Characters that modify the preceding character, such as joiners and skin tones.
 _MODIFIERS = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _SPACES = re.compile(r"\s+")
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
-# Matches a Chinese character or the iteration mark, both of which also occur in Japanese texts.
+# Matches a Chinese character or the iteration mark, which also occur in Japanese.
 CHINESE = re.compile("[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _BOUNDARY = re.compile(rf"[\s{_WIDE}]")
-# Matches a line break between characters of a script without spaces, because a line break in
-# Chinese or Japanese doesn't separate words.
+# Matches a line break inside Chinese or Japanese text, where it doesn't separate words.
 _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 
 
@@ -43,7 +41,7 @@ def romanise_kana(kana: str, *, verb: bool = False) -> str:
     """Romanise Japanese kana in the Hepburn system, without marks for long vowels.
 
     Characters other than kana are not changed. The final `u` of a verb such as `omou` is kept,
-    although it looks like a mark for a long vowel.
+    because it doesn't lengthen the vowel.
     """
     plain = _KATAKANA.sub(lambda match: chr(ord(match[0]) - _KATAKANA_OFFSET), kana)
     spelled = ""
@@ -76,12 +74,11 @@ def _load_syllables() -> dict[str, str]:
 
 
 class CleanText(str):
-    """A line of visible text without markup.
+    """Visible text in a single line without markup.
 
-    Only ``markup.clean_text`` creates instances of ``CleanText``. The type ``CleanText`` tells
-    ``clean_text`` that a text is already clean, so that no text is cleaned twice. A substring of a
-    ``CleanText`` is an ordinary ``str``, because cutting a text can turn ordinary characters into
-    markup.
+    Only ``markup.clean_text`` creates instances of ``CleanText``. ``clean_text`` returns a
+    ``CleanText`` unchanged, so that no text is cleaned twice. A substring of a ``CleanText`` is an
+    ordinary ``str``, because cutting a text can turn ordinary characters into markup.
     """
 
     __slots__ = ()
@@ -102,11 +99,10 @@ def remove_invisible_characters(text: str) -> str:
 
 
 def _limit_marks(characters: Iterable[str]) -> str:
-    """Shorten each sequence of more than 30 combining marks, such as accents, to 30 marks.
+    """Shorten each sequence of combining marks, such as accents, to 30 marks.
 
-    The limit of 30 combining marks comes from Unicode's Stream-Safe Text Format. In real texts, a
-    character has far fewer than 30 combining marks. Unicode normalisation sorts consecutive
-    combining marks in quadratic time, so a text with very many marks would take too long.
+    The limit of 30 combining marks comes from Unicode's Stream-Safe Text Format. Without a limit,
+    Unicode normalisation could take too long, because it sorts combining marks in quadratic time.
     """
     remaining = []
     marks = 0
@@ -130,13 +126,12 @@ def clean_line(text: str) -> str:
 def transliterate(text: str) -> str:
     """Transliterate a text to ASCII, and remove Chinese characters.
 
-    Chinese characters can't be transliterated, because their pronunciation depends on the language
-    of the text, which is unknown.
+    The pronunciation of Chinese characters depends on the language, which is unknown here.
     """
     if text.isascii():
         return text
-    # Import the transliteration library only when it is needed, because most posts are written in
-    # Latin letters.
+    # Import the transliteration library only if it is needed, because most posts use only Latin
+    # letters.
     from anyascii import anyascii
 
     composed = unicodedata.normalize("NFKC", text)
@@ -146,9 +141,7 @@ def transliterate(text: str) -> str:
 
 
 def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> str:
-    """Shorten a text that is longer than ``max_length``, and append `…`.
-
-    ``cut_at_word`` cuts the text between two words if possible.
+    """Shorten a text to ``max_length`` with `…` at the end, if possible between two words.
 
     ``measure``: a function that returns the length of a text.
     """

@@ -1,18 +1,17 @@
 """Removes front matter from posts.
 
-Front matter is a block of YAML, TOML or JSON that site generators put before a post.
+Front matter is a block of YAML, TOML or JSON that site generators expect before a post.
 """
 
 import json
 import re
 
 _MAX_CHARACTERS = 50_000
-# Maps the first line of front matter to the lines that can end the front matter.
+# Maps the first line of front matter to its possible last lines.
 _FENCES = {"---": ("---", "..."), "+++": ("+++",), ";;;": (";;;",)}
 _FORMAT_NAME = re.compile(r"[a-z]{0,5}")
 _YAML_KEY = re.compile(r"""["']?[^\W\d][\w .-]{0,60}["']?\s?:(?:\s|$)""")
-# Matches the first character of YAML lines that don't begin with a key, such as comments and
-# continuation lines.
+# Matches the first character of YAML lines without a key, such as comments and continuation lines.
 _YAML_CONTINUATION = re.compile(r"[\s#\]})'\"-]")
 
 
@@ -37,9 +36,9 @@ def remove_front_matter(text: str) -> str:
 
 
 def _is_yaml(lines: list[str]) -> bool:
-    """Return whether the lines between two `---` lines are YAML keys with values.
+    """Return whether the lines between two `---` lines are YAML.
 
-    A `---` at the start of a post can begin front matter, but can also be a horizontal rule.
+    A `---` at the start of a post can also be a horizontal rule.
     """
     filled = [line for line in lines if line.strip()]
     keys = [line for line in filled if not _YAML_CONTINUATION.match(line)]
@@ -52,5 +51,5 @@ def _remove_json(text: str, head: str, start: int) -> str:
     except (ValueError, RecursionError):
         return text
     rest = text[start + end :]
-    # A JSON object at the start of a post is front matter only if text follows the object.
+    # A JSON object at the start of a post is front matter only if text follows it.
     return rest if fields and rest[:1] in {"\n", "\r"} and rest.strip() else text

@@ -1,4 +1,4 @@
-"""Finds the ends of HTML elements, and finds elements that browsers and mail programs hide."""
+"""Finds the ends of HTML elements, and the elements that browsers and mail programs hide."""
 
 import re
 from collections import Counter
@@ -11,9 +11,8 @@ Token = tuple[str, Any]
 VOID = frozenset(
     "area base br col embed hr img input link meta param source track wbr keygen".split()
 )
-# Maps a start tag to the tags of open elements that the start tag closes. In HTML, the end tags of
-# the implicitly closed elements are optional. For example, the start tag `<dt>` closes an open
-# `<dd>` element.
+# Maps a start tag to the open elements that it closes. For example, `<dt>` closes an open `<dd>`.
+# In HTML, the end tags of the implicitly closed elements are optional.
 _IMPLICITLY_CLOSED = {
     "li": ("li",),
     "dt": ("dt", "dd"),
@@ -30,11 +29,11 @@ _IMPLICITLY_CLOSED = {
     "body": ("head",),
 }
 _ELEMENTS_WITH_OPTIONAL_END = frozenset(_IMPLICITLY_CLOSED) | {"p", "html", "head"}
-# The scopes, which are HTML elements whose inner tags can't close elements outside of the scope.
+# The elements whose inner tags can't close outer elements.
 _SCOPES = frozenset("table td th caption ul ol dl object ruby".split())
 _CELLS = frozenset({"td", "th", "caption"})
 _TABLE_PARTS = _CELLS | {"tr", "tbody", "thead", "tfoot", "colgroup"}
-# The HTML elements whose end tag closes the element and all scopes inside of the element.
+# The elements whose end tag closes the element and all scopes inside it.
 _SCOPE_CLOSING_ELEMENTS = _SCOPES | _TABLE_PARTS | {"body", "html"}
 
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")
@@ -54,11 +53,11 @@ class Visibility:
     enclosing element.
     """
 
-    # True if the HTML element and all elements inside of it are hidden. The style of an inner
-    # element can't make the inner element visible if the outer element is hidden.
+    # True if the element and all its inner elements are hidden. An inner element's style can't
+    # override ``is_hidden``.
     is_hidden: bool = False
-    # An inner element inherits ``is_invisible`` and ``has_no_size`` from the outer element, but the
-    # inner element's style can override both values.
+    # Inner elements inherit ``is_invisible`` and ``has_no_size``, but their style can override
+    # both.
     is_invisible: bool | None = None
     has_no_size: bool | None = None
 
@@ -85,8 +84,7 @@ def read_visibility(attributes: Mapping[str, str | None]) -> Visibility:
 def _parse_declarations(style: str) -> dict[str, str]:
     """Return the value of each CSS property in a `style` attribute, in lower case.
 
-    If a CSS property occurs several times in a `style` attribute, the last value applies. CSS
-    values with `!important` take precedence over values without `!important`.
+    The last value of a CSS property applies, but values with `!important` take precedence.
     """
     plain: dict[str, str] = {}
     important: dict[str, str] = {}
@@ -115,8 +113,7 @@ def _has_no_size(style: Mapping[str, str]) -> bool | None:
     length = _parse_length(size)
     if length is not None and length[0] == 0:
         return True
-    # Return ``None`` for a relative font size, which is 0 only if the outer element's font size is
-    # 0.
+    # A relative font size is 0 only if the outer font size is 0, so return ``None``.
     is_relative = size in _RELATIVE_SIZES or (length is not None and length[1] in _RELATIVE_UNITS)
     return None if is_relative else False
 
@@ -139,12 +136,12 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
 
 
 def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
-    """Return a mapping from each start tag's index to the index at which the element ends.
+    """Return the index of each element's end, keyed by the index of its start tag.
 
-    An HTML element normally ends at its end tag. If an HTML element lacks an optional end tag, the
-    element ends at the tag that implicitly closes the element. An HTML element without a required
-    end tag ends at the next block tag, so that the element can't hide the rest of the post. Void
-    elements, such as `<br>`, are missing in the returned mapping.
+    An element normally ends at its end tag. If an optional end tag is missing, the element ends at
+    the tag that closes it implicitly. If a required end tag is missing, the element ends at the
+    next block tag, so that it can't hide the rest of the post. Void elements such as `<br>` are not
+    included.
     """
     elements = _OpenElements()
     for place, (kind, data) in enumerate(tokens):
@@ -158,10 +155,9 @@ def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[i
 
 
 class _Scope:
-    """The open HTML elements of a scope, from the outermost to the innermost element.
+    """The open HTML elements of a scope, outermost first.
 
-    A scope is an HTML element, such as a table, whose inner tags can't close elements outside of
-    the scope.
+    A scope is an element, such as a table, whose inner tags can't close outer elements.
     """
 
     def __init__(self, tag: str) -> None:
@@ -192,7 +188,7 @@ class _OpenElements:
             self._scopes.append(_Scope(tag))
 
     def end(self, tag: str, place: int) -> None:
-        """Close the innermost open element with this tag, including all elements inside of it."""
+        """Close the innermost open element with this tag, and all elements inside it."""
         if tag in _SCOPE_CLOSING_ELEMENTS and self._totals[tag]:
             while not self._scopes[-1].counts[tag]:
                 self._leave_scope(place)
@@ -208,7 +204,7 @@ class _OpenElements:
             self._record_end(tag, start, place)
 
     def _pop(self, tag: str, place: int) -> None:
-        """Close open elements, the innermost first, until an element with this tag is closed."""
+        """Close open elements, innermost first, until an element with this tag is closed."""
         scope = self._scopes[-1]
         popped = ""
         while popped != tag:

@@ -1,15 +1,14 @@
 """Finds links and mentions in texts.
 
-To be safe, the patterns for links match every text that any browser or platform might treat as a
-link.
+The patterns for links match everything that any browser or platform might treat as a link.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterator
 
-# No two repetitions in the patterns for links can match the same characters, so a search for links
-# takes linear time.
+# No two repetitions in the patterns for links can match the same characters, so that a search takes
+# linear time.
 _URL_CHARACTER = r"[^\s<>\"'`()\[\]{}|\\^*\x00-\x1f\ue000-\uf8ff]"
 URL = re.compile(
     rf"https?://(?:(?!&#?\w+;){_URL_CHARACTER}|\((?:(?!&#?\w+;){_URL_CHARACTER})*\))+", re.I
@@ -25,8 +24,7 @@ _BARE_LINK = re.compile(
     r"(?:[:/?#][^\s<>\"]*)?",
     re.I,
 )
-# Matches a Chinese full stop between two parts of a host name. Some programs treat a Chinese full
-# stop in a host name as a dot.
+# Matches a Chinese full stop in a host name, which some programs treat as a dot.
 _WIDE_STOP = re.compile(r"(?<=[a-z0-9])。(?=[a-z]{2,}(?:[\s/:?#]|$))", re.I)
 _MENTION = re.compile(r"(?<![\w@!#$%&*])@\w+(?:@[\w.-]*\w)?")
 _MARKS = re.compile(r"[\u200c\u200d\u00ad]")
@@ -38,24 +36,24 @@ def find_urls(text: str) -> frozenset[str]:
     urls = set()
     for match in URL.finditer(text):
         url = trim_punctuation(match[0])
-        # If a URL contains an opening bracket without a closing bracket, the closing bracket after
-        # the match belongs to the URL.
+        # If a URL contains an unclosed bracket, the closing bracket after the match belongs to the
+        # URL.
         urls.add(f"{url})" if url.count("(") > url.count(")") else url)
     return frozenset(filter(_HOST.match, urls))
 
 
 def find_mentions(text: str) -> frozenset[str]:
-    """Return the handles that a text mentions, with `@` and in lower case."""
+    """Return the mentioned handles in lower case, with `@`."""
     return frozenset(match[0] for match in _MENTION.finditer(fold_link(text)))
 
 
 def find_links(text: str) -> frozenset[str]:
-    """Return all parts of a text that a program might turn into links, in normalised form."""
+    """Return everything in a text that a program might turn into a link, in normalised form."""
     return frozenset(link for _, _, link in _find_link_spans(fold_link(text)))
 
 
 def remove_foreign_links(text: str, links: frozenset[str], mentions: frozenset[str]) -> str:
-    """Remove all links except ``links`` and all mentions except ``mentions`` from a text."""
+    """Remove all links and mentions from a text, except ``links`` and ``mentions``."""
     cuts = [(start, end) for start, end, link in _find_link_spans(text) if link not in links]
     cuts += [
         match.span() for match in _MENTION.finditer(text) if fold_link(match[0]) not in mentions
@@ -70,9 +68,9 @@ def trim_punctuation(link: str) -> str:
 
 
 def normalise_link(link: str) -> str:
-    """Return a link in the normalised form that is used for comparisons.
+    """Return a link in normalised form for comparisons.
 
-    For example, `HTTPS://WWW.Example.org/` and `example.org` have the same normalised form.
+    The normalised form of `HTTPS://WWW.Example.org/` is `example.org`.
     """
     link = trim_punctuation(fold_link(link))
     scheme, separator, rest = link.partition("://")
@@ -82,13 +80,13 @@ def normalise_link(link: str) -> str:
 
 
 def fold_link(text: str) -> str:
-    """Convert a text to lower case and to Unicode NFKC, which replaces compatibility characters."""
+    """Convert a text to lower case and to Unicode NFKC."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", _MARKS.sub("", text))
     return _WIDE_STOP.sub(".", plain.casefold())
 
 
 def _find_link_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the start position, the end position and the normalised form of each link in a text."""
+    """Yield the start, the end and the normalised form of each link in a text."""
     candidates = [*_SCHEME_LINK.finditer(text), *_BARE_LINK.finditer(text)]
     end = 0
     for match in sorted(candidates, key=lambda match: (match.start(), -match.end())):

@@ -1,4 +1,4 @@
-"""Parses posts that are written in Markdown or HTML, and removes the markup."""
+"""Parses posts in Markdown or HTML, and removes the markup."""
 
 import hashlib
 import re
@@ -30,15 +30,14 @@ BLOCKS = HEADINGS | frozenset(
     "figcaption figure footer form head header hgroup hr html legend li main nav ol option p pre "
     "section summary table tbody td tfoot th thead title tr ul".split()
 )
-# The HTML elements whose content is removed, because the content is not part of a post's running
-# text.
+# The HTML elements whose content doesn't belong to the running text.
 _SKIPPED_ELEMENTS = frozenset(
     "applet audio button canvas datalist del embed figcaption head iframe map math nav noembed "
     "noframes noscript object pre rp rt s script select strike style svg template textarea title "
     "video xmp".split()
 )
 # Matches a self-closing HTML tag such as `<span/>`. HTML parsers ignore the slash in a self-closing
-# tag and treat the element as open. Pressroom adds an end tag after a self-closing tag, because the
+# tag, so the element stays open. Pressroom adds an end tag after a self-closing tag, because the
 # author meant an empty element.
 _SELF_CLOSING_TAG = re.compile(r"<([a-z][a-z0-9-]*+)([^<>]*+)(?<=/)>", re.I)
 _LIST_ELEMENTS = frozenset({"ol", "ul", "dl"})
@@ -51,35 +50,34 @@ _OPTIONS = (
     | pyromark.Options.ENABLE_TASKLISTS
     | pyromark.Options.ENABLE_GFM
 )
-# The HTML of a hostile post can be a hundred times as long as the post's Markdown. The HTML of a
-# real post is less than twice as long as the post's Markdown.
+# The HTML of a hostile post can be a hundred times as long as its Markdown. The HTML of a real post
+# is less than twice as long as its Markdown.
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
-# The maximum number of characters per paragraph, and per post, that are parsed a second time to
-# find nested markup. If a paragraph is too long for the second parsing, all characters that can be
-# markup are removed from the paragraph.
+# The maximum number of characters per paragraph, and per post, that are parsed again to find nested
+# markup. A paragraph above this limit loses all characters that could be markup.
 _MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REPARSED_CHARACTERS = 200_000
 _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
-# Matches the characters that begin or end markup or template placeholders, such as `{{ name }}` and
+# Matches the delimiters of markup and of template placeholders, such as `{{ name }}` and
 # `%%name%%`.
 _STRIPPED_CHARACTERS = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
-# Matches incomplete markup, which the parsers for Markdown and HTML treat as ordinary text. The
-# pattern for incomplete markup matches only complete runs of the same character, because a match
-# attempt at each character would take quadratic time.
+# Matches incomplete markup, which the parsers treat as ordinary text. The pattern for incomplete
+# markup matches only complete runs of a character, because matching at each character would take
+# quadratic time.
 _INCOMPLETE_MARKUP = re.compile(
     r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
 )
 _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.I | re.M)
-# Matches the first and the last line of a `:::` container, which is a block in the Markdown of
-# Pandoc and Docusaurus.
+# Matches the first and last line of a `:::` container, a block in the Markdown of Pandoc and
+# Docusaurus.
 _CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
-# While a text is parsed a second time, URLs are replaced with placeholders of private Unicode
-# characters. A cleaned text never contains private Unicode characters.
+# Placeholders of private Unicode characters replace URLs while a text is parsed again. Cleaned
+# texts contain no private Unicode characters.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
-# A private Unicode character at the start of a text prevents the parser from recognising a heading,
-# a list or a horizontal rule.
+# A private character at the start of a text, so that the parser recognises no heading, list or
+# horizontal rule there.
 _TEXT_START = "\ue002"
 
 
@@ -87,9 +85,9 @@ class HtmlBlocks:
     """Splits an HTML document into blocks of text, such as paragraphs and headings.
 
     Attributes:
-        listed: the indexes of those paragraphs that are part of a list.
-        table_texts: the blocks of text that are inside a table.
-        has_loose_text: whether the HTML contains text that is not inside any block.
+        listed: the indexes of paragraphs inside lists.
+        table_texts: the blocks of text inside tables.
+        has_loose_text: whether the HTML contains text outside all blocks.
     """
 
     def __init__(self, html: str) -> None:
@@ -104,9 +102,9 @@ class HtmlBlocks:
         self._open_tables = 0
         self._open_lists = 0
         self._open_blocks = 0
-        # A stack of the open HTML elements whose style affects the visibility of text. For each
-        # open HTML element, ``_enclosing_styles`` contains the index of the element's end, whether
-        # the text is invisible, and whether the font size is 0.
+        # A stack of the open elements whose style affects the visibility of text. For each open
+        # element, ``_enclosing_styles`` contains the index of its end, whether its text is
+        # invisible, and whether its font size is 0.
         self._enclosing_styles: list[tuple[int, bool, bool]] = []
         tokens: list[Token] = list(stream(_SELF_CLOSING_TAG.sub(_add_end_tag, html)))
         self._ends = find_element_ends(tokens, BLOCKS)
@@ -116,9 +114,9 @@ class HtmlBlocks:
         self._close_block()
 
     def _process_token(self, tokens: list[Token], place: int) -> int:
-        """Process an HTML token, and return the index of the token to process next.
+        """Process an HTML token, and return the index of the next token to process.
 
-        If the HTML token starts a hidden element, all tokens of the element are skipped.
+        If a hidden element begins, its tokens are skipped.
         """
         kind, data = tokens[place]
         while self._enclosing_styles and self._enclosing_styles[-1][0] <= place:
@@ -130,8 +128,8 @@ class HtmlBlocks:
         elif kind == "start":
             if self._process_start_tag(place, *data[:2]):
                 end = self._ends[place]
-                # Continue after the end tag of the hidden element, or with the tag that implicitly
-                # closed the hidden element.
+                # Continue after the end tag of the hidden element, or at the tag that closed it
+                # implicitly.
                 return end + (tokens[end : end + 1] == [("end", data[0])])
         elif kind == "end" and data in BLOCKS:
             self._close_block()
@@ -146,7 +144,7 @@ class HtmlBlocks:
 
         Returns true if the parser must skip the whole element.
         """
-        # Two consecutive `<br>` tags end the paragraph, but a single `<br>` becomes a space.
+        # Two consecutive `<br>` tags end the paragraph, and a single `<br>` becomes a space.
         if tag in BLOCKS or (tag == "br" and self._pieces[-1:] == ["\n"]):
             self._close_block()
         elif tag == "br":
@@ -169,7 +167,7 @@ class HtmlBlocks:
         return False
 
     def _inherit(self, place: int, visibility: Visibility) -> None:
-        """Store whether an HTML element's text is visible, for the elements inside of it."""
+        """Store the visibility of an element's text for the inner elements."""
         is_invisible = visibility.is_invisible
         has_no_size = visibility.has_no_size
         if is_invisible is None and has_no_size is None:
@@ -207,23 +205,22 @@ def _add_end_tag(tag: re.Match[str]) -> str:
 def parse_post(post: Post) -> PlainPost:
     """Parse a post, and return its text without markup.
 
-    Parsing never fails. Invalid markup in a post is treated as text or removed.
+    Parsing never fails. Invalid markup becomes text or is removed.
     """
     content = remove_marks(remove_front_matter(remove_invisible_characters(post.content)))
     blocks = HtmlBlocks(content) if content.lstrip().startswith("<") else None
-    # If a post begins with HTML but contains text outside of all blocks, treat the post as Markdown
-    # with embedded HTML.
+    # If a post begins with HTML but has text outside all blocks, treat it as Markdown with embedded
+    # HTML.
     if blocks is None or blocks.has_loose_text:
-        # If Markdown contains indented HTML, remove the indentation, because Markdown treats
-        # indented lines as code.
+        # Remove the indentation of HTML in Markdown, because Markdown treats indented lines as
+        # code.
         is_indented = _INDENTED_BLOCK.search(content)
         markdown = _INDENT.sub("", content) if is_indented else content
         markdown = _CONTAINER.sub("", markdown)
         blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean_text(post.title)
     texts = _clean_blocks(blocks.paragraphs)
-    # Ignore empty paragraphs when computing the indexes of list items, because empty paragraphs are
-    # removed from the post.
+    # Skip empty paragraphs in the indexes of list items, because they are removed from the post.
     listed = [place in blocks.listed for place, text in enumerate(texts) if text]
     paragraphs = tuple(filter(None, texts)) or tuple(
         filter(None, _clean_blocks(blocks.table_texts))
@@ -242,7 +239,7 @@ def parse_post(post: Post) -> PlainPost:
 
 
 def clean_text(text: str) -> CleanText:
-    """Return the visible characters of a text in a single line without markup."""
+    """Return the visible text in a single line without markup."""
     return text if isinstance(text, CleanText) else _clean_line(clean_line(text))
 
 
@@ -269,7 +266,7 @@ def _remove_markup(text: str) -> str:
 
 
 def _replace_incomplete_markup(mark: re.Match[str]) -> str:
-    """Return the text that replaces a piece of incomplete markup."""
+    """Return the replacement for incomplete markup."""
     run = mark[0]
     if run[0] in "*_~`":
         # Remove emphasis marks without inserting a space, because emphasis can begin or end inside
@@ -279,14 +276,14 @@ def _replace_incomplete_markup(mark: re.Match[str]) -> str:
         return " "
     if run[-1] not in "</!?":
         return f" {run[-1]}"
-    # Characters such as `<!` form a tag only if a word follows. In `<!` without a word, the `!` is
-    # kept as punctuation.
+    # `<!` begins a tag only if a word follows. In `<!` without a word, the `!` is kept as
+    # punctuation.
     last = max(run.rfind("!"), run.rfind("?"))
     return f" {run[last:]}" if last > 0 else run
 
 
 def strip_markup(text: str) -> CleanText:
-    """Remove all characters that can be markup, without parsing the text."""
+    """Remove all characters that could be markup, without parsing the text."""
     return CleanText(clean_line(_STRIPPED_CHARACTERS.sub(" ", remove_marks(text))))
 
 
@@ -300,10 +297,7 @@ def _clean_blocks(blocks: list[str]) -> list[CleanText]:
 
 
 def _reparse(text: str) -> str:
-    """Parse a text a second time.
-
-    Only a second parsing finds Markdown inside HTML, escaped HTML, and escaped entities.
-    """
+    """Parse a text again, to find Markdown inside HTML, escaped HTML, and escaped entities."""
     urls: list[str] = []
 
     def replace_url(match: re.Match[str]) -> str:
@@ -311,8 +305,8 @@ def _reparse(text: str) -> str:
         return f"\ue000{len(urls) - 1}\ue001"
 
     def restore_url(match: re.Match[str]) -> str:
-        # The number in a URL placeholder may be invalid, because a hostile post can contain private
-        # Unicode characters as HTML entities.
+        # The number in a URL placeholder may be invalid, because a hostile post can forge
+        # placeholders with HTML entities.
         number = int(match[1])
         return urls[number] if number < len(urls) else ""
 

@@ -11,17 +11,17 @@ from services.composer.text.characters import CleanText
 
 MAX_POST_TITLE_CHARACTERS = 500
 MAX_POST_CONTENT_CHARACTERS = 1_000_000
-# The separator between tweets in the field `tweets` of an API response. A tweet never contains the
-# separator, because the separator contains a line break and a tweet doesn't.
+# Separates the tweets in the response field `tweets`. A tweet never contains a line break, so the
+# separator is unambiguous.
 _TWEET_SEPARATOR = "\n\n"
 
 
 @dataclass(frozen=True)
 class Post:
-    """A post with the markup that its author sent.
+    """A post with the markup of its author.
 
-    The title and the content of a post may contain Markdown or HTML. A post has a title or content
-    or both.
+    The title and the content of a post may contain Markdown or HTML. A post has a title, content or
+    both.
     """
 
     title: str
@@ -32,18 +32,15 @@ class Post:
 class PlainPost:
     """A post without markup.
 
-    The functions that write metadata and tweets get a post only as a ``PlainPost``.
+    Metadata and tweets are written only from a ``PlainPost``.
 
     Attributes:
-        paragraphs: the blocks of running text, such as paragraphs, list items and quotes. Code
-            blocks and tables are left out of ``paragraphs``.
-        links: the absolute http and https URLs in the post. Metadata and tweets about the post may
-            contain only the links in ``links``.
-        mentions: the handles that the post mentions. Metadata and tweets about the post may mention
-            only the handles in ``mentions``.
-        content_hash: the SHA-256 hash of the post's content before markup was removed, in
-            hexadecimal.
-        listed: the indexes of those paragraphs that are list items.
+        paragraphs: the blocks of running text, such as paragraphs, list items and quotes, but not
+            code and tables.
+        links: the absolute http and https URLs in the post, which metadata and tweets may contain.
+        mentions: the handles that the post mentions, which metadata and tweets may mention.
+        content_hash: the hexadecimal SHA-256 hash of the content with its markup.
+        listed: the indexes of paragraphs that are list items.
     """
 
     title: CleanText
@@ -55,7 +52,7 @@ class PlainPost:
     listed: frozenset[int] = frozenset()
 
     def to_payload(self) -> dict[str, Any]:
-        """Convert a post to JSON fields, which a child process sends to the worker."""
+        """Return the post as JSON fields, which a child process sends to the worker."""
         return {
             "title": self.title,
             "paragraphs": self.paragraphs,
@@ -68,7 +65,7 @@ class PlainPost:
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> "PlainPost":
-        """Restore a post from JSON fields that `to_payload` returned."""
+        """Restore a post from the result of `to_payload`."""
         return cls(
             title=CleanText(payload["title"]),
             paragraphs=tuple(map(CleanText, payload["paragraphs"])),
@@ -85,7 +82,7 @@ class PlainPost:
 
     @cached_property
     def comparable_links(self) -> frozenset[str]:
-        """Return the links in a post in normalised form, including host names without a scheme."""
+        """Return the links in normalised form, including host names without a scheme."""
         text_links = hyperlinks.find_links(self.text)
         return text_links.union(map(hyperlinks.normalise_link, self.links))
 
@@ -105,12 +102,12 @@ class PostMetadata:
     tags: tuple[str, ...] | None = None
 
     def to_fields(self) -> dict[str, str]:
-        """Return a mapping from the requested metadata fields to texts, for the API's response."""
+        """Return the requested metadata fields as texts for the API's response."""
         tags = None if self.tags is None else ",".join(self.tags)
         fields = {"slug": self.slug, "summary": self.summary, "tags": tags}
         return {name: text for name, text in fields.items() if text is not None}
 
 
 def join_tweets(tweets: Iterable[str]) -> dict[str, str]:
-    """Return the field `tweets` of the API's response, which contains all tweets in one text."""
+    """Return the response field `tweets`, a text with all tweets."""
     return {"tweets": _TWEET_SEPARATOR.join(tweets)}

@@ -1,8 +1,8 @@
 """Removes template placeholders, such as shortcodes and merge tags, from posts.
 
 Blog and newsletter software replaces template placeholders before readers see a post. Shortcodes
-such as `[gallery]` are template placeholders that insert elements into a post. Merge tags such as
-`{{ first_name }}` are template placeholders that insert data about the reader.
+such as `[gallery]` insert elements into a post. Merge tags such as `{{ first_name }}` insert data
+about the reader.
 """
 
 import re
@@ -15,27 +15,25 @@ from typing import NamedTuple
 _NAME = r"[^\W\d][\w-]{0,60}"
 _QUOTED = r"""(?:"[^"]{0,2000}+"|'[^']{0,2000}+'|[”“„″][^”“„″]{0,2000}+[”“„″])"""
 _FIELD_NAME = r"[^\W\d][\w .:=-]{0,60}"
-# Matches the fallback text in a merge tag. Newsletter software inserts the fallback text for
-# readers whose field is empty.
+# Matches the fallback in a merge tag, which is shown to readers whose field is empty.
 _FALLBACK = (
     r"(?: ?(?:\|[^\[\]{}\n]{0,100}|, ?(?:fallback|default)=[^\[\]{}\n]{0,100}"
     r"|, ?\"[^\"\n]{0,100}\"|%%[^\[\]{}\n]{0,100}))?"
 )
 
-# The names of shortcodes that Pressroom recognises even without an end tag or an attribute.
+# The shortcodes that are recognised even without an end tag or an attribute.
 _SHORTCODES = frozenset(
     "gallery playlist nextpage contact-form contact-form-7 youtube vimeo soundcloud spotify "
     "instagram wpvideo googlemaps".split()
 )
 _COMMANDS = frozenset({"loadposition", "loadmodule", "loadmoduleid", "loadarticle", "include"})
-# The BBCode tags that can occur inside a word or a sentence, such as `[b]`.
+# The BBCode tags that can occur inside a word or sentence, such as `[b]`.
 _INLINE = frozenset("b i u s em strong sup sub color colour size font highlight url".split())
 _WINDOWS_VARIABLES = frozenset(
     "path temp tmp appdata localappdata userprofile homepath homedrive programfiles programdata "
     "windir systemroot systemdrive comspec computername public allusersprofile username".split()
 )
-# The names of objects whose fields occur in merge tags, such as `subscriber` in
-# `subscriber:firstname`.
+# The objects in merge tags, such as `subscriber` in `subscriber:firstname`.
 _OWNERS = frozenset(
     "account campaign company contact contactattribute contactfield currentuser custom customer "
     "data date lead link list mailpoet member newsletter node person profile recipient site "
@@ -47,7 +45,7 @@ _MIN_SHOUTED_LETTERS = 4
 _PERSON = "person"
 _KINDS = (_PERSON, "other")
 _MAX_GREETING_CHARACTERS = 60
-# Matches the opening delimiter of a template placeholder, in every placeholder syntax.
+# Matches the opening delimiter of any template placeholder.
 _ANY_OPENING = re.compile(r"[{\[%$#@~«_|]|<[<%?]|\*\|")
 _OPENING_CHARACTERS = frozenset("([{“‘«\"'")
 _CLOSING_CHARACTERS = frozenset(".,;:!?)]}…。，、！？；：")
@@ -58,10 +56,9 @@ _SENTENCE_START = re.compile(r"(?:\A|[\n>.!?…])(?:\s|[*_]|<[a-z]{1,10}>){0,3}\
 
 
 class _Surroundings:
-    """The names of the end tags and the Markdown link references in a text.
+    """The end tags and Markdown link references in a text.
 
-    The names of end tags and link references show whether brackets are a template placeholder or
-    ordinary text.
+    End tags and link references show whether brackets are a template placeholder or ordinary text.
     """
 
     def __init__(self, text: str) -> None:
@@ -69,10 +66,7 @@ class _Surroundings:
 
     @cached_property
     def ended(self) -> frozenset[str]:
-        """Return the names of all end tags in square brackets.
-
-        For example, the end tag `[/b]` has the name `b`.
-        """
+        """Return the names of all end tags in square brackets, for example `b` for `[/b]`."""
         return frozenset(re.findall(rf"\[/({_NAME})\s?\]", self._text))
 
     @cached_property
@@ -81,26 +75,21 @@ class _Surroundings:
 
     @cached_property
     def references(self) -> frozenset[str]:
-        """Return the names of Markdown link references.
-
-        For example, `docs` is the name in `[docs]: https://docs.example`.
-        """
+        """Return the names of link references, such as `docs` in `[docs]: https://docs.example`."""
         names = re.findall(r"^ {0,3}\[([^\]\n]{1,100})\]:", self._text, re.MULTILINE)
         return frozenset(map(str.casefold, names))
 
 
-# A function that returns the replacement for a matched template placeholder, or ``None`` if the
-# match is ordinary text.
+# Returns the replacement for a matched placeholder, or ``None`` if the match is ordinary text.
 Decide = Callable[[re.Match[str], _Surroundings], str | None]
 
 
 @dataclass(frozen=True)
 class _Form:
-    """The syntax of one kind of template placeholder, such as `{{ … }}`."""
+    """The syntax of a kind of template placeholder, such as `{{ … }}`."""
 
-    # Each repetition in the pattern must be bounded or stop at the next template placeholder. With
-    # an unbounded repetition, a hostile text could make the search for placeholders take quadratic
-    # time.
+    # Repetitions in the pattern must be bounded or stop at the next template placeholder, because a
+    # hostile text could otherwise cause quadratic time.
     pattern: re.Pattern[str]
     decide: Decide = lambda _match, _surroundings: ""
 
@@ -153,7 +142,7 @@ def _replace_brace_field(match: re.Match[str], surroundings: _Surroundings) -> s
     if match["sigil"] is not None or is_code:
         return ""
     named = re.fullmatch(rf"({_FIELD_NAME}?){_FALLBACK}", field)
-    # Braces in a path, such as `/users/{name}`, are ordinary text rather than a merge tag.
+    # Braces in a path, such as `/users/{name}`, are ordinary text.
     around = match.string[max(match.start() - 1, 0) : match.end() + 1].replace(match[0], "")
     if named is None or re.search(r"[\w/=?&]", around):
         return None
@@ -248,7 +237,7 @@ _FORMS = (
 def remove_marks(text: str) -> str:
     """Remove all template placeholders from a text.
 
-    The text between the start tag and the end tag of a shortcode is kept.
+    The text between the start and end tags of a shortcode is kept.
     """
     if not _ANY_OPENING.search(text):
         return text
@@ -261,7 +250,7 @@ def remove_marks(text: str) -> str:
 
 
 class _Removal(NamedTuple):
-    """A template placeholder that must be removed, with its position and replacement text."""
+    """A template placeholder to remove, with its position and replacement."""
 
     start: int
     end: int
@@ -276,18 +265,17 @@ def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Itera
         if replacement is None:
             continue
         groups = match.groupdict()
-        # Keep the character after a shortcode, which is matched only to distinguish shortcodes from
-        # Markdown links.
+        # Keep the character after a shortcode, which is matched only to rule out Markdown links.
         end = match.end() - len(groups.get("target") or "")
         is_person = not replacement and _is_person(groups.get("field") or "")
         yield _Removal(match.start(), end, replacement, is_person, groups.get("name") in _INLINE)
 
 
 def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
-    """Remove template placeholders from a text, and yield the remaining parts of the text.
+    """Yield the parts of a text that remain without the placeholders in ``removals``.
 
-    If a template placeholder inserts a person's name, the greeting before and the comma after the
-    placeholder are removed too.
+    With a placeholder for a person's name, the preceding greeting and the following comma are
+    removed.
     """
     at = 0
     for removal in _join_adjacent(text, removals):
@@ -311,13 +299,13 @@ def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
 
 
 def _needs_space(previous: str, following: str) -> bool:
-    """Return whether a space must replace a template placeholder between these characters."""
+    """Return whether a space must replace a template placeholder between two characters."""
     is_opening = not previous.strip() or previous in _OPENING_CHARACTERS
     return not (is_opening or not following.strip() or following in _CLOSING_CHARACTERS)
 
 
 def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
-    """Join adjacent placeholders for a person's names, and yield the placeholders to remove."""
+    """Yield the placeholders to remove, after joining adjacent placeholders for a name."""
     joined = removals[0]
     for removal in removals[1:]:
         between = text[joined.end : removal.start]
@@ -330,11 +318,10 @@ def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
 
 
 def _remove_comma(text: str, before: str, removal: _Removal) -> tuple[str, int, bool]:
-    """Remove the comma next to a template placeholder if the text doesn't need the comma anymore.
+    """Remove the comma next to a template placeholder if it is no longer needed.
 
-    If a template placeholder inserts a person's name, the greeting before the placeholder is
-    removed too. Returns the text before the placeholder, the position after the placeholder, and
-    whether a sentence begins after the placeholder.
+    With a placeholder for a person's name, the preceding greeting is removed. Returns the text
+    before the placeholder, the position after it, and whether a sentence begins there.
     """
     comma = _COMMA.match(text, removal.end)
     stripped = before.rstrip()
@@ -371,10 +358,9 @@ def _compile_greeting_pattern() -> re.Pattern[str]:
 
 @cache
 def _load_field_names(kind: str) -> frozenset[str]:
-    """Return the known names of fields of this kind in merge tags.
+    """Return the known merge field names of a kind.
 
-    ``kind``: ``person`` for fields that contain the name of a person, or ``other`` for all other
-    fields.
+    ``kind``: ``person`` for fields with a person's name, or ``other``.
     """
     lines = Path(__file__).with_name("field_names.txt").read_text("utf-8").splitlines()
     parts = (line.partition(": ") for line in lines)
@@ -384,7 +370,7 @@ def _load_field_names(kind: str) -> frozenset[str]:
 
 
 def _split_field_name(field: str) -> list[str]:
-    """Split the name of a field in a merge tag into its parts.
+    """Split a merge tag's field name into its parts.
 
     For example, the field name `Subscriber:first_name` has the parts `subscriber` and `firstname`.
     """
@@ -392,7 +378,7 @@ def _split_field_name(field: str) -> list[str]:
 
 
 def _is_field(field: str) -> bool:
-    """Return whether the merge tags of known newsletter software use this field name."""
+    """Return whether known newsletter software has a merge field with this name."""
     match = _FIELD.match(field)
     path = _split_field_name(match[0]) if match else [""]
     return any(
@@ -401,13 +387,13 @@ def _is_field(field: str) -> bool:
 
 
 def _has_owner(field: str, separators: str) -> bool:
-    """Return whether a merge tag names a known object before the field, as in `subscriber:city`."""
+    """Return whether a known object precedes the field, as in `subscriber:city`."""
     owner = re.match(rf"([\w-]{{1,60}})[{separators}]\w", field)
     return owner is not None and _SEPARATORS.sub("", owner[1].casefold()) in _OWNERS
 
 
 def _is_person(expression: str) -> bool:
-    """Return whether the expression in a merge tag inserts the name of a person."""
+    """Return whether a merge tag with this expression inserts a person's name."""
     fields = [match[0] for match in _FIELD.finditer(expression[:200])]
     words = (
         word

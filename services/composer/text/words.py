@@ -7,7 +7,7 @@ from pathlib import Path
 
 from services.composer.text.post import PlainPost
 
-# The characters of scripts that are written without spaces between words.
+# The characters of scripts without spaces between words.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U00020000-\U0003134f"
@@ -15,22 +15,21 @@ UNSPACED = (
 _UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 _MIN_LETTERS = 3
 _MIN_UNSPACED_LETTERS = 2
-# For Catalan, Danish and Occitan, the sentence splitter takes a quarter of a millisecond for each
-# character that can end a sentence. If a text contains very many characters that can end a
-# sentence, the text doesn't consist of real sentences. To save time, a text that doesn't consist of
-# real sentences is split by the faster rules for English.
+# For some languages, the sentence splitter takes a quarter of a millisecond per possible sentence
+# end. A text with very many possible sentence ends has no real sentences, so the faster English
+# rules are used.
 _SENTENCE_ENDS = ".!?。"
 _MAX_SENTENCE_ENDS = 50
 _CHARACTERS_PER_SENTENCE_END = 10
 _FAST_LANGUAGE = "en"
-# English words that count as content words, although they occur in the list of English stop words.
+# English stop words that nevertheless count as content words.
 _ENGLISH_CONTENT_WORDS = frozenset(
     Path(__file__).with_name("about_something.txt").read_text("ascii").split()
 )
 
 
 def fold_word(text: str) -> str:
-    """Normalise a word, so that comparisons ignore upper and lower case and letter width."""
+    """Normalise a word, to ignore case and letter width in comparisons."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
@@ -39,7 +38,7 @@ def split_words(text: str) -> list[str]:
 
 
 def find_content_words(plain: PlainPost, max_words: int) -> set[str]:
-    """Return up to ``max_words`` distinct content words of a post."""
+    """Return at most ``max_words`` distinct content words of a post."""
     words: set[str] = set()
     for text in (plain.title, *plain.paragraphs, *plain.headings):
         for word in split_words(text):
@@ -82,7 +81,7 @@ def load_all_stop_words() -> frozenset[str]:
 def _compile_word_pattern() -> re.Pattern[str]:
     """Return a regular expression that matches a word.
 
-    A word consists of letters, digits, combining marks, and inner characters such as hyphens.
+    Words consist of letters, digits, combining marks, and inner characters such as hyphens.
     """
     characters = map(chr, range(0x300, 0x1_0000))
     marks = "".join(
@@ -92,9 +91,9 @@ def _compile_word_pattern() -> re.Pattern[str]:
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Split a text into sentences, and remove the whitespace around each sentence."""
-    # Import the sentence splitter only when it is needed, because most workers don't install the
-    # language packages (`pressroom[languages]`).
+    """Split a text into sentences without surrounding whitespace."""
+    # Import the sentence splitter only if it is needed, because most workers don't install
+    # `pressroom[languages]`.
     from sentencex import segment
 
     max_ends = _MAX_SENTENCE_ENDS + len(text) // _CHARACTERS_PER_SENTENCE_END
@@ -104,7 +103,7 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def take_whole_sentences(text: str, max_characters: int) -> str:
-    """Return as many sentences from the beginning of a text as fit into ``max_characters``."""
+    """Return as many first sentences of a text as fit into ``max_characters``."""
     end = 0
     for sentence in split_sentences(text[: 2 * max_characters + 1], "en"):
         start = text.index(sentence, end)

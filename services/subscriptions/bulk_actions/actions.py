@@ -1,9 +1,9 @@
 """Runs bulk actions, which make the same change to all members of a list who match a filter.
 
 Each bulk action is stored as a row in the table ``bulk_actions``. The job of a bulk action changes
-members in batches, in ascending order of their ids. The transaction that changes a batch of members
-locks the list, and stores the members' previous values. Each batch stores the id of the last
-changed member, so that a retried job of a bulk action resumes with the next member.
+members in batches, ordered by status and id. The transaction that changes a batch of members locks
+the list and stores the previous values. The transaction also stores the id of the last member in
+the batch, so that a retried job resumes after this member.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class BulkOrder:
 
 
 def check_order(order: BulkOrder) -> BulkOrder:
-    """Validate the change that a bulk action should make, and normalise the name of the tag.
+    """Validate a bulk action's change, and normalise the tag name in ``order``.
 
     Raises ``bulk.value`` if ``order.value`` isn't valid for ``order.action``.
     """
@@ -82,11 +82,11 @@ def begin_bulk_action(
 ) -> Job:
     """Enqueue a bulk action that changes all members who match a stored filter.
 
-    Raises ``quota.exceeded``. Enqueuing a bulk action that removes members raises
-    ``auth.login_again`` if the caller hasn't logged in recently. Enqueuing a bulk action that adds
-    or removes a tag may raise ``tag.too_many`` or ``list.busy``.
+    Raises ``quota.exceeded``. Raises ``auth.login_again`` if the bulk action removes members and
+    the caller hasn't logged in recently. Raises ``tag.too_many`` or ``list.busy`` if the tag can't
+    be created or locked.
 
-    ``order``: the change to make to the members, after validation by ``check_order``.
+    ``order``: the change to make to the members, already validated by ``check_order``.
     """
     if order.action is BulkActionKind.REMOVE:
         require_recent_login(uow, caller)
@@ -145,7 +145,7 @@ def change_members(resources: Resources, lease: Lease) -> None:
 
     Raises ``list.not_found`` if the owner has archived the list. Raises ``segment.tag_deleted`` if
     the bulk action's filter uses a deleted tag. Raises ``tag.not_found`` if the bulk action adds a
-    tag that has been deleted.
+    deleted tag.
     """
     work_in_turns(resources, lease, partial(_change_batch, lease=lease))
 
@@ -160,10 +160,9 @@ def announce_end(
     total: int,
     changed: int,
 ) -> None:
-    """Announce in the owner's feed that a bulk action, or the undo of a bulk action, has ended.
+    """Announce in the owner's feed that a bulk action or its undo has ended.
 
-    ``total``: the number of members who matched the bulk action's filter, or the number of members
-    to restore by an undo.
+    ``total``: the number of members that the bulk action or the undo should have changed.
     """
     announce_event(
         uow,
@@ -204,8 +203,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
         total = subscriber_counts.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
     matched, changed = batches.change_batch(uow, bulk, batch, members.build_condition())
-    # Update the row in ``jobs`` before the row in ``bulk_actions``, because a transaction that ends
-    # the job locks the two rows in this order.
+    # To avoid deadlocks, all transactions update ``jobs`` before ``bulk_actions``.
     record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)
     bulk.reached_status = batch.status
     bulk.reached_id = batch.last
@@ -231,8 +229,8 @@ def _end_bulk_action(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str
 
 def _restart_with_job(uow: UnitOfWork, job: Job) -> bool:
     """Restart a failed bulk action, unless the owner has started to undo the bulk action."""
-    # Lock the row in ``bulk_actions``, so that a restart and an undo of the same bulk action can't
-    # start at the same time.
+    # Lock the row in ``bulk_actions``, so that the bulk action can't be restarted and undone at the
+    # same time.
     bulk = uow.session.get(BulkAction, job.subject_id, with_for_update=True, populate_existing=True)
     if bulk is None or bulk.undo_job_id is not None:
         return False
@@ -248,11 +246,9 @@ CHANGE_MEMBERS = register_kind(
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=change_members,
-        # Restarting a bulk action requires a recent login, because the bulk action may remove
-        # members.
+        # Restarting a job requires a recent login, because the bulk action may remove members.
         needs_recent_login=True,
-        # If a bulk action is abandoned, its changes to members are kept unless the owner undoes the
-        # bulk action.
+        # The changes of an abandoned bulk action stay until the owner undoes the bulk action.
         on_abandoned=call_with_subject(BulkAction, _end_bulk_action),
         on_restarted=_restart_with_job,
     )

@@ -37,18 +37,17 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of members that one batch changes. Changing a batch of members locks the list
-# for less than a second.
+# The maximum number of members that one batch changes. Changing one batch locks the list for less
+# than a second.
 MAX_BATCH_MEMBERS = 10_000
-# The ids in the column ``tag_ids`` must be sorted and unique.
+# The ids in ``tag_ids`` must be sorted and unique.
 _WITH_TAG = (
     "tag_ids = ARRAY(SELECT DISTINCT each FROM unnest(m.tag_ids || CAST(:tag_id AS bigint)) AS each"
     " ORDER BY each)"
 )
 _WITHOUT_TAG = "tag_ids = array_remove(m.tag_ids, CAST(:tag_id AS bigint))"
 _HAS_TAG = "CAST(:tag_id AS bigint) = ANY (m.tag_ids)"
-# Count only tags that exist in the table ``tags``, because the column ``tag_ids`` may contain ids
-# of deleted tags.
+# Count only existing tags, because ``tag_ids`` may contain ids of deleted tags.
 _COUNT_TAGS = "(SELECT count(*) FROM tags WHERE tags.id = ANY (m.tag_ids))"
 _HAS_ROOM_FOR_TAG = (
     f"(cardinality(m.tag_ids) < {MAX_TAGS_OF_MEMBER} OR {_COUNT_TAGS} < {MAX_TAGS_OF_MEMBER})"
@@ -58,18 +57,16 @@ _TYPE_NAMES = (
     "CASE WHEN c.paid_expiry_before IS DISTINCT FROM c.paid_expiry_after"
     " THEN ARRAY['type', 'paid_expiry'] ELSE ARRAY['type'] END"
 )
-# An SQL condition for members whose column ``{column}`` hasn't changed since the bulk action. The
-# SQL condition reads the member's latest event in which the column changed, because each change to
-# a member adds an event. A member's latest event has the highest id, because each change locks the
-# member or the list.
+# An SQL condition that is true if the column ``{column}`` hasn't changed since the bulk action. The
+# condition compares the times of events, because every change to a member adds an event. A member's
+# latest event has the highest id, because every change locks the member or the list.
 _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
         SELECT e.created_at FROM subscription_events AS e
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
-# If an undo removes a tier from a member, the statement also removes the tier from the values that
-# later bulk actions have stored. The undo of a bulk action must not restore a tier that an earlier
-# undo has removed.
+# An undo that removes a tier also removes the tier from the values that later bulk actions have
+# stored, so that no later undo restores the tier.
 _UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
@@ -82,32 +79,31 @@ _UPDATE_LATER_ACTIONS = """, later AS (
     ) AS found
     WHERE l.ctid = found.place
 )"""
-# Undoing a bulk action doesn't enable mail for members who have opted out of the list or of the
-# list's mail.
+# An undo doesn't enable mail for members who have opted out of the list or of its mail.
 _NO_OPT_OUT = opt_out_checks.build_no_opt_out_condition("m")
 _HAS_NOT_LEFT = opt_out_checks.build_no_opt_out_condition("m", OptOutKind.LIST)
 
 
 @dataclass(frozen=True)
 class ActionSql:
-    """SQL fragments that are different for each kind of bulk action.
+    """The SQL fragments that depend on the kind of bulk action.
 
-    In the SQL fragments, the alias ``m`` stands for the table ``subscriptions``, and ``c`` stands
-    for ``bulk_changes``.
+    ``m`` is the alias of the table ``subscriptions``, and ``c`` is the alias of the table
+    ``bulk_changes``.
 
     Attributes:
         event: the name of the event that a bulk action adds to the history of each changed member.
         set_values: the SET clause of the UPDATE statement that changes members.
         restore_values: the SET clause of the UPDATE statement that restores members.
         can_restore: an SQL condition for members that an undo may restore.
-        further_statement: a common table expression to append to the statement that restores
-            members, or an empty text.
-        changed_names: an SQL array with the names of changed values, for the member's history,
-            without the status and the mail setting.
-        mail_before_action: an SQL expression for whether the member's mail was enabled before the
-            bulk action.
-        mail_before_undo: an SQL expression for whether the member's mail was enabled before the
-            undo.
+        further_statement: a common table expression to add to the statement that restores members,
+            or an empty string.
+        changed_names: an SQL array with the names of the changed columns, except the status and the
+            mail setting.
+        mail_before_action: an SQL expression that is true if mail to the member was enabled before
+            the bulk action.
+        mail_before_undo: an SQL expression that is true if mail to the member was enabled before
+            the undo.
     """
 
     event: str
@@ -165,8 +161,8 @@ _SQL_BY_ACTION: Mapping[BulkActionKind, ActionSql] = {
     ),
 }
 
-# ORDER BY lists the columns of the index on a list's members, so that Postgres uses the index. With
-# the index of the primary key, Postgres might read many members of unrelated lists.
+# ORDER BY repeats the columns of the index on a list's members, so that Postgres uses this index.
+# With the index of the primary key, Postgres might read many members of unrelated lists.
 _SELECT_NEXT_BATCH = """
 SELECT max(id), count(*), clock_timestamp() FROM (
     SELECT id FROM subscriptions
@@ -197,7 +193,7 @@ WITH changed AS (
 SELECT count(*) FROM changed
 """
 
-# The query returns the e-mail addresses of members that the next batch of an undo may restore.
+# Selects the e-mail addresses of the members that the next batch of an undo may restore.
 _SELECT_ADDRESSES = """
 SELECT m.email FROM (
     SELECT subscription_id FROM bulk_changes
@@ -242,13 +238,13 @@ SELECT (SELECT count(*) FROM restored),
 
 
 class MemberBatch(NamedTuple):
-    """A batch of members of one list, who all have the same status and whose ids are in one range.
+    """A batch of members of one list with the same status.
 
     Attributes:
         after: a number below the ids of all members in the batch.
         last: the highest id of a member in the batch.
         seen: the number of members in the batch.
-        at: the time to store as the time of the changes to the members in the batch.
+        at: the time to record for the changes to the members in the batch.
     """
 
     status: SubscriptionStatus
@@ -270,8 +266,7 @@ class RestoredMembers(NamedTuple):
 
     Attributes:
         activated_count: the number of restored members who became active.
-        last_id: the id of the last member in the batch, or ``None`` if all members were already
-            restored.
+        last_id: the id of the last member in the batch, or ``None`` if no members were left.
     """
 
     restored_count: int
@@ -282,9 +277,9 @@ class RestoredMembers(NamedTuple):
 def next_batch(
     uow: UnitOfWork, bulk: BulkAction, statuses: Sequence[SubscriptionStatus]
 ) -> MemberBatch | None:
-    """Return the next batch of members for a bulk action, or ``None`` if no members are left.
+    """Return the next batch of members for a bulk action, or ``None`` after the last batch.
 
-    The caller must keep the list locked until the changes to the members are committed.
+    The caller must lock the list until the changes to the members are committed.
     """
     after = bulk.reached_id or 0
     if bulk.reached_status is not None:
@@ -307,7 +302,7 @@ def next_batch(
 def change_batch(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> BatchCounts:
-    """Change the members in the batch who meet the SQL condition of the bulk action's filter."""
+    """Change the members in the batch who match the bulk action's filter."""
     matched, stored = _store_changes(uow, bulk, batch, condition)
     if not stored:
         return BatchCounts(matched, 0)
@@ -320,9 +315,10 @@ def change_batch(
 def _store_changes(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> tuple[int, int]:
-    """Store the values of members who will be changed, so that an undo can restore the values.
+    """Store the members' values before the change, so that an undo can restore the values.
 
-    Return how many members match the filter, and how many members will be changed.
+    Return the number of members who match the filter, and the number of members who will be
+    changed.
     """
     member = Subscription
     change = cast("Table", BulkChange.__table__)
@@ -331,7 +327,7 @@ def _store_changes(
         member.status == batch.status.value,
         member.id > batch.after,
         member.id <= batch.last,
-        # Skip members without an e-mail address, because their records belong to erased people.
+        # Skip records without an e-mail address, which belong to erased people.
         member.email.is_not(None),
         condition,
     ]
@@ -339,7 +335,7 @@ def _store_changes(
         # Skip pending members who opted out of the list after their sign-up.
         conditions.append(not_(opt_out_checks.HAS_LEFT))
     if batch.status is SubscriptionStatus.REMOVED and bulk.action == BulkActionKind.REMOVE:
-        # Skip members that the same bulk action has already removed in an earlier batch.
+        # Skip members that an earlier batch of the same bulk action has removed.
         conditions.append(
             ~exists().where(change.c.bulk_id == bulk.id, change.c.subscription_id == member.id)
         )
@@ -372,7 +368,7 @@ def _store_changes(
 
 
 def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
-    """Build an SQL condition for members that the bulk action would change."""
+    """Build an SQL condition for members who would be changed by the bulk action."""
     member = Subscription
     has_tag = literal(bulk.tag_id) == any_(member.tag_ids)
     action = BulkActionKind(bulk.action)
@@ -384,8 +380,8 @@ def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
                 .where(MemberTag.id == any_(member.tag_ids))
                 .scalar_subquery()
             )
-            # Count the member's existing tags if the array ``tag_ids`` is full, because the array
-            # may contain ids of deleted tags.
+            # If ``tag_ids`` is full, count only existing tags, because ``tag_ids`` may contain ids
+            # of deleted tags.
             has_room = or_(
                 func.cardinality(member.tag_ids) < MAX_TAGS_OF_MEMBER,
                 tag_count < MAX_TAGS_OF_MEMBER,
@@ -403,17 +399,16 @@ def _build_change_condition(bulk: BulkAction) -> ColumnElement[bool]:
 
 
 def _build_new_expiry(bulk: BulkAction) -> ColumnElement[Any]:
-    """Build an SQL expression for the expiry date that a member's tier gets from the bulk action.
+    """Build an SQL expression for a member's expiry date after the bulk action.
 
-    If a bulk action sets a paid tier, a member keeps the current expiry date only if the date is in
-    the future. A bulk action that sets the free tier removes the expiry date of a member's paid
-    tier.
+    If the bulk action sets a paid tier, a member's expiry date is kept only if it is in the future.
+    If the bulk action sets the free tier, the expiry date is removed.
     """
     expiry = Subscription.paid_expiry
     if bulk.action != BulkActionKind.SET_TYPE:
         return expiry.expression
-    # Cast NULL to the type timestamp, because in a common table expression Postgres treats a plain
-    # NULL as text.
+    # Cast NULL to a timestamp, because Postgres treats a plain NULL in a common table expression as
+    # text.
     none = sqlalchemy.cast(null(), expiry.type)
     return none if bulk.type == Tier.FREE else case((expiry > func.now(), expiry), else_=none)
 

@@ -1,7 +1,7 @@
 """Undoes a bulk action by restoring the values that members had before the bulk action.
 
-Undoing a bulk action never resubscribes members who have unsubscribed, and never enables mail that
-a member has disabled.
+Undoing a bulk action never resubscribes people who have unsubscribed, and never enables mail that a
+member has disabled.
 """
 
 from core.errors.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER
@@ -30,8 +30,7 @@ def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
     if is_too_many:
         if not free_members or free_members < 0:
             raise quotas.build_exceeded_error(uow, bulk.user_id, PlanQuota.MEMBERS)
-        # After the rollback, restore a smaller batch, with as many members as the owner's plan
-        # allows.
+        # Restore a smaller batch, with as many members as the owner's plan allows.
         restored = batches.restore_batch(uow, bulk, max_members=free_members)
     if restored.last_id is None:
         return None

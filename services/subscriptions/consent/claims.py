@@ -19,8 +19,8 @@ MAX_CLAIMED_WORDING_CHARACTERS = 2_000
 class ClaimedConsent:
     """A statement in one row of an imported file about a member's consent to get mail.
 
-    ``email`` contains a normalised address, and all other values are copied from the file
-    unchanged.
+    ``email`` contains a normalised address, and all other values are unchanged copies from the
+    file.
     """
 
     email: str
@@ -31,10 +31,9 @@ class ClaimedConsent:
     wording: str | None = None
 
 
-# OFFSET 0 makes Postgres look up members one by one, by list and person. If the condition on the
-# status were inside the subquery, Postgres would read all active members of the list for each
-# claim. If a claim is older than the retention period for IP addresses, store only the network that
-# contains the IP address.
+# OFFSET 0 makes Postgres look up members one by one. With the status condition inside the subquery,
+# Postgres would read all active members of the list for each claim. If a claim is older than the
+# retention period for IP addresses, store only the IP address's network.
 _RECORD_CLAIMS = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)
@@ -72,14 +71,14 @@ def record_claims(
 
     Return the number of recorded claims.
 
-    Before calling ``record_claims``, the caller must lock the list and store the imported members.
-    An import records at most one claim of each kind (``how``) about a member. If the time of a
-    claim is missing, in the future or before 1970, the current time is recorded. If a claim
-    contains an invalid IP address or URL, the claim is recorded without the invalid value.
+    The caller must have locked the list and stored the imported members. For each kind of consent
+    (``how``), an import records at most one claim about a member. If the time of a claim is
+    missing, in the future or before 1970, the claim gets the current time. Invalid IP addresses and
+    URLs in a claim aren't recorded.
 
     Args:
-        people: maps the address in each claim to the user id of the person, whose record on the
-            list may contain a different address.
+        people: maps the address in each claim to a user id, because the person's record may contain
+            a different address.
         claimed_by: the name of the product that wrote the imported file, or ``file`` if the product
             is unknown.
     """
@@ -102,7 +101,7 @@ def record_claims(
 def delete_claims(uow: UnitOfWork, import_id: int, *, limit: int) -> int:
     """Delete at most ``limit`` of the consent claims that an import has recorded.
 
-    Return the number of deleted claims. The database only allows deleting claims while the import
-    is being undone.
+    Return the number of deleted claims. The database allows the deletion only while the import is
+    being undone.
     """
     return uow.session.scalar(_DELETE_CLAIMS, {"import_id": import_id, "most": limit}) or 0

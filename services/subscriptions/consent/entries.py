@@ -1,4 +1,4 @@
-"""Records consent entries, which store how people joined lists."""
+"""Records consent entries, each of which states how a person joined a list."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -8,11 +8,10 @@ from sqlalchemy import select
 from models import ConsentEntry, ConsentHow, MailingList, Subscription
 from storage.unit_of_work import UnitOfWork
 
-# Consent entries of these kinds record an action by the list's owner, and don't prove that the
-# person agreed.
+# Kinds of consent entries that record an action by the list's owner and don't prove the person's
+# consent.
 _OWNER_KINDS = frozenset({ConsentHow.OWNER, ConsentHow.IMPORT, ConsentHow.TRANSFER})
-# Maps each way in which a request can reach Pressroom to the kind of consent entry that the request
-# creates.
+# Maps the channel of a request (``Via``) to the kind of consent entry that is recorded.
 HOW_BY_VIA: Mapping[str, ConsentHow] = {
     "login": ConsentHow.LOGIN,
     "challenge": ConsentHow.FORM,
@@ -22,14 +21,13 @@ HOW_BY_VIA: Mapping[str, ConsentHow] = {
     "one-click": ConsentHow.LINK,
     "page": ConsentHow.LINK,
     "import": ConsentHow.IMPORT,
-    # A command that the operator runs counts as an action of the list's owner.
+    # A command that the operator runs counts as an action by the list's owner.
     "command": ConsentHow.OWNER,
-    # Undoing a bulk action may restore removed members, which adds a consent entry for each
-    # restored member.
+    # If the undo of a bulk action restores a removed member, a consent entry is recorded.
     "bulk": ConsentHow.OWNER,
 }
-# Maps each IP version to the prefix length of the networks that replace IP addresses. The prefix
-# lengths in ``_NETWORK_PREFIX_BITS`` must match the database function ``network_of_ip``.
+# How many bits of an IPv4 or IPv6 address are kept when only its network is stored. The database
+# function ``network_of_ip`` must use the same numbers.
 _NETWORK_PREFIX_BITS = {4: 24, 6: 48}
 
 
@@ -42,18 +40,18 @@ def record_entry(
     url: str | None,
     browser: str | None,
 ) -> None:
-    """Record a consent entry, which stores how a person joined a list.
+    """Record how a person joined a list.
 
-    If an action by the list's owner added the person, the consent entry contains no IP address,
-    URL, browser or consent wording.
+    If the list's owner added the person, the entry contains no IP address, URL, browser or consent
+    wording.
     """
     entry = ConsentEntry(list_id=subscription.list_id, user_id=subscription.user_id, how=how)
     if how not in _OWNER_KINDS:
         entry.ip = normalise_ip(ip)
         entry.url = url
         entry.browser = browser
-        # Read the version of the current consent wording from the database, because ``MailingList``
-        # objects in the session may be outdated.
+        # Read the version of the wording from the database, because the ``MailingList`` object may
+        # be outdated.
         version = select(MailingList.consent_wording_version).where(
             MailingList.id == subscription.list_id
         )
@@ -64,21 +62,19 @@ def record_entry(
 def normalise_ip(text: str | None) -> str | None:
     """Return a normalised IP address or IP network, or ``None`` if the text is invalid.
 
-    Imported files may contain IP networks, because Pressroom replaces old IP addresses by networks,
-    and exports contain the networks.
+    Imported files may contain IP networks, because exports from Pressroom contain a network instead
+    of an old IP address.
     """
     ip = (text or "").strip()
     try:
         network = ipaddress.ip_network(ip, strict=False)
     except ValueError:
         return None
-    # Reject an IPv6 address with a zone index, because such addresses are only valid on one
-    # machine.
+    # Reject IPv6 addresses with a zone index, which are only valid on one machine.
     if "%" in ip:
         return None
     if network.prefixlen == network.max_prefixlen:
         return str(network.network_address)
-    # Widen a small network to the prefix length in ``_NETWORK_PREFIX_BITS``, because a small
-    # network could identify a person.
+    # Replace a small network with a larger one, because a small network could identify a person.
     prefix = min(network.prefixlen, _NETWORK_PREFIX_BITS[network.version])
     return str(network.supernet(new_prefix=prefix))

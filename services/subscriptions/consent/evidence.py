@@ -28,13 +28,13 @@ class ConsentEvidence(NamedTuple):
     """Evidence that a member agreed to get mail, read from a consent entry or a consent claim.
 
     Attributes:
-        claimed_by: the origin of a claim, either ``owner`` or the product that wrote an imported
-            file, or ``None`` for consent that Pressroom observed.
-        confirmed: whether the person proved the consent by following a mailed link or by logging
+        claimed_by: the origin of a claim, either ``owner`` or the product that wrote the imported
+            file. For consent that Pressroom observed, ``claimed_by`` is ``None``.
+        confirmed: whether the person confirmed the consent by following a mailed link or by logging
             in.
-        list_id: the id of the list that the person agreed to join, even if the person was later
-            transferred to a different list.
-        place: a number that determines the order of pieces of evidence with the same time.
+        list_id: the id of the list that the person joined, even if the owner later transferred the
+            person to another list.
+        place: a number that determines the order of evidence with the same timestamp.
     """
 
     occurred_at: datetime
@@ -51,9 +51,9 @@ class ConsentEvidence(NamedTuple):
     place: int
 
 
-# The query returns the consent entries and consent claims for each subscription. If an import made
-# the subscription active, the query also returns the latest import. For erased people, the query
-# returns no import. OFFSET 0 makes Postgres look up subscriptions one by one.
+# Selects the consent entries and claims of each subscription, and the latest import that made the
+# subscription active. No import is selected for erased people. OFFSET 0 makes Postgres look up
+# subscriptions one by one.
 _EVIDENCE = (
     text("""
 SELECT m.id AS subscription_id, e.occurred_at, e.how, e.ip, e.url, e.browser, (
@@ -117,10 +117,8 @@ def read_evidence_by_member(
 ) -> Mapping[int, list[ConsentEvidence]]:
     """Return the newest hundred pieces of consent evidence about each member.
 
-    The result omits members without consent evidence.
-
-    ``connection``: the export's database connection, because the whole export must read a single
-    database snapshot.
+    ``connection``: the database connection of the export, which reads everything in a single
+    snapshot.
     """
     query = select(_EVIDENCE.c.subscription_id, *_COLUMNS).order_by(
         _EVIDENCE.c.occurred_at.desc(), _EVIDENCE.c.place.desc()
@@ -133,13 +131,12 @@ def read_evidence_by_member(
 
 
 def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | None, ...]:
-    """Return one member's values for the exported columns ``CONSENT_COLUMNS``.
+    """Return one member's values for the columns ``CONSENT_COLUMNS`` of an export.
 
-    The export describes the strongest consent evidence about the member, and the newest piece of
-    equally strong evidence. Consent that Pressroom itself observed is stronger evidence than a
-    consent claim. A consent claim in an imported file is stronger evidence than a claim by the
-    list's owner. The export has separate columns for a confirmation, like files that other
-    newsletter products export.
+    The values describe the strongest evidence, and the newest piece of equally strong evidence.
+    Consent that Pressroom observed is stronger evidence than a consent claim. A consent claim in an
+    imported file is stronger evidence than a claim by the list's owner. A confirmation has separate
+    columns, as in exports from other newsletter products.
     """
     best_rank = min(map(_rank_by_strength, evidence), default=None)
     strongest = [each for each in evidence if _rank_by_strength(each) == best_rank]
@@ -163,7 +160,7 @@ def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | No
 
 
 def _rank_by_strength(evidence: ConsentEvidence) -> int:
-    """Return a rank from 0 for the strongest kind of consent evidence to 2 for the weakest kind."""
+    """Return how strong the evidence is, from 0 for the strongest kind to 2 for the weakest."""
     if evidence.claimed_by is None:
         return 0
     return 2 if evidence.claimed_by == "owner" else 1

@@ -7,7 +7,7 @@ from sqlalchemy import text
 from models import Subscription
 from storage.unit_of_work import UnitOfWork
 
-# A transfer copies at most this number of a member's newest consent entries.
+# The maximum number of consent entries that a transfer copies for a member, newest first.
 _MAX_COPIED_ENTRIES = 1_000
 _ALL_ROWS = 2**31 - 1
 _COPY_ENTRIES = text("""
@@ -50,7 +50,7 @@ _ERASE = text("SELECT erase_consent(CAST(:people AS bigint[]), :most)")
 def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) -> None:
     """Copy a member's consent entries and consent claims to the target list of a transfer.
 
-    If a member was transferred to the list before, consent entries and claims aren't copied twice.
+    Consent entries and claims that were copied by an earlier transfer aren't copied again.
     """
     values = {
         "user_id": source.user_id,
@@ -67,7 +67,6 @@ def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) ->
 def erase_history(uow: UnitOfWork, people: Sequence[int], *, limit: int = _ALL_ROWS) -> int:
     """Delete the consent entries and claims about erased people. Return the number of deleted rows.
 
-    The function skips people who aren't erased. The function also blanks the consent wordings of
-    lists that erased people owned.
+    The consent wordings of lists that erased people owned are also blanked.
     """
     return uow.session.scalar(_ERASE, {"people": list(people), "most": limit}) or 0

@@ -9,7 +9,7 @@ from services.subscriptions.consent.evidence import ConsentEvidence
 from storage.unit_of_work import UnitOfWork
 
 MAX_COUNTED_PEOPLE = 1_000
-# Postgres stops after ``MAX_COUNTED_PEOPLE`` people, because the index on ``consent_entries`` is
+# Postgres can stop after ``MAX_COUNTED_PEOPLE`` people, because the index on ``consent_entries`` is
 # sorted by list, network and person.
 _COUNT_OTHERS = text("""
 SELECT asked.ip, (
@@ -32,11 +32,11 @@ GROUP BY network_of_ip(ip) ORDER BY 1 DESC LIMIT 1
 def count_people_by_network(
     uow: UnitOfWork, member: Subscription, evidence: Collection[ConsentEvidence]
 ) -> Mapping[str, int]:
-    """Count the people who joined the list from the same IP networks as the member.
+    """Count the other people who joined the list from the member's IP networks.
 
-    The function ignores IP addresses in consent claims, because Pressroom did not observe the
-    claimed addresses. The result maps the member's IP addresses to the number of people, except the
-    member, who joined from the address's network, up to ``MAX_COUNTED_PEOPLE``.
+    IP addresses in consent claims are ignored, because Pressroom did not observe the claimed
+    addresses. The result maps each IP address of the member to the number of other people in the
+    same network, up to ``MAX_COUNTED_PEOPLE``.
     """
     ips = {each.ip for each in evidence if each.ip is not None and each.claimed_by is None}
     if not ips:

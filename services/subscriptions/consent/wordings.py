@@ -15,7 +15,7 @@ MAX_WORDINGS = 1_000
 def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> None:
     """Set or remove the current consent wording of a list. Raises ``list.consent_wordings``.
 
-    A consent wording that the list has used before gets its former version number.
+    A consent wording that the list used before gets its old version number again.
     """
     wording = (wording or "").strip()
     if not wording:
@@ -23,7 +23,7 @@ def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | No
         uow.session.flush()
         return
     # Lock the list's row, so that two transactions can't change the consent wording at the same
-    # time. The ``key_share`` lock doesn't block transactions that add members to the list.
+    # time. With ``key_share``, concurrent transactions can still add members to the list.
     row = select(MailingList.id).where(MailingList.id == mailing_list.id)
     uow.session.execute(row.with_for_update(key_share=True))
     of_list = ConsentWording.list_id == mailing_list.id
@@ -40,7 +40,7 @@ def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | No
 
 
 def read_current_wordings(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]:
-    """Return a mapping from list ids to the current consent wordings of the lists.
+    """Map list ids to the current consent wordings of the lists.
 
     The result omits lists without a consent wording.
     """

@@ -1,8 +1,8 @@
 """Parses and applies filters, which are conditions in JSON that select members of a list.
 
-The module ``names`` defines which columns, tags and fields a filter may compare, and with which
-values. The module ``grammar`` parses filters. The module ``conditions`` builds the SQL conditions
-for a filter. The module ``member_filter`` parses filters for one list, and searches members by
+The module ``names`` defines which columns, tags and fields a filter can use, and which values are
+allowed. The module ``grammar`` parses filters. The module ``conditions`` builds the SQL conditions
+for a filter. The module ``member_filter`` parses filters for one list, and finds members by
 address. The module ``searching`` reads pages of members who match a filter, and ``member_counts``
 counts the matching members. Filters are documented for API users in docs/filters.md.
 """

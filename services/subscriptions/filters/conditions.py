@@ -1,8 +1,8 @@
-"""Builds SQL conditions from a filter's comparisons with columns, tags and fields of members.
+"""Builds the SQL conditions for a filter's comparisons with columns, tags and fields.
 
-Text comparisons ignore case by Unicode's full case folding, like ``str.casefold`` in Python. Each
-SQL condition names a fixed collation for case folding, so that the result doesn't depend on the
-database's locale. Values in a filter become bound parameters of the SQL statement.
+Text comparisons are case-insensitive and use Unicode's full case folding, like ``str.casefold`` in
+Python. Case folding uses a fixed collation, so that the result doesn't depend on the database's
+locale. Values from a filter are always bound parameters of the SQL statement.
 """
 
 import json
@@ -49,12 +49,11 @@ Condition = ColumnElement[bool]
 
 # The minimum length of a text that Postgres can find with a trigram index.
 MIN_INDEXED_CHARACTERS = 3
-# The empty value of the columns ``fields`` and ``tag_ids``. Postgres uses the partial indexes on
-# ``fields`` and ``tag_ids`` only if a query contains exactly the literal of the indexes.
+# The empty value of ``fields`` and ``tag_ids``. The SQL text must equal the text in the definitions
+# of the partial indexes, because otherwise Postgres wouldn't use these indexes.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
-# The last character of Unicode, which sorts after every character that an e-mail address may
-# contain.
+# The last Unicode character, which sorts after every character of an e-mail address.
 _LAST_CHARACTER = "\U0010ffff"
 _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
     Operator.BEFORE: lt,
@@ -66,11 +65,10 @@ _COMPARISONS: Mapping[Operator, Callable[[Any, Any], Condition]] = {
 
 @dataclass(frozen=True)
 class Members:
-    """The table or subquery whose members a filter's SQL condition selects, and the filter's tags.
+    """The table or subquery that an SQL condition applies to, and the tags in the filter.
 
     Attributes:
-        tag_ids: maps tag names in the filter to tag ids, omitting tags that don't exist on the
-            list.
+        tag_ids: maps tag names in the filter to tag ids, but omits tags that the list doesn't have.
     """
 
     rows: FromClause = Subscription.__table__
@@ -79,13 +77,13 @@ class Members:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A condition that compares one column, tag or field of a member with values.
+    """A comparison of a member's column, tag or field with one or more values.
 
     Attributes:
-        operator: the operator of the comparison, which is never ``is_not``, because the parser
-            converts ``is_not`` to a negated ``is``.
-        values: the compared values. The operator ``in`` has any number of values, ``exists`` has no
-            value, and all remaining operators have one value.
+        operator: the operator of the comparison, but never ``is_not``, which the parser converts to
+            a negated ``is``.
+        values: the compared values. The operator ``in`` allows several values, ``exists`` has none,
+            and other operators have one.
     """
 
     name: FilterName
@@ -98,9 +96,9 @@ class Comparison:
         return _CONDITION_BUILDERS[self.name.name](self, members)
 
     def build_indexed_condition(self, members: Members) -> Condition | None:
-        """Build an SQL condition that an index can check and that all matching members meet.
+        """Build an SQL condition that can use an index and is true for all matching members.
 
-        Return ``None`` if no index can speed up the search for matching members.
+        Return ``None`` if no index can speed up the search.
         """
         if self.name.field_id is not None:
             return _build_indexed_field_condition(self, members)
@@ -110,9 +108,9 @@ class Comparison:
         return None if build is None else build(self, members)
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with the status meet the condition, and false if none do.
+        """Return true if all members with this status meet the condition, and false if none do.
 
-        Return ``None`` if only some of the members with the status may meet the condition.
+        Return ``None`` if only some of the members with this status may meet the condition.
         """
         return status in self.values if self.name == STATUS_NAME else None
 
@@ -145,14 +143,14 @@ def _compare_text(comparison: Comparison, column: ColumnElement[str]) -> Conditi
 
 
 def _list_unicode_forms(value: str) -> Iterable[str]:
-    """Return a text's Unicode forms NFC and NFD, because the database contains both forms."""
+    """Return the NFC and NFD forms of a text, because the database may contain either form."""
     return dict.fromkeys(unicodedata.normalize(form, value) for form in ("NFC", "NFD"))
 
 
 def _compare_name(comparison: Comparison, members: Members) -> Condition:
     column = members.rows.c.name
     if comparison.operator is Operator.EXISTS:
-        # A member whose name is an empty text counts as having no name.
+        # A member with an empty name counts as having no name.
         return column != ""
     return _compare_text(comparison, column)
 
@@ -163,15 +161,14 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
     if operator is Operator.EXISTS:
         return column.is_not(None)
     values = [str(value) for value in comparison.values]
-    # Don't strip a value that consists only of invisible characters, because the result would be an
-    # empty text, which all addresses contain.
+    # Don't strip a value of only invisible characters, because the result would be an empty text,
+    # which all addresses contain.
     lowered = unicodedata.normalize("NFC", strip_invisible(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
         return column.like(_build_pattern(operator, lowered))
     if operator is Operator.BEGINS:
-        # Use the operators ``~>=~`` and ``~<~``, so that Postgres uses the index on a list's
-        # addresses. With ``LIKE``, Postgres might choose the trigram index on addresses, which is
-        # slower.
+        # The operators ``~>=~`` and ``~<~`` use the index on a list's addresses. With ``LIKE``,
+        # Postgres might choose the trigram index on addresses, which is slower.
         return and_(
             column.bool_op("~>=~")(lowered), column.bool_op("~<~")(lowered + _LAST_CHARACTER)
         )
@@ -215,11 +212,11 @@ def _compare_moment(comparison: Comparison, moment: ColumnElement[object]) -> Co
 def _compare_tags(comparison: Comparison, members: Members) -> Condition:
     column = members.rows.c.tag_ids
     if comparison.operator is Operator.EXISTS:
-        # Check that at least one of the member's tags exists in the table ``tags``, because the
-        # column ``tag_ids`` may contain ids of deleted tags.
+        # Check that at least one of the member's tags exists, because ``tag_ids`` may contain ids
+        # of deleted tags.
         return and_(column != _EMPTY, exists().where(MemberTag.id == any_(column)))
-    # A stored filter contains the ids of tags. If a tag did not exist when the filter was stored,
-    # the stored filter contains the tag's name, which matches no member.
+    # A stored filter contains tag ids, or the names of tags that didn't exist when the filter was
+    # stored, which match no member.
     possible_ids = (
         each if isinstance(each, int) else members.tag_ids.get(str(each))
         for each in comparison.values
@@ -232,7 +229,7 @@ _CONDITION_BUILDERS: Mapping[str, _ConditionBuilder] = {
     **dict.fromkeys(("status", "type", "import_id"), _compare_column),
     "email": _compare_address,
     "name": _compare_name,
-    # The column ``source`` always contains text in lower case.
+    # Values in the column ``source`` are always in lower case.
     "source": lambda comparison, members: members.rows.c.source.in_(
         [str(value).lower() for value in comparison.values]
     ),
@@ -261,9 +258,8 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
     "name": partial(_build_indexed_text_condition, _compare_name),
     "import_id": _compare_column,
     "created_at": _compare_moment_column,
-    # If ``joined_at`` is NULL, compare ``created_at``, because the member joined when the record
-    # was created. Comparing ``coalesce(joined_at, created_at)`` would prevent Postgres from using
-    # indexes.
+    # Compare ``created_at`` for members whose ``joined_at`` is NULL. A comparison of
+    # ``coalesce(joined_at, created_at)`` couldn't use an index.
     "joined_at": lambda comparison, members: or_(
         _compare_moment(comparison, members.rows.c.joined_at),
         and_(
@@ -292,12 +288,12 @@ def _compare_field(comparison: Comparison, members: Members) -> Condition:
             if operator not in _COMPARISONS:
                 return json_value.in_(numbers)
             is_reached = _COMPARISONS[operator](json_value, numbers[0])
-            # Check that the JSON value is a number, because Postgres can compare JSON values of
-            # different types, but the result would be meaningless.
+            # Compare only JSON numbers, because Postgres would also compare JSON values of
+            # different types.
             return and_(func.jsonb_typeof(json_value) == "number", is_reached)
         case ValueKind.DAY:
-            # Compare dates as texts, because texts in the form ``YYYY-MM-DD`` sort in the order of
-            # the dates.
+            # Compare dates as text, because the alphabetical order of ``YYYY-MM-DD`` is also the
+            # order of the dates.
             days = [str(each) for each in comparison.values]
             day_value = collate(text_value, "C")
             compare = _COMPARISONS.get(operator)
@@ -317,7 +313,7 @@ def _build_json(value: Value) -> ColumnElement[object]:
 
 
 def _build_indexed_field_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build an SQL condition for an index that finds members whose field has one of the values.
+    """Build an SQL condition that uses an index to find members by a field's value.
 
     The SQL condition uses the whole JSON column ``fields``, because a single index covers all
     fields.

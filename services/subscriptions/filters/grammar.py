@@ -1,6 +1,6 @@
-"""Parses filters from JSON, and rejects every filter that breaks the grammar.
+"""Parses filters from JSON, and rejects invalid filters.
 
-The error message for an invalid filter names the invalid part of the filter.
+The error message names the invalid part of the filter.
 
 A member who doesn't match a filter must match the filter's negation. An SQL comparison with a
 missing value results in NULL, so ``Negation`` treats NULL as false.
@@ -19,7 +19,7 @@ from services.subscriptions.filters import names
 from services.subscriptions.filters.conditions import Comparison, Condition, Members
 from services.subscriptions.filters.names import FilterName, Operator
 
-# The maximum depth to which filters may be nested, including the innermost condition.
+# The maximum depth of nested filters, including the innermost condition.
 MAX_DEPTH = 5
 MAX_CONDITIONS = 50
 # The maximum number of values for the operator ``in``.
@@ -29,7 +29,7 @@ MAX_VALUES_PER_FILTER = 500
 
 @dataclass(frozen=True)
 class Combination:
-    """A combination of several filters, written with ``all`` or ``any``."""
+    """A combination of several filters with ``all`` or ``any``."""
 
     needs_all: bool
     parts: "tuple[Node, ...]"
@@ -39,9 +39,9 @@ class Combination:
         return combine(*(part.build_condition(members) for part in self.parts))
 
     def build_indexed_condition(self, members: Members) -> Condition | None:
-        """Build an SQL condition that an index can check and that all matching members meet.
+        """Build an SQL condition that can use an index and is true for all matching members.
 
-        Return ``None`` if no index can speed up the search for matching members.
+        Return ``None`` if no index can speed up the search.
         """
         possible_conditions = [part.build_indexed_condition(members) for part in self.parts]
         conditions = [each for each in possible_conditions if each is not None]
@@ -50,13 +50,12 @@ class Combination:
         return or_(*conditions) if len(conditions) == len(self.parts) else None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with the status match the filter, and false if none do.
+        """Return true if all members with this status match the filter, and false if none do.
 
-        Return ``None`` if only some of the members with the status may match the filter.
+        Return ``None`` if only some of the members with this status may match the filter.
         """
         results = {part.is_true_of(status) for part in self.parts}
-        # A single false condition makes ``all`` false, and a single true condition makes ``any``
-        # true.
+        # A single false part makes ``all`` false, and a single true part makes ``any`` true.
         decisive_result = not self.needs_all
         if decisive_result in results:
             return decisive_result
@@ -69,7 +68,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class Negation:
-    """The negation of a filter, written with ``not``."""
+    """A filter negated with ``not``."""
 
     part: "Node"
 
@@ -80,9 +79,9 @@ class Negation:
         return None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with the status match the filter, and false if none do.
+        """Return true if all members with this status match the filter, and false if none do.
 
-        Return ``None`` if only some of the members with the status may match the filter.
+        Return ``None`` if only some of the members with this status may match the filter.
         """
         result = self.part.is_true_of(status)
         return None if result is None else not result
@@ -109,7 +108,7 @@ def _raise_invalid(place: str, code: str, rule: str) -> NoReturn:
 
 @dataclass
 class _Parser:
-    """A parser for one filter, which counts the filter's conditions and values."""
+    """A parser for a single filter, which counts the conditions and values in the filter."""
 
     names: Mapping[str, FilterName]
     condition_count: int = 0

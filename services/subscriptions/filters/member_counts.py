@@ -16,8 +16,8 @@ from services.subscriptions.filters import searching
 from services.subscriptions.filters.member_filter import MemberFilter
 from storage.resources import Resources
 
-# The time limit for counting the members who match a filter. Counting a million members takes about
-# one second if the members' rows are in memory.
+# The default time limit for counting the members who match a filter. Counting a million members
+# takes about one second if the members' rows are in memory.
 MAX_EXACT_TIME = timedelta(seconds=2)
 # The number of members that are checked in one batch. Checking one batch takes 5 to 10 ms.
 _MAX_BATCH_MEMBERS = 10_000
@@ -38,10 +38,10 @@ def count_members(
     *,
     within: timedelta = MAX_EXACT_TIME,
 ) -> MemberCount:
-    """Count the members who match the filter, but stop counting after the duration ``within``.
+    """Count the members who match the filter, but stop after the time ``within``.
 
-    If the filter compares indexed values, Postgres counts matching members with an index. Without
-    an index, the function reads all members of the list in batches.
+    Members are counted with an index if the filter compares indexed values, and in batches if no
+    index helps.
     """
     if member_filter.is_all_active:
         with resources.unit_of_work() as uow:
@@ -56,9 +56,9 @@ def count_members(
             member_filter.build_condition(),
             indexed_condition,
         )
-        # Counting with an index may use only half of the available time, because it is slow if many
-        # members match the filter. Half of the available time is reserved for counting in batches,
-        # which returns at least a lower bound.
+        # Counting with an index gets half of the available time, because the index is slow if many
+        # members match. Half of the time is reserved for counting in batches, which returns at
+        # least a lower bound.
         if row := _read_in_time(resources, query, begun_at + seconds / 2):
             return MemberCount(row[0], is_exact=True)
     statuses = member_filter.list_statuses()

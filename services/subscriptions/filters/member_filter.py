@@ -1,4 +1,4 @@
-"""Parses and stores filters for the members of one list, and searches lists and members by text."""
+"""Parses and stores filters for the members of a list, and searches lists and members by text."""
 
 import json
 import re
@@ -36,8 +36,7 @@ MAX_RESULTS_PER_KIND = 10
 # filters.
 MAX_FILTER_BYTES = 16_384
 _SINGLE_VALUE_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
-# Because the subquery uses the index on a list's addresses, searching a long list is as fast as
-# searching a short list.
+# The subquery uses the index on a list's addresses, so that searching a long list is fast.
 _FIND_MEMBERS = text("""
 SELECT l.id, l.title, m.user_id, m.email, m.name FROM lists AS l CROSS JOIN LATERAL (
     SELECT user_id, email, name FROM subscriptions
@@ -51,13 +50,11 @@ WHERE l.user_id = :owner_id AND l.archived_at IS NULL ORDER BY m.email, l.id LIM
 class MemberFilter:
     """A parsed filter for the members of one list.
 
-    A filter that doesn't compare the status matches only active members, unless the caller passes
-    ``allowed``.
+    A filter that doesn't compare the status matches only active members by default.
 
     Attributes:
         fields: all fields of the list's owner, except retired fields.
-        tag_ids: maps tag names in the filter to tag ids, omitting tags that don't exist on the
-            list.
+        tag_ids: maps tag names in the filter to tag ids, but omits tags that the list doesn't have.
     """
 
     node: Node
@@ -67,11 +64,11 @@ class MemberFilter:
     def list_statuses(
         self, allowed: Collection[SubscriptionStatus] | None = None
     ) -> tuple[SubscriptionStatus, ...]:
-        """Return the statuses that members who match the filter may have.
+        """Return the statuses that matching members may have.
 
         Args:
-            allowed: the statuses that the result may contain. Without ``allowed``, the result can
-                only contain ``active``, unless the filter compares the status.
+            allowed: the statuses that the result may contain. By default, the result can only
+                contain ``active``, unless the filter compares the status.
         """
         if allowed is None:
             names_status = any(each.name == STATUS_NAME for each in self.node.comparisons())
@@ -94,30 +91,28 @@ class MemberFilter:
         *,
         allowed: Collection[SubscriptionStatus] | None = None,
     ) -> Condition:
-        """Build an SQL condition for members who match the filter, without a condition on the list.
+        """Build an SQL condition for members who match the filter, on any list.
 
         Args:
-            rows: the table ``subscriptions``, or a subquery that has all columns of
-                ``subscriptions``.
+            rows: the table ``subscriptions``, or a subquery with the same columns.
             allowed: the statuses that matching members may have.
         """
         has_status = rows.c.status.in_(self.list_statuses(allowed))
         return and_(has_status, self.node.build_condition(Members(rows, self.tag_ids)))
 
     def build_indexed_condition(self) -> Condition | None:
-        """Build an SQL condition that an index can check and that all matching members meet.
+        """Build an SQL condition that can use an index and is true for all matching members.
 
-        Return ``None`` if no index can speed up the search for matching members.
+        Return ``None`` if no index can speed up the search.
         """
         return self.node.build_indexed_condition(Members(tag_ids=self.tag_ids))
 
 
 def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> MemberFilter:
-    """Parse a filter from a request for the members of a list. Raises ``filter.invalid``."""
+    """Parse a filter from a request for a list's members. Raises ``filter.invalid``."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id)
     node = grammar.parse_filter(written, build_filter_names(own_fields.by_key.values()))
-    # Don't create missing tags, because a condition on a tag that doesn't exist simply matches no
-    # members.
+    # Don't create missing tags, because a condition on a missing tag simply matches no members.
     tag_ids = tags.find_tag_ids(uow, mailing_list.id, _list_tag_names(node), create=False)
     return MemberFilter(node, own_fields, tag_ids)
 
@@ -130,7 +125,7 @@ def _list_tag_names(node: Node) -> list[str]:
 
 @dataclass(frozen=True)
 class MatchedMember:
-    """A member that a search by address found, and the member's list."""
+    """A member found by address, with the member's list."""
 
     list_id: int
     list_title: str
@@ -141,18 +136,15 @@ class MatchedMember:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The lists and members that ``search_lists_and_members`` found."""
-
     lists: Sequence[MailingList]
     members: Sequence[MatchedMember]
 
 
 def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> SearchResult:
-    """Find the caller's lists by title or slug, and active members by the beginning of an address.
+    """Find the caller's lists by title or slug, and active members by the start of their address.
 
-    The result is empty if ``query`` has fewer than ``MIN_SEARCH_CHARACTERS`` or more than
-    ``MAX_SEARCH_CHARACTERS`` characters. The duration of a search grows with the number of the
-    owner's lists, but not with the number of members.
+    The result is empty if ``query`` is too short or too long. The duration of a search depends on
+    the number of the owner's lists, but not on the number of members.
     """
     words = unicodedata.normalize("NFC", strip_invisible(query)).lower()
     if not MIN_SEARCH_CHARACTERS <= len(words) <= MAX_SEARCH_CHARACTERS:
@@ -179,17 +171,16 @@ def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> Sea
 def prepare_stored_filter(
     uow: UnitOfWork, mailing_list: MailingList, written: Any, *, create_tags: bool = False
 ) -> dict[str, Any]:
-    """Convert a filter from a request to the form in which filters are stored, and lock the tags.
+    """Convert a filter in a request to the stored form, and lock its tags.
 
-    A stored filter contains the ids of fields and tags instead of field keys and tag names.
-    Renaming a field or a tag doesn't change which members a stored filter matches, because a stored
-    filter contains ids. Locking the filter's tags prevents concurrent transactions from deleting
-    the tags before the caller's transaction ends.
+    A stored filter contains ids instead of field keys and tag names, so that renaming a field or
+    tag doesn't change the matching members. The locks prevent concurrent transactions from deleting
+    the filter's tags.
 
     Raises ``filter.invalid``, ``filter.too_large``, ``list.busy`` or ``tag.too_many``.
 
-    ``create_tags``: whether to create tags that don't exist on the list. If ``create_tags`` is
-    false, the stored filter contains the names of missing tags, which match no members.
+    ``create_tags``: whether to create missing tags. If ``create_tags`` is false, the stored filter
+    contains the names of missing tags, which match no members.
     """
     current_fields = [each for each in _read_fields(uow, mailing_list) if each.retired_at is None]
     node = grammar.parse_filter(written, build_filter_names(current_fields))
@@ -213,14 +204,13 @@ def read_stored_filter(
     *,
     lock: bool = False,
 ) -> MemberFilter:
-    """Parse a stored filter that a request uses, and reject retired fields and deleted tags.
+    """Parse a stored filter, and reject retired fields and deleted tags.
 
-    Raises ``segment.field_retired`` if the filter contains a retired field. Raises
-    ``segment.tag_deleted`` if the filter contains a deleted tag. If ``lock`` is true, the function
-    may raise ``list.busy``.
+    Raises ``segment.field_retired`` for a retired field. Raises ``segment.tag_deleted`` for a
+    deleted tag.
 
-    ``lock``: whether to lock the filter's tags, so that no concurrent transaction can delete the
-    tags.
+    ``lock``: whether to lock the filter's tags, so that they can't be deleted until the transaction
+    ends. Raises ``list.busy`` if ``lock`` is true and locking the tags takes too long.
     """
     node, all_fields = _parse_stored_filter(uow, mailing_list, stored_filter, lock=lock)
     used_field_ids = {each.name.field_id for each in node.comparisons()}
@@ -235,9 +225,8 @@ def read_for_running_job(
 ) -> MemberFilter:
     """Parse the stored filter of a running bulk action or export.
 
-    If the owner has retired a field after the job started, the filter compares the values that
-    members have for the retired field. Raises ``segment.tag_deleted`` if the owner has deleted a
-    tag that the filter uses.
+    If the owner retires a field while the job is running, the filter still compares the field's
+    values. Raises ``segment.tag_deleted`` if the filter uses a deleted tag.
     """
     return _create_member_filter(*_parse_stored_filter(uow, mailing_list, stored_filter))
 
@@ -245,10 +234,9 @@ def read_for_running_job(
 def restore_names(
     uow: UnitOfWork, mailing_list: MailingList, *stored_filters: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Replace the ids of fields and tags in stored filters by field keys and tag names.
+    """Convert stored filters to the form of API requests, with field keys and tag names.
 
-    The result has the form that filters have in API requests. A retired field is named by the key
-    that it had when it was retired.
+    A retired field gets the key that it had when it was retired.
     """
     keys = {str(each.id): each.key for each in _read_fields(uow, mailing_list)}
     names = tags.find_tag_names(uow, set().union(*map(_list_tag_ids, stored_filters)))
@@ -272,7 +260,7 @@ def _parse_stored_filter(
     *,
     lock: bool = False,
 ) -> tuple[Node, list[MemberField]]:
-    """Return the parsed filter, and all fields of the owner, including retired fields."""
+    """Return the parsed filter and all fields of the owner, including retired fields."""
     all_fields = _read_fields(uow, mailing_list)
     node = grammar.parse_filter(stored_filter, build_filter_names(all_fields, are_stored=True))
     tag_ids = _list_tag_ids(stored_filter)
@@ -289,9 +277,9 @@ def _create_member_filter(node: Node, all_fields: Iterable[MemberField]) -> Memb
 
 
 def _list_tag_ids(stored_filter: Mapping[str, Any]) -> set[int]:
-    """Return the ids of the tags that a stored filter contains.
+    """Return the ids of the tags in a stored filter.
 
-    The result omits names of missing tags, which a stored filter may also contain.
+    A stored filter may also contain names of missing tags, which are omitted.
     """
     ids_and_names: list[Any] = []
     _replace_names(stored_filter, str, ids_and_names.append)
@@ -303,7 +291,7 @@ def _replace_names(
     replace_field: Callable[[str], str],
     replace_tag: Callable[[Any], Any],
 ) -> dict[str, Any]:
-    """Copy a filter, calling ``replace_field`` for each field and ``replace_tag`` for each tag."""
+    """Copy a filter, and apply ``replace_field`` to each field and ``replace_tag`` to each tag."""
     result = dict(node)
     is_tag_condition = node.get("field") == TAG_NAME.name
     for word, value in node.items():

@@ -1,4 +1,4 @@
-"""Defines which columns, tags and fields a filter may name, and parses a filter's values."""
+"""Defines which columns, tags and fields a filter can name, and parses the values in a filter."""
 
 import math
 import re
@@ -15,10 +15,10 @@ from models import FieldType, MemberField, SubscriptionStatus, Tier
 from services.subscriptions import tags
 from services.subscriptions.fields import InvalidAttribute
 
-# The prefix of a field's key in a filter, which distinguishes fields from columns.
+# The prefix of field keys in a filter, which distinguishes fields from columns.
 FIELD_PREFIX = "fields."
 MAX_TEXT_CHARACTERS = 1000
-# The range ends before the year 9999, because Python can't represent the day after 9999-12-31.
+# The range excludes the year 9999, because Python can't represent the day after 9999-12-31.
 _YEARS = range(1970, 9999)
 _DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}\Z", re.ASCII)
 _MOMENT_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
@@ -44,7 +44,7 @@ class Operator(StrEnum):
 
 
 class ValueKind(StrEnum):
-    """A kind of value that conditions in a filter can compare, such as a number."""
+    """The kind of a value in a filter, such as a number."""
 
     WORD = "word"  # A word from a fixed set, such as a status.
     TEXT = "text"
@@ -54,7 +54,7 @@ class ValueKind(StrEnum):
     BOOLEAN = "boolean"
     MOMENT = "moment"  # A time with a UTC offset, or a day in UTC.
     DAY = "day"
-    # The id of a tag in a stored filter, or the name of a tag that was missing when the filter was
+    # A tag id in a stored filter, or the name of a tag that didn't exist when the filter was
     # stored.
     TAG_ID = "tag_id"
 
@@ -63,8 +63,8 @@ _EQUALITY_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 _ORDER_OPERATORS = frozenset(
     {Operator.BEFORE, Operator.AFTER, Operator.NOT_BEFORE, Operator.NOT_AFTER}
 )
-# The operators that conditions on each kind of value support, except ``exists``, which is supported
-# for all optional values.
+# The operators that each kind of value supports, except ``exists``, which all optional values
+# support.
 _OPERATORS_BY_KIND: Mapping[ValueKind, frozenset[Operator]] = {
     ValueKind.WORD: _EQUALITY_OPERATORS | {Operator.IN},
     ValueKind.TEXT: _EQUALITY_OPERATORS | {Operator.IN, Operator.CONTAINS, Operator.BEGINS},
@@ -81,18 +81,17 @@ _KIND_BY_FIELD_TYPE: Mapping[str, ValueKind] = {
     FieldType.NUMBER: ValueKind.NUMBER,
     FieldType.DATE: ValueKind.DAY,
     FieldType.BOOLEAN: ValueKind.BOOLEAN,
-    # A filter may name a choice that the owner has removed from the field, because some members may
-    # still have the choice.
+    # A filter may name a removed choice, because some members may still have the choice.
     FieldType.CHOICE: ValueKind.LABEL,
 }
 
 
 @dataclass(frozen=True)
 class FilterName:
-    """The name of a column, a tag or a field that a condition may compare.
+    """A column, tag or field that a filter can name.
 
     Attributes:
-        is_optional: whether some members may have no value for the column or field.
+        is_optional: whether members may have no value for the column or field.
         words: the allowed values, if ``kind`` is ``WORD``.
         field_id: the id of the field, or ``None`` for a column or a tag.
     """
@@ -105,7 +104,7 @@ class FilterName:
 
     @property
     def operators(self) -> list[Operator]:
-        """Return the operators that a condition with this name can use, in a fixed order."""
+        """Return the operators that the name supports, in a fixed order."""
         supported = _OPERATORS_BY_KIND[self.kind]
         if self.is_optional:
             supported |= {Operator.EXISTS}
@@ -115,7 +114,7 @@ class FilterName:
 STATUS_NAME = FilterName("status", ValueKind.WORD, words=tuple(SubscriptionStatus))
 TAG_NAME = FilterName("tag", ValueKind.LABEL, is_optional=True)
 STORED_TAG_NAME = FilterName(TAG_NAME.name, ValueKind.TAG_ID, is_optional=True)
-# The names that a filter for any list may contain.
+# The names that filters may contain for any list.
 COMMON_NAMES = (
     STATUS_NAME,
     FilterName("type", ValueKind.WORD, words=tuple(Tier)),
@@ -134,10 +133,9 @@ COMMON_NAMES = (
 def build_filter_names(
     fields: Iterable[MemberField], *, are_stored: bool = False
 ) -> dict[str, FilterName]:
-    """Return the names that a filter may contain if the list's owner has these fields.
+    """Return the names that filters may contain if the list's owner has the fields in ``fields``.
 
-    ``are_stored``: whether to return the names for stored filters, which contain ids of fields and
-    tags.
+    ``are_stored``: whether the names are for stored filters, which contain ids of fields and tags.
     """
     tag_names = [STORED_TAG_NAME] if are_stored else []
     field_names = [
@@ -153,7 +151,7 @@ def build_filter_names(
 
 
 class Span(NamedTuple):
-    """A period of time from ``begin`` until just before ``end``, such as a day in UTC."""
+    """A period from ``begin`` until just before ``end``, such as a day in UTC."""
 
     begin: datetime
     end: datetime
@@ -163,14 +161,14 @@ Value = str | bool | int | Decimal | Span
 
 
 class InvalidValue(Exception):
-    """Raised if a filter contains an invalid value.
+    """Raised for an invalid value in a filter.
 
-    The exception's message explains what is wrong with the filter's value.
+    The exception's message explains what is wrong with the value.
     """
 
 
 def parse_value(name: FilterName, value: object) -> Value:
-    """Convert a value from a filter to the form for SQL conditions, or raise ``InvalidValue``."""
+    """Convert a filter's value for its SQL condition, or raise ``InvalidValue``."""
     if name.kind is ValueKind.WORD:
         folded = value.casefold() if isinstance(value, str) else None
         for word in name.words:
@@ -200,7 +198,7 @@ def _parse_tag(value: object) -> str:
 def _parse_number(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidValue("must be a number")
-    # Use ``repr`` to convert a float to a decimal number, so that 0.1 becomes exactly 0.1.
+    # ``repr`` ensures that the float 0.1 becomes exactly the decimal number 0.1.
     return Decimal(repr(value))
 
 
@@ -223,8 +221,8 @@ def _parse_span(value: object) -> Span:
             length = timedelta(days=1)
         elif _matches(value, _MOMENT_PATTERN):
             begin = datetime.fromisoformat(value)
-            # A time in a filter stands for a period of one microsecond, the precision with which
-            # Postgres stores times.
+            # A time in a filter stands for one microsecond, the precision with which Postgres
+            # stores times.
             length = timedelta(microseconds=1)
         else:
             raise InvalidValue(_SPAN_RULE)
@@ -236,7 +234,7 @@ def _parse_span(value: object) -> Span:
 
 
 def _parse_day(value: object) -> str:
-    with suppress(ValueError):  # The pattern matches days such as 2026-02-30, which don't exist.
+    with suppress(ValueError):  # The pattern also matches invalid days such as 2026-02-30.
         if _matches(value, _DAY_PATTERN):
             return date.fromisoformat(value).isoformat()
     raise InvalidValue("must be a day such as 2026-11-21")

@@ -1,20 +1,18 @@
 """Reads pages of the members who match a filter, newest first.
 
-A search scans at most ``MAX_LONG_SCAN_MEMBERS`` members, so that the duration doesn't grow with the
-length of the list. A search first tries a short scan, then an index search, and finally a long
-scan.
+A search reads at most ``MAX_LONG_SCAN_MEMBERS`` members, so that searching a longer list doesn't
+take longer. A search first tries a short scan, then an index search, and finally a long scan.
 
 - The short scan checks only the newest members of the list. The short scan is fast if many members
   match the filter. Most lists are so short that the short scan checks all members.
 - The index search uses the database indexes on values that the filter compares. The index search is
   fast if few members match the filter.
 - The long scan checks up to ``MAX_LONG_SCAN_MEMBERS`` of the newest members, and is used if no
-  index helps. After a long scan, a page may contain fewer members than the caller requested. The
-  next page starts after the last member that the long scan checked.
+  index helps. After a long scan, a page may contain fewer members than requested. The next page
+  starts after the last member that the long scan checked.
 
 Scans read a fixed number of rows in a fixed order, so that the query planner of Postgres can't
-choose a slow plan. The query planner of Postgres wrongly assumes that the conditions of a filter
-are independent of one another and of the age of a record.
+choose a slow plan.
 """
 
 from dataclasses import dataclass
@@ -47,13 +45,12 @@ from services.subscriptions.members import member_pages
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of members that a short scan reads, which takes 10 to 20 ms.
+# The maximum number of members in a short scan, which takes 10 to 20 ms.
 MAX_SHORT_SCAN_MEMBERS = 20_000
-# The maximum number of members that a long scan reads. Such a scan takes at most one second if the
-# rows are in memory.
+# The maximum number of members in a long scan, which takes at most one second if the rows are in
+# memory.
 MAX_LONG_SCAN_MEMBERS = 500_000
-# The time limit for an index search, which would be slow if a very large number of members matched
-# the filter.
+# The time limit for an index search, which is slow if very many members match.
 _MAX_INDEX_SEARCH_SECONDS = 2
 _LIMIT_TIME = text(f"SET LOCAL statement_timeout = '{_MAX_INDEX_SEARCH_SECONDS}s'")
 
@@ -68,10 +65,11 @@ class MemberSearchPage:
     """A page of members who match a filter.
 
     Attributes:
-        page: the rows of the page, with the columns that ``member_pages`` selects. Even if more
-            pages follow, the page may contain fewer rows than the caller requested.
-        total: the number of all members who match the filter, or ``None``. Only the first page has
-            a total, and only if the list is short or all matching members fit on the page.
+        page: the rows of the page, with the columns that ``member_pages`` selects. A page may
+            contain fewer rows than requested, even if more pages follow.
+        total: the number of all matching members, or ``None`` if the members weren't counted. Only
+            the first page has a total, and only if the list is short or all matching members fit on
+            the page.
     """
 
     page: PageOfRows[dict[str, Any]]
@@ -87,11 +85,11 @@ def search_members(
 ) -> MemberSearchPage:
     """Return a page of the members who match the filter, newest first.
 
-    The page starts after the member whose id is ``page.cursor``. The function ignores
-    ``page.offset``. Raises ``cursor.invalid`` or ``filter.too_slow``.
+    The page starts after the member with the id ``page.cursor``. ``page.offset`` is ignored. Raises
+    ``cursor.invalid`` or ``filter.too_slow``.
 
-    ``status``: the status of the returned members. Without ``status``, only active members are
-    returned, unless the filter compares the status.
+    ``status``: the status of the members. By default, only active members are returned, unless the
+    filter compares the status.
     """
     before = None if page.cursor is None else ids.parse_id_cursor(page.cursor)
     statuses = member_filter.list_statuses(None if status is None else (status,))
@@ -122,8 +120,8 @@ class _Search:
         total = None
         if before is None and end is None:
             total = len(page_ids)
-        # Count the matching members only if the list is short, because counting in a long list
-        # would be slow.
+        # Count the matching members only in a short list, because counting in a long list would be
+        # slow.
         elif before is None and self._find_scan_end(MAX_SHORT_SCAN_MEMBERS, None) is None:
             scanned = build_newest_query(self.statuses, MAX_SHORT_SCAN_MEMBERS, by_cursor=False)
             query = select(func.count()).select_from(scanned).where(self._build_condition(scanned))
@@ -138,8 +136,8 @@ class _Search:
     def _find_ids(self, before: int | None) -> tuple[list[int], int | None]:
         """Return the ids of a page's members, and the id of the last member that was checked.
 
-        The result includes one additional id if more members match than fit on the page. The last
-        checked id is ``None`` if the search has checked all members.
+        If more members match than fit on the page, the result contains one additional id. The last
+        checked id is ``None`` if all members were checked.
         """
         matching_ids = self._scan(MAX_SHORT_SCAN_MEMBERS, before)
         if len(matching_ids) > self.limit:
@@ -166,7 +164,7 @@ class _Search:
         )
 
     def _find_scan_end(self, max_members: int, before: int | None) -> int | None:
-        """Return the id of the last member in a scan, or ``None`` for a scan of the whole list."""
+        """Return the id of the last scanned member, or ``None`` after a scan of the whole list."""
         scanned = build_newest_query(
             self.statuses, max_members, by_cursor=before is not None, has_only_ids=True
         )
@@ -182,9 +180,9 @@ class _Search:
         return self.member_filter.build_condition(rows, allowed=self.statuses)
 
     def _search_index(self, before: int | None) -> list[int] | None:
-        """Find the newest matching members with database indexes, and return their ids.
+        """Find the newest matching members with an index, and return their ids.
 
-        Return ``None`` if the filter compares no indexed values, or if the search takes too long.
+        Return ``None`` if no index can speed up the search, or if the search takes too long.
         """
         indexed_condition = self.member_filter.build_indexed_condition()
         if indexed_condition is None:
@@ -193,8 +191,8 @@ class _Search:
         query = query.where(self._build_condition(_TABLE))
         if before is not None:
             query = query.where(_record.id < before)
-        # OFFSET 0 makes Postgres find all matching members with an index, and then sort the
-        # members. Without OFFSET 0, Postgres might check every member of the list, newest first.
+        # OFFSET 0 makes Postgres find all matching members with an index and sort them afterwards,
+        # instead of checking every member of the list.
         matching = query.offset(literal_column("0")).subquery()
         newest = select(matching.c.id).order_by(matching.c.id.desc()).limit(self.limit + 1)
         try:
@@ -207,8 +205,8 @@ class _Search:
             return None
 
 
-# Caching the results of ``build_newest_query`` saves a millisecond per search, because SQLAlchemy
-# builds each subquery only once.
+# Caching the queries saves a millisecond per search, because SQLAlchemy builds each query only
+# once.
 @cache
 def build_newest_query(
     statuses: tuple[SubscriptionStatus, ...],
@@ -217,10 +215,10 @@ def build_newest_query(
     by_cursor: bool,
     has_only_ids: bool = False,
 ) -> Subquery:
-    """Build a query for the newest members of a list who have one of the statuses.
+    """Build a query for the newest members of a list with one of the statuses.
 
-    The query's parameter ``list_id`` selects the list. If ``by_cursor`` is true, the query also has
-    a parameter ``before``, and returns only members with ids below ``before``.
+    The query's parameter ``list_id`` selects the list. If ``by_cursor`` is true, the query has a
+    second parameter ``before`` and returns only ids below ``before``.
     """
     columns = (_record.id, _record.list_id) if has_only_ids else tuple(_record)
 

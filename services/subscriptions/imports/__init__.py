@@ -1,28 +1,29 @@
-"""Imports members from an uploaded file or from an API request into one list.
+"""Imports members into a list from an uploaded file or from an API request.
 
-Even if a worker is killed during an import, no row is counted twice.
+No row is counted twice, even if a worker is killed during an import.
 
 The import of a file uses the modules in the following order.
 
 - ``accepting`` stores the import of an uploaded file, and enqueues the job that ``import_job``
   runs.
-- ``formats`` opens the file with the help of ``containers``, ``decoded_text``, ``line_blocks``,
-  ``dialect``, and ``csv_reader`` or ``json_lines_reader``.
+- ``formats`` opens the file, with ``containers``, ``decoded_text``, ``line_blocks``, ``dialect``,
+  and ``csv_reader`` or ``json_lines_reader``.
 - ``column_layout``, ``consent_columns``, ``field_columns`` and ``column_plan`` assign a role to
-  each column of the file.
-- ``row_mapper`` converts each record of the file into a row, with ``member_names``,
-  ``consent_interpreter`` and ``row_extras``.
-- ``suppression_files`` finds out why each person in a file of suppressions, bounces or complaints
+  each column.
+- ``row_mapper`` converts records into rows, with ``member_names``, ``consent_interpreter`` and
+  ``row_extras``.
+- ``suppression_files`` finds out why the people in a file of suppressions, bounces or complaints
   must not receive mail.
-- ``judging`` validates each row of the file without accessing the database.
+- ``judging`` validates each row without accessing the database.
 - ``file_rows`` groups the validated rows into chunks, which ``stored_chunks`` stores.
-- ``helper_jobs`` claims the stored chunks of rows, and ``applying`` writes each chunk to the
-  database in one transaction.
+- ``helper_jobs`` claims chunks, and ``applying`` writes each chunk to the database in one
+  transaction.
 - ``endings`` records the result of the import.
-- ``undo`` removes the added members and restores the changed members after the import has ended.
+- ``undo`` removes the added members and restores the changed members if the owner undoes the
+  import.
 
-An imported file is read to its end before any member is added, so that an unreadable file changes
-nothing. If an API request contains the members, the import reads the request with ``request_rows``,
-and uses no module that reads a file. A dry run of an import changes no members. The file of a dry
-run is stored for a day, so that the owner can import the file without uploading it a second time.
+The whole file is read before any member is added, so that an unreadable file changes nothing. The
+module ``request_rows`` reads members from an API request, which needs no module that reads files. A
+dry run changes no members. The file of a dry run is kept for a day, so that the owner can import
+the file without a second upload.
 """

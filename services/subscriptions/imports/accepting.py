@@ -1,4 +1,4 @@
-"""Accepts new imports, and enqueues a job for each import."""
+"""Accepts imports, and enqueues a job for each import."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,9 +29,9 @@ MAX_IMPORT_FILENAME_CHARACTERS = 255
 def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool) -> None:
     """Check before the upload of a file whether the import would be refused.
 
-    ``check_upload`` ignores the member quota, because opt-outs in a file must be stored even if the
-    owner may add no members. Raises ``quota.exceeded`` if the user has too many unfinished jobs or
-    has used up their storage quota. Raises the errors that ``check_owner`` raises.
+    The member quota isn't checked, because opt-outs in the file must be stored even if no member
+    can be added. Raises ``quota.exceeded`` if the user has too many unfinished jobs or has used up
+    the storage quota. Raises the errors of ``check_owner``.
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
     for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
@@ -41,9 +41,9 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
     """Check that the user may import members into the list.
 
-    Raises ``list.not_found`` for an unknown list. Raises ``list.not_owner`` if the list belongs to
-    a different owner. Raises ``plan.required`` if the owner has no paid plan and the import isn't a
-    dry run.
+    Raises ``list.not_found`` for an unknown list. Raises ``list.not_owner`` if another user owns
+    the list. Raises ``plan.required`` if the owner has no paid plan, unless the import is a dry
+    run.
     """
     lists.get_own_list(uow, caller, list_id)
     if not dry_run and accounts.get_user(uow, caller.user_id).plan != Plan.PAID:
@@ -51,12 +51,12 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
 
 
 def create_file(resources: Resources) -> NewFile:
-    """Create the encrypted file that stores the upload of a new import."""
+    """Create the encrypted file for an upload."""
     return bulk_files.create_file(resources, IMPORTS)
 
 
 def discard_file(resources: Resources, prefix: str) -> None:
-    """Remove the stored file of an import that wasn't accepted."""
+    """Remove the file of an import that wasn't accepted."""
     with resources.unit_of_work() as uow:
         removals.forget_objects(uow, f"{prefix}/")
 
@@ -64,10 +64,10 @@ def discard_file(resources: Resources, prefix: str) -> None:
 def accept_members(
     resources: Resources, caller: Caller, list_id: int, body: bytes, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Store an import of the members in a request body, and enqueue the import's job.
+    """Store an import of the members in a request body, and enqueue its job.
 
-    The caller must already have validated ``body``. Raises ``quota.exceeded`` if the user has used
-    up a quota. Raises the errors that ``check_owner`` and ``services.jobs.idempotency`` raise.
+    The caller must have validated ``body``. Raises ``quota.exceeded`` if a quota is used up. Raises
+    the errors of ``check_owner`` and ``services.jobs.idempotency``.
     """
     with resources.unit_of_work() as uow:
         check_owner(uow, caller, list_id)
@@ -97,11 +97,11 @@ def accept_file(
     options: ImportOptions,
     by_operator: bool = False,
 ) -> AcceptedJob:
-    """Store an import of an uploaded file, and enqueue the import's job.
+    """Store an import of an uploaded file, and enqueue its job.
 
-    The caller must already have checked that the user may import into the list. If the user has
-    used up a quota, remove the stored file and raise ``quota.exceeded``. Imports that an operator
-    starts are not subject to quotas.
+    The caller must have checked that the user may import into the list. If the user has used up a
+    quota, the stored file is removed and ``quota.exceeded`` is raised. Imports by an operator are
+    not subject to quotas.
     """
     size = file.writer.size
     values = {
@@ -126,7 +126,7 @@ def _accept(
     usage: Mapping[PlanQuota, int],
     key: IdempotencyKey | None = None,
 ) -> AcceptedJob:
-    """Store an import and its job, or remove the import's file if the import isn't accepted."""
+    """Store an import and its job, or remove the import's file after an error."""
 
     def store_import(uow: UnitOfWork) -> Job:
         for quota, more in usage.items():

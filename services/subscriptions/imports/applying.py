@@ -1,13 +1,12 @@
 """Applies one chunk of imported rows to a list in one transaction.
 
-The SQL command ``COPY`` loads the rows of a chunk into a temporary table. A SQL statement from
-``judge_statements`` compares all rows of a chunk with existing people, subscriptions and opt-outs.
-A few SQL statements from ``write_statements`` write the changes for all rows of a chunk.
+``COPY`` loads the rows of a chunk into a temporary table. An SQL statement from
+``judge_statements`` compares the rows with existing people, subscriptions and opt-outs. A few SQL
+statements from ``write_statements`` write all changes.
 
-While a chunk is being applied, a lock on the list prevents concurrent changes to the list. Several
-chunks of an import may be applied at the same time, because each person is changed by only one
-chunk. People are inserted in alphabetical order of their addresses, so that two imports can't
-deadlock.
+While a chunk is being applied, a lock prevents other changes to the list. Several chunks of an
+import can be applied at the same time, because no person is in two chunks. People are inserted in
+alphabetical order of their addresses, so that two imports can't deadlock.
 """
 
 from collections import Counter
@@ -59,21 +58,20 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
-# If a member changes their address during an import, the import may violate a unique constraint by
-# inserting a second subscription. After a member has changed their address, a retry of the chunk
-# finds the member by the new address.
+# If a member changes their address during an import, the import may add the member a second time,
+# which violates a unique constraint. A retry of the chunk finds the member by the new address.
 _TRANSIENT_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
-# The database constraints that an insert of new people may violate. The random id of a new person
-# may already be in use.
+# The database constraints that an insert of new people may violate. Even a new person's random id
+# may already exist.
 _PEOPLE_CONSTRAINTS = frozenset({"uq_users_email", "pk_users"})
 
 
 class EarlierChunkPending(Exception):
-    """Raised if a chunk must wait for preceding chunks, because hardly any member quota is left."""
+    """Raised if a chunk must wait for preceding chunks because hardly any member quota is left."""
 
 
 class ChunkFailed(Exception):
-    """Raised if the database rejects the changes in a chunk, and a retry would fail too."""
+    """Raised if the database rejects a chunk's changes, and would reject them again in a retry."""
 
     def __init__(self, lines: tuple[int, int]) -> None:
         super().__init__(f"lines {lines[0]} to {lines[1]}")
@@ -82,17 +80,16 @@ class ChunkFailed(Exception):
 
 @dataclass(frozen=True)
 class AppliedChunk:
-    """The result of applying one chunk.
+    """The result of applying a chunk.
 
     Attributes:
-        counts: maps each verdict to the number of rows in the chunk that got the verdict. Rows with
-            the verdict ``left`` are included in the count of ``opted_out``.
-        updated: the number of active members whose stored data the chunk changed.
+        counts: maps each verdict to the number of rows with this verdict. The count of
+            ``opted_out`` includes rows with the verdict ``left``.
+        updated: the number of active members whose data has changed.
         left_out: the number of invalid values that were omitted from imported rows.
         dropped_expiries: maps line numbers to expiry dates that weren't stored, because the member
             has no paid tier.
-        not_added: the compressed CSV lines of rows that weren't imported, or that were imported
-            only in part.
+        not_added: compressed CSV lines with the rows that weren't imported completely.
     """
 
     counts: Counter[str]
@@ -112,8 +109,8 @@ def commit_chunk(
 
     ``lock_job`` locks the import's job until the transaction ends, and returns the job's lease.
     Raises ``ChunkFailed`` if the database rejects the changes of the chunk. Raises
-    ``list.not_found`` if the list has been archived. Raises the errors that ``lock_job`` and
-    ``apply_chunk`` raise.
+    ``list.not_found`` if the list was archived. Raises the errors of ``lock_job`` and
+    ``apply_chunk``.
     """
     tag_ids: TagIds = {}
     if chunk.has_extras:
@@ -126,7 +123,7 @@ def commit_chunk(
             try:
                 lists.get_list(uow, task.list_id)
             except DomainError as error:
-                # Report the import as invalid if the list was archived after the import had been
+                # Report the import as invalid, because the list was archived after the import was
                 # accepted.
                 raise DomainError(Kind.INVALID, error.code, error.message) from None
             applied = apply_chunk(uow, task, chunk, tag_ids)
@@ -156,12 +153,12 @@ def apply_chunk(
     tag ids. Raises ``EarlierChunkPending`` if preceding chunks must be applied before this chunk.
     Raises ``TransientError`` if a concurrent transaction erased a person in the chunk.
     """
-    # Copy the rows before locking the list, so that concurrent changes to the list don't wait for
-    # the copy.
+    # Copy the rows before locking the list, so that other changes to the list don't wait for the
+    # copy.
     staging.copy_rows(uow, chunk.lines)
     (locks.lock_list_for_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
-    # The Python list ``verdicts`` contains one verdict per row of the chunk. The temporary table
-    # JUDGED omits the rows of a chunk that can't change the list.
+    # The Python list ``verdicts`` contains a verdict on each row of the chunk. The temporary table
+    # JUDGED contains only those rows of the chunk that may change the list.
     verdicts = list(chunk.verdicts)
     parameters = _build_parameters(task)
     parameters["has_opt_outs"] = opt_out_checks.has_opt_outs(uow, task.list_id)
@@ -207,7 +204,7 @@ def apply_chunk(
 def _deny_rows(
     uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, verdicts: list[str]
 ) -> None:
-    """Change the verdict on each row that would add a person whose address is on a deny list."""
+    """Change the verdict on each row that would add a person who is on a deny list."""
     added = {
         chunk.rows[position].email: position
         for position, verdict in enumerate(verdicts)
@@ -234,9 +231,9 @@ def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: 
         earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
         if uow.session.scalar(select(func.count()).where(*earlier)) != number:
             raise EarlierChunkPending
-    # After one new member has exceeded the quota, reject all new members in the following rows of
-    # the file. Read ``over_quota`` after locking the quota, because a concurrent chunk may have
-    # used up the quota before the lock was acquired.
+    # Once a new member has exceeded the quota, reject all new members in the following rows of the
+    # file. Read ``over_quota`` after locking the quota, because another chunk may have used up the
+    # quota in the meantime.
     over_quota = select(MemberImport.over_quota).where(MemberImport.id == task.id)
     room = 0 if uow.session.scalar(over_quota) else room
     rejected_positions = [] if room is None else added[max(room, 0) :]
@@ -252,8 +249,8 @@ def _write_rows(
     parameters = _build_parameters(task)
     known, new, changed = uow.session.execute(text(write_statements.COUNT_WRITES)).one()
     if known and _fetch_count(uow, write_statements.LOCK_KNOWN_PEOPLE) != known:
-        # Retry the chunk, because a person was erased after the rows of the chunk were compared
-        # with the database.
+        # Retry the chunk, because a person was erased after the rows were compared with the
+        # database.
         raise TransientError("a person was erased meanwhile")
     if new:
         _add_people(uow, new)
@@ -281,15 +278,15 @@ def _add_people(uow: UnitOfWork, count: int) -> None:
     ``count`` is the number of people to insert.
     """
     try:
-        # Insert people without checking for conflicts, because a check would make each insert take
-        # 50 % longer.
+        # Insert people without checking for conflicts, because the check makes inserts take 50 %
+        # longer.
         with uow.session.begin_nested():
             _execute_write(uow, write_statements.ADD_PEOPLE)
     except IntegrityError as error:
         if get_constraint(error) not in _PEOPLE_CONSTRAINTS:
             raise
-        # Insert only the people who are missing, because a concurrent transaction has inserted some
-        # of the new people.
+        # Insert only the missing people, because a concurrent transaction has inserted some of the
+        # people.
         added = _execute_write(uow, write_statements.ADD_MISSING_PEOPLE)
         if added != count and _execute_write(uow, write_statements.FIND_PEOPLE_AGAIN) != count:
             raise TransientError("a person was made meanwhile, and erased") from None
@@ -312,7 +309,7 @@ SELECT number FROM {JUDGED} WHERE drops_expiry AND verdict IN ('added', 'already
 def _find_dropped_expiries(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow]
 ) -> dict[int, OmittedValue]:
-    """Return the expiry dates that aren't stored, because the member has no paid tier."""
+    """Return the expiry dates that weren't stored, because the member has no paid tier."""
     if not any(row.tier is None and row.paid_expiry for row in rows):
         return {}
     columns: Sequence[str] = (task.description or {}).get("columns", {}).get("paid_expiry", ())
@@ -327,15 +324,12 @@ def _find_dropped_expiries(
 def _count_rows(
     uow: UnitOfWork, lease: Lease, task: MemberImport, chunk: PreparedChunk, applied: AppliedChunk
 ) -> None:
-    """Add the row counts of an applied chunk to the row counts of the import.
-
-    The caller must have locked the import's job.
-    """
-    # Reload the row counts of the import, because a concurrent chunk may have changed the counts
-    # before the job was locked.
+    """Add the row counts of a chunk to the import. The caller must have locked the import's job."""
+    # Reload the import, because another chunk may have changed the import's row counts in the
+    # meantime.
     uow.session.refresh(task)
     # To prevent deadlocks, all transactions lock the import's job before the import. If another
-    # worker has taken over the import's job, the transaction of the chunk is rolled back.
+    # worker has taken over the import's job, the chunk's transaction is rolled back.
     earlier_rows = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS)
     processed_rows = earlier_rows + len(chunk.rows)
     record_progress(uow, lease, done=processed_rows, total=task.received if task.is_split else None)
@@ -355,7 +349,7 @@ def _build_parameters(task: MemberImport) -> dict[str, Any]:
 def _execute_write(
     uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None
 ) -> int:
-    """Run a SQL statement, and return how many rows the statement wrote."""
+    """Run an SQL statement, and return how many rows the statement wrote."""
     result = uow.session.execute(text(statement), parameters)
     return int(result.rowcount)  # type: ignore[attr-defined]
 

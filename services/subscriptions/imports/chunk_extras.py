@@ -1,8 +1,6 @@
 """Applies the extras of a chunk's rows, which are fields, tags, join dates and consent claims.
 
-The fields, tags, join dates and consent claims of a chunk are copied into a separate temporary
-table. For a chunk without fields, tags, join dates and consent claims, no SQL statement reads the
-temporary table.
+The extras are copied into a separate temporary table, which is read only for chunks with extras.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,18 +25,18 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 TagIds = Mapping[str, int]
-# The recorded source of a consent claim, if the file wasn't exported by a known product.
+# The recorded source of a consent claim if the file's product is unknown.
 _UNKNOWN_PRODUCT = "file"
 
 
 def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
-    """Create the missing tags that a chunk's rows name, and return a map from tag names to tag ids.
+    """Create the missing tags that a chunk's rows name, and map all tag names to tag ids.
 
-    The map of tags omits new tags that would exceed the maximum number of tags per list. Tags are
-    created in a separate short transaction, because transactions that create the same tag wait for
-    each other.
+    The result omits new tags that would exceed the maximum number of tags per list. Tags are
+    created in a separate short transaction, because other transactions that create the same tag
+    must wait.
     """
-    # If several rows spell a new tag differently, the spelling in the first row is stored.
+    # If several rows spell a new tag differently, the first spelling is stored.
     names = dict.fromkeys(name for _, extras in _list_extras(rows) for name in extras.tags)
     if not names:
         return {}
@@ -74,10 +72,10 @@ RETURNING e.number
 def describe_omissions(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], tag_ids: TagIds
 ) -> dict[int, list[str]]:
-    """Return, by row number, sentences about the values of the row that aren't imported.
+    """Return, by row number, sentences about the values that aren't imported.
 
-    The function must be called after the rows have been added to the table JUDGED. If a row would
-    give a member too many tags, the function removes all tags from the row.
+    The chunk's rows must already be in the table JUDGED. If a row would give a member too many
+    tags, none of the row's tags are added.
     """
     sentences: dict[int, list[str]] = {}
     for number, extras in _list_extras(rows):
@@ -104,9 +102,9 @@ _FIND_PEOPLE = f"SELECT email, user_id FROM {JUDGED} WHERE number = ANY(:numbers
 def add_claims(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], verdicts: Sequence[str]
 ) -> None:
-    """Store what an imported file claims about the consent of members.
+    """Record the consent claims in an imported file.
 
-    The function must be called after the members of the chunk have been added to the database.
+    The members in the chunk must already be in the database.
     """
     claims_by_row = {
         number: [*_list_claims(rows[number].email, extras.claim)]
@@ -122,9 +120,9 @@ def add_claims(
 
 
 def _list_claims(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
-    """Yield the consent claim about a person, and the claim that the consent was confirmed.
+    """Yield a claim about the person's consent, and a claim that the consent was confirmed.
 
-    ``claim`` maps each detail of the consent, such as ``ip``, to the text in the detail's cell.
+    ``claim`` maps each part of the consent, such as ``ip``, to the text in the file.
     """
     get = claim.get
     if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
@@ -141,7 +139,7 @@ def _parse_moment(cell: str | None) -> datetime | None:
 
 
 def _list_extras(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
-    """Yield the row number and the extras of each row that can add or update a member."""
+    """Yield the number and the extras of each row that may add or update a member."""
     for number, row in enumerate(rows):
         if row.extras is not None and row.code is None and row.opt_out is None:
             yield number, row.extras

@@ -10,7 +10,7 @@ from services.subscriptions.imports.judging import MAX_BATCH_ROWS
 from services.subscriptions.imports.verdicts import ALREADY, DUPLICATE, INVALID
 
 ROWS_PER_CHUNK = 10_000
-# A chunk is full when its rows have ``MAX_CHUNK_CHARACTERS`` characters in total.
+# A chunk is full when it has at least this number of characters.
 MAX_CHUNK_CHARACTERS = 8_000_000
 
 
@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
 
 @dataclass
 class PendingChunk:
-    """A chunk that is being filled with rows."""
+    """A chunk that is still being filled with rows."""
 
     rows: list[JudgedRow] = field(default_factory=list)
     characters: int = 0
@@ -39,7 +39,7 @@ class PendingChunk:
         self.characters += characters
 
     def is_full(self) -> bool:
-        """Return whether the chunk is too full for one more batch of rows."""
+        """Return whether the chunk has no room for another batch of rows."""
         has_no_room = len(self.rows) + get_rows_per_batch() > ROWS_PER_CHUNK
         return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
 
@@ -55,9 +55,8 @@ class PendingChunk:
 class PreparedChunk:
     """A chunk that is ready to be copied into the database.
 
-    The verdict ``already`` is provisional, because the database determines the final verdict on the
-    row. ``lines`` contains the rows that must be compared with the database, in the format of the
-    SQL command COPY.
+    The verdict ``already`` is provisional, because the database determines the final verdict.
+    ``lines`` contains the rows to compare with the database, in COPY format.
     """
 
     number: int
@@ -68,7 +67,7 @@ class PreparedChunk:
 
     @property
     def first_and_last_line(self) -> tuple[int, int]:
-        """Return the line numbers in the file of the chunk's first row and last row."""
+        """Return the line numbers of the chunk's first row and last row."""
         return self.rows[0].line, self.rows[-1].line
 
 

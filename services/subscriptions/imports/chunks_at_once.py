@@ -1,4 +1,4 @@
-"""Commits several chunks of an import at the same time, each in its own thread."""
+"""Commits several chunks of an import at the same time in separate threads."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -8,8 +8,7 @@ from contextvars import copy_context
 
 from services.subscriptions.imports.applying import EarlierChunkPending
 
-# ``MAX_CHUNKS_AT_ONCE`` is low, because the database uses one core for each chunk that is being
-# committed.
+# The maximum number of chunks is low, because the database uses one core per chunk.
 MAX_CHUNKS_AT_ONCE = 2
 
 
@@ -17,9 +16,9 @@ MAX_CHUNKS_AT_ONCE = 2
 class ChunkCommitter:
     """A set of threads that commit several chunks of an import at the same time.
 
-    If the owner's member quota is nearly used up, the chunks of an import must be committed in
-    ascending order. A chunk that must wait for preceding chunks is retried after the preceding
-    chunks have been committed.
+    If the owner's member quota is nearly used up, an import's chunks must be committed in ascending
+    order. A chunk that must wait for preceding chunks is retried after the preceding chunks were
+    committed.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
@@ -29,7 +28,7 @@ class ChunkCommitter:
     def wait_for_room(self, max_chunks: int = MAX_CHUNKS_AT_ONCE) -> None:
         """Wait until fewer than ``max_chunks`` chunks are being committed.
 
-        Raises the error of a chunk that could not be committed.
+        Raises the error of a chunk that couldn't be committed.
         """
         while len(self._running) >= max_chunks:
             self._end_oldest()
@@ -38,9 +37,9 @@ class ChunkCommitter:
         self._running.append((commit, self._threads.submit(copy_context().run, commit)))
 
     def end_all(self) -> bool:
-        """Wait until all started chunks are committed.
+        """Wait until all chunks are committed.
 
-        Return whether any started chunk was uncommitted when the function was called.
+        Return whether any chunk was still being committed when the function was called.
         """
         was_running = bool(self._running)
         while self._running:
@@ -57,9 +56,9 @@ class ChunkCommitter:
 
 @contextmanager
 def chunk_committer() -> Iterator[ChunkCommitter]:
-    """Provide a ``with`` block with a committer of chunks.
+    """Provide a committer of chunks for a ``with`` block.
 
-    At the end of the ``with`` block, wait until all chunks are committed.
+    The end of the ``with`` block waits until all chunks are committed.
     """
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
         chunks = ChunkCommitter(threads)

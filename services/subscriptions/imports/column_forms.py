@@ -1,4 +1,4 @@
-"""Detects for each column whether dates begin with the day, and which decimal mark numbers have."""
+"""Detects the day-month order of the dates and the decimal mark of the numbers in each column."""
 
 import re
 from collections import defaultdict
@@ -13,7 +13,7 @@ from services.subscriptions.imports.dates import NUMBERED_DATE, DateOrder, parse
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
 
 _MONTHS = 12
-# Matches spaces and apostrophes that separate groups of three digits in a number.
+# Matches spaces and apostrophes between groups of three digits in a number.
 _GROUP_SEPARATORS = re.compile(r"(?<=\d)[ \u00a0\u202f\u2009'’](?=\d{3}(?!\d))")
 
 
@@ -30,16 +30,15 @@ _GROUP_MARKS = {DecimalMark.POINT: ",", DecimalMark.COMMA: "."}
 
 
 class ColumnForms:
-    """The notation of each column in a file, which is a day-month order or a decimal mark.
+    """The notation of each column, which is a day-month order or a decimal mark.
 
-    In a date such as 25/04/2025, the number over 12 reveals that the day comes first. The notation
-    of a column is guessed from the first records of the file, and the guess is checked against all
-    records. If any record of the file contradicts the guessed notation of a column, the file is
-    read a second time.
+    In a date such as 25/04/2025, the number over 12 reveals that the day comes first. A column's
+    notation is guessed from the first records of the file, and later checked against all records.
+    If a column's notation was guessed wrongly, the file is read a second time.
 
     Args:
-        notations: the result of ``find_notations`` from the first time that the file was read.
-        date_order: the day-month order that the owner chose for columns whose dates are ambiguous.
+        notations: the result of ``find_notations`` from the first reading of the file.
+        date_order: the day-month order that the owner chose for ambiguous dates.
     """
 
     def __init__(
@@ -47,24 +46,23 @@ class ColumnForms:
     ) -> None:
         self._date_order = date_order
         self._usual_order = date_order or DateOrder.DAY_FIRST
-        # Maps the index of each column to the notation with which the column's cells are parsed.
+        # Maps column indexes to the notations with which the columns are parsed.
         self._used_notations: dict[int, Any] = {
             int(index): DateOrder(form) if form in set(DateOrder) else DecimalMark(form)
             for index, form in (notations or {}).items()
         }
-        # Maps the index of each column to the notations that occur in the column's unambiguous
-        # cells.
+        # Maps column indexes to the notations that occur in unambiguous cells of the columns.
         self._evident_notations: dict[int, set[DateOrder | DecimalMark]] = defaultdict(set)
-        # Maps the index of each column with ambiguous dates to an example such as 03/04/2025.
+        # Maps the indexes of columns with ambiguous dates to an example such as 03/04/2025.
         self._ambiguous_dates: dict[int, str] = {}
-        # The indexes of columns with ambiguous numbers such as 1,234, whose comma may be a decimal
-        # comma or a group separator.
+        # The indexes of columns with ambiguous numbers such as 1,234, where the comma may be a
+        # decimal mark or a group separator.
         self._ambiguous_numbers: set[int] = set()
 
     def learn(
         self, dates: Iterable[int], numbers: Iterable[int], records: Sequence[Sequence[str]]
     ) -> None:
-        """Determine the unknown notations of columns from a sample of the file's records."""
+        """Determine the notations of columns from a sample of the file's records."""
         for indexes, record_cell in ((dates, self._record_date), (numbers, self._record_number)):
             for index in indexes:
                 for record in records:
@@ -74,16 +72,16 @@ class ColumnForms:
                     self._used_notations.setdefault(index, *self._evident_notations[index])
 
     def parse_date(self, index: int, cell: str) -> datetime | None:
-        """Parse the date in a cell according to the day-month order of the column.
+        """Parse the date in a cell with the column's day-month order.
 
-        Raises ``ValueError`` for a cell without a valid date.
+        Raises ``ValueError`` if the cell contains no valid date.
         """
         text = unguard_cell(cell).strip()
         self._record_date(index, text)
         return parse_date(text, self._used_notations.get(index, self._usual_order))
 
     def normalise_number(self, index: int, text: str) -> str:
-        """Parse a cell, and format its number with a decimal point and without group separators."""
+        """Format the number in a cell with a decimal point and without group separators."""
         self._record_number(index, text)
         return normalise_number(text, self._used_notations.get(index))
 
@@ -108,7 +106,7 @@ class ColumnForms:
         return notations
 
     def has_misread_cells(self, notations: Mapping[str, str]) -> bool:
-        """Return whether any column was parsed with a notation that differs from ``notations``."""
+        """Return whether any column was read with a different notation than in ``notations``."""
         return any(
             self._find_used_notation(int(index), form) != form for index, form in notations.items()
         )
@@ -132,22 +130,21 @@ class ColumnForms:
             self._ambiguous_numbers.add(index)
 
     def _find_used_notation(self, index: int, form: str) -> str | None:
-        """Return the notation used for a column, or ``None`` for an unknown decimal mark."""
+        """Return the notation used for a column, or ``None`` if its decimal mark is unknown."""
         if index in self._used_notations or form in set(DateOrder):
             notation: str = self._used_notations.get(index, self._usual_order)
             return notation
-        # While the decimal mark of a column is unknown, ambiguous numbers with a comma are
-        # rejected.
+        # While a column's decimal mark is unknown, ambiguous numbers are rejected.
         return None if index in self._ambiguous_numbers else DecimalMark.POINT
 
 
 def normalise_number(text: str, mark: DecimalMark | None) -> str:
     """Format a number with a decimal point and without group separators.
 
-    If the text isn't a number, return the text unchanged. ``mark`` is the decimal mark of the
-    column, or ``None`` if the mark is unknown.
+    A text that isn't a number is returned unchanged. ``mark`` is the column's decimal mark, or
+    ``None`` if the decimal mark is unknown.
 
-    Raises ``ValueError`` if ``mark`` is ``None`` and a number such as 1,234 is ambiguous.
+    Raises ``ValueError`` for an ambiguous number such as 1,234 if ``mark`` is ``None``.
     """
     number = _remove_separators(text)
     marks = _find_possible_marks(number)
@@ -160,7 +157,7 @@ def normalise_number(text: str, mark: DecimalMark | None) -> str:
 
 
 def _find_possible_marks(text: str) -> list[DecimalMark]:
-    """Return each decimal mark that makes the text a valid number."""
+    """Return the decimal marks for which the text is a valid number."""
     return [mark for mark, pattern in _NUMBERS.items() if pattern.match(text)]
 
 

@@ -17,8 +17,8 @@ CONSENT_PREFIX = "consent."
 FIELD_PREFIX = "fields."
 # The role that the API reports for a column that isn't imported.
 IGNORED = "ignored"
-# The roles that an owner's mapping can assign to a column. An owner's mapping can assign roles such
-# as ``fields.city``, which ``ROLES`` doesn't contain.
+# The roles that an owner's column mapping can contain. A column mapping can also contain roles such
+# as ``fields.city``, which ``ROLES`` doesn't list.
 ROLES = (
     *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry"),
     *("status", "subscribed", "unsubscribed", "confirmed"),
@@ -28,15 +28,14 @@ MAX_COLUMN_NAMES_SHOWN = 30
 MAX_COLUMN_NAME_CHARACTERS_SHOWN = 60
 
 _NAME_PARTS = frozenset({"first_name", "middle_name", "last_name"})
-# The roles that an owner's mapping may assign to several columns.
+# The roles that a column mapping can assign to several columns.
 _SHARED_ROLES = (
     *("ignore", "tags", "status", "subscribed", "unsubscribed", "confirmed"),
     *_NAME_PARTS,
 )
 _INDEXES = frozenset(map(str, range(10_000)))
-# Maps each single-column role to roles in the owner's mapping that prevent the automatic assignment
-# of the single-column role. If the owner's mapping assigns the role ``name``, for example, no
-# header is recognised as ``first_name``.
+# Maps each role to the roles in an owner's column mapping that prevent its automatic assignment. If
+# the owner has mapped a column to ``name``, for example, no header is recognised as ``first_name``.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
@@ -48,12 +47,12 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# Maps each multi-column role to a role in the owner's mapping that prevents the automatic
-# assignment of the multi-column role. For example, if the owner maps a column to ``tier``, the
-# program doesn't assign ``paid`` to any column by itself.
+# Maps each role that several columns can have to a role in an owner's column mapping that prevents
+# its automatic assignment. If the owner has mapped a column to ``tier``, for example, no header is
+# recognised as ``paid``.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
-# Maps a role in the API to the internal roles that the API reports under the role's name.
+# Maps each role name in the API to all internal roles that the API reports under that name.
 _INTERNAL_ROLES = {
     "tier": ("paid", "active_subscription"),
     "joined_at": ("created_at",),
@@ -61,9 +60,10 @@ _INTERNAL_ROLES = {
 
 
 class ConsentSubject(StrEnum):
-    """The subject of a consent column, such as opting out or a status.
+    """The subject of a consent column, such as opt-outs or a status.
 
-    An owner's mapping can use each value of ``ConsentSubject`` except ``opted_in`` as a role.
+    All values of ``ConsentSubject`` except ``opted_in`` are also roles in an owner's column
+    mapping.
     """
 
     OPTING_OUT = "unsubscribed"
@@ -78,10 +78,9 @@ class ConsentSubject(StrEnum):
 
 
 class Basis(Enum):
-    """The evidence from which a column was recognised as a consent column.
+    """The way in which a consent column was recognised.
 
-    Unless the basis is ``KNOWN``, the cells of the column must confirm that the column is about
-    consent.
+    Unless the basis is ``KNOWN``, the cells must confirm that the column is about consent.
     """
 
     KNOWN = "the mapping or the whole header"
@@ -94,12 +93,10 @@ class ConsentColumn(NamedTuple):
     """A column of a file that states whether people may receive mail.
 
     Attributes:
-        reason: the status that "yes" means in an opt-out column, for example "bounced".
+        reason: the status that "yes" means in an opt-out column, such as "bounced".
         may_be_tier: whether an unrecognised word in the column may be the name of a tier.
-        is_time: whether the header names a time. If ``is_time`` is true, a date in the column means
-            "yes".
-        product: the product that uses ``product_words`` in the column, or ``None`` if no words in
-            the column depend on the product.
+        is_time: whether the header names a time, so that a date in the column means "yes".
+        product: the product whose status words the column contains, or ``None``.
     """
 
     subject: ConsentSubject
@@ -115,24 +112,22 @@ class ConsentColumn(NamedTuple):
 class ColumnLayout:
     """The role of each column in a file.
 
-    The attributes of a ``ColumnLayout`` identify each column by its index.
+    The attributes of a ``ColumnLayout`` contain column indexes.
 
     Attributes:
-        roles: maps each role in ``column_vocabulary.toml`` to the columns that have the role. In a
+        roles: maps each role in ``column_vocabulary.toml`` to the columns with the role. In a
             column with the role ``paid``, each cell that isn't empty and doesn't mean "no" stands
-            for a paid tier. If the ``joined_at`` cell of a row has no date, the join date is in the
-            column with the role ``created_at``.
-        mapped: maps the index of each column in the owner's mapping to the role that the mapping
-            assigns.
-        consent: maps the index of each consent column to a ``ConsentColumn``.
-        ignored_consent: the consent columns to which the owner's mapping assigns a role that isn't
-            about consent.
-        unclear: the columns whose header is about consent, but doesn't reveal what "yes" means.
-        fields: maps the index of each column to the owner's field that the column fills.
-        mapped_fields: maps the index of each column to the field that the owner's mapping names for
-            the column. Each value of ``mapped_fields`` is a pair of the field's key and the field's
-            type, which is "" if the mapping names no type.
-        ignored: the columns that the owner's mapping excludes from the import.
+            for a paid tier. If a row's ``joined_at`` cell has no date, the ``created_at`` cell
+            contains the join date.
+        mapped: maps column indexes to the roles in the owner's column mapping.
+        consent: maps the indexes of consent columns to ``ConsentColumn`` objects.
+        ignored_consent: the consent columns to which the owner has assigned a role that isn't about
+            consent.
+        unclear: the columns whose header is about consent but doesn't reveal what "yes" means.
+        fields: maps column indexes to the owner's fields that the columns fill.
+        mapped_fields: maps column indexes to the keys and types of fields in the owner's column
+            mapping. The type is "" if the column mapping contains no type.
+        ignored: the columns that the owner has excluded from the import.
     """
 
     header: Sequence[str]
@@ -147,7 +142,7 @@ class ColumnLayout:
     ignored: set[int] = field(default_factory=set)
 
     def find_columns(self, *roles: str) -> list[int]:
-        """Return the indexes of the columns that have at least one of the roles in ``roles``."""
+        """Return the indexes of the columns with any of the given roles."""
         return [index for role in roles for index in self.roles.get(role, ())]
 
     def find_first_column(self, role: str) -> int | None:
@@ -157,7 +152,7 @@ class ColumnLayout:
         self.roles.setdefault(role, []).append(index)
 
     def assign(self, index: int, role: str) -> None:
-        """Assign to a column the role that the owner's mapping names for the column."""
+        """Assign the role from the owner's column mapping to a column."""
         if role == "ignore":
             self.ignored.add(index)
         elif role.startswith(FIELD_PREFIX):
@@ -167,14 +162,14 @@ class ColumnLayout:
             self.add(role, index)
 
     def find_date_columns(self) -> list[int]:
-        """Return the indexes of the columns that contain dates or times."""
+        """Return the indexes of the columns with dates or times."""
         return self.find_columns(*_DATES) + self.find_fields_of_type(FieldType.DATE)
 
     def find_fields_of_type(self, type_: FieldType) -> list[int]:
         return [index for index, field in self.fields.items() if field.type == type_]
 
     def describe_roles(self) -> dict[int, str]:
-        """Map the index of each column with any role to the names of the column's roles."""
+        """Map the index of each column with a role to the names of the column's roles."""
         roles_of: dict[int, list[str]] = {}
         for role, indexes in self._columns_by_role().items():
             for index in dict.fromkeys(indexes):
@@ -182,7 +177,7 @@ class ColumnLayout:
         return {index: ", ".join(roles) for index, roles in roles_of.items()}
 
     def list_headers_by_role(self) -> dict[str, Sequence[str]]:
-        """Map each assigned role to the headers of the columns that have the role."""
+        """Map each assigned role to the headers of the columns with the role."""
         return {
             role: [self.header[index] for index in indexes]
             for role, indexes in self._columns_by_role().items()
@@ -197,11 +192,11 @@ class ColumnLayout:
 
 
 def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> ColumnLayout:
-    """Return the layout for a file's header, without the consent columns of the file.
+    """Return the layout for a header, still without the consent columns.
 
-    Raises ``import.mapping_column`` if the mapping names a column that the file lacks. Raises
-    ``import.mapping_role`` if the mapping contains an unknown role, or assigns a single-column role
-    to two columns.
+    Raises ``import.mapping_column`` if the column mapping names a column that doesn't exist. Raises
+    ``import.mapping_role`` if the column mapping contains an unknown role, or assigns a role twice
+    that only one column can have.
     """
     mapped: dict[int, str] = {}
     for column, role in (mapping or {}).items():
@@ -220,7 +215,7 @@ def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> C
 
 
 def find_column(header: Sequence[str], column: str) -> int:
-    """Return the index of the column that an owner's mapping identifies by header or index.
+    """Return the index of the column that a column mapping identifies by header or index.
 
     Raises ``import.mapping_column``.
     """
@@ -248,7 +243,7 @@ def describe_columns(header: Sequence[str]) -> str:
 
 
 def _check_role(role: str, earlier_roles: Collection[str]) -> None:
-    """Raise ``import.mapping_role`` if a role is unknown, or can't be assigned to two columns."""
+    """Raise ``import.mapping_role`` for an unknown role, or a role that can't be assigned twice."""
     if role not in ROLES and not role.startswith(FIELD_PREFIX):
         names = ", ".join((*ROLES, "fields.<key>", "fields.<key>:<type>"))
         raise errors.IMPORT_MAPPING_ROLE(role=role[:MAX_COLUMN_NAME_CHARACTERS_SHOWN], roles=names)
@@ -262,12 +257,12 @@ def _check_role(role: str, earlier_roles: Collection[str]) -> None:
 def _assign_by_header(
     layout: ColumnLayout, word: str, index: int, mapped_roles: frozenset[str]
 ) -> None:
-    """Assign to a column the roles that match the column's header.
+    """Assign the roles that match a column's header.
 
-    A single-column role is assigned to the first column with a matching header. Several columns may
-    contain the same part of a person's name, such as the last name. ``word`` is the header of the
-    column, normalised by ``normalise_word``. ``mapped_roles`` contains the roles that the owner's
-    mapping assigns.
+    A role that only one column can have is assigned to the first matching column. Several columns
+    can contain the same part of a name, such as the last name. ``word`` is the column's header,
+    normalised by ``normalise_word``. ``mapped_roles`` contains the roles in the owner's column
+    mapping.
     """
     for role, excluding_roles in _SINGLE_ROLES.items():
         is_free = not layout.find_columns(role) or (

@@ -1,7 +1,7 @@
 """Decides which of the owner's fields each column of a file fills.
 
-The column plan, which maps columns to the owner's fields, is stored with the import. If an imported
-file is read a second time, the stored column plan is used, so that no field is created twice.
+The column plan is stored with the import, so that no field is created twice when the file is read a
+second time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,18 +24,17 @@ from services.subscriptions.imports.samples import ImportSamples, store_samples
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# All columns of a file are read, but an import's result names at most ``MAX_COLUMNS_SHOWN``
-# columns.
+# The maximum number of columns in an import's result. All columns of the file are read.
 MAX_COLUMNS_SHOWN = 500
 MAX_COLUMN_NAME_CHARACTERS = 200
 Sample = Sequence[Sequence[str]]
 
 
 class ColumnPlan:
-    """The column plan of one file, which maps columns to the owner's fields.
+    """The column plan of a file, which maps columns to the owner's fields.
 
     Attributes:
-        keys: maps the id of each field that a column fills, as text, to the field's key.
+        keys: maps the ids of the fields that the columns fill, as text, to the keys of the fields.
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
@@ -44,7 +43,7 @@ class ColumnPlan:
         self.keys: dict[str, str] = {}
 
     def store_header(self, header: Sequence[str], sample: Sample) -> None:
-        """Store the header and some cells of the file, before the roles of the columns are known.
+        """Store the header and some cells of the file before the roles of the columns are known.
 
         If no address column is recognised, the stored cells help the owner to choose the address
         column.
@@ -57,11 +56,10 @@ class ColumnPlan:
                 store_samples(self._resources, task, samples)
 
     def find_fields(self, layout: ColumnLayout, sample: Sample) -> None:
-        """Assign the columns of a file to the owner's fields, and create missing fields if allowed.
+        """Assign the owner's fields to columns, and create missing fields if allowed.
 
-        Raises ``import.mapping_field`` if the mapping names an unknown field. Raises
-        ``import.too_many_fields`` if new fields would exceed the maximum number of the owner's
-        fields.
+        Raises ``import.mapping_field`` if the column mapping names an unknown field. Raises
+        ``import.too_many_fields`` if new fields would exceed the maximum number of fields.
         """
         with self._resources.unit_of_work() as uow:
             query = select(MemberImport).where(MemberImport.id == self._import_id)
@@ -69,8 +67,8 @@ class ColumnPlan:
             plan: Mapping[str, Any] = task.columns or {}
             self._assign_known_fields(uow, task, layout, plan.get("fields", {}))
             covered = plan.get("covered", 0)
-            # In a dry run, propose the new fields each time that the file is read, because a dry
-            # run stores no fields.
+            # In a dry run, propose the new fields whenever the file is read, because a dry run
+            # stores no fields.
             first = 0 if task.dry_run and sample else covered
             new_fields: dict[int, MemberField] = {}
             if first < len(layout.header):
@@ -83,9 +81,9 @@ class ColumnPlan:
     def _assign_known_fields(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, ids: Mapping[str, int]
     ) -> None:
-        """Assign the fields in the stored column plan, even fields that the owner has retired.
+        """Assign the fields in the stored column plan, including retired fields.
 
-        ``ids`` maps the index of each column to the id of the column's field.
+        ``ids`` maps column indexes to field ids.
         """
         if not ids:
             return
@@ -99,10 +97,9 @@ class ColumnPlan:
     def _match_or_create(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, sample: Sample, first: int
     ) -> dict[int, MemberField]:
-        """Assign the owner's fields to all columns from the index ``first``.
+        """Assign the owner's fields to all columns from the index ``first`` on.
 
-        Return a map from column indexes to the new fields of an owner. In a dry run, the new fields
-        are returned, but not created in the database.
+        Map column indexes to new fields, which aren't stored in the database in a dry run.
         """
         columns = range(first, len(layout.header))
         existing = fields.list_fields(uow, task.user_id)
@@ -119,8 +116,8 @@ class ColumnPlan:
         if len(new) > room and not first:
             labels = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
             raise errors.IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(labels))
-        # Objects in a JSON Lines file may add more columns than an owner may have fields. The
-        # import's result lists columns without a field as ignored.
+        # Objects in a JSON Lines file may add more columns than an owner may have fields. Columns
+        # without a field are reported as ignored.
         new = dict(islice(new.items(), room))
         if not task.dry_run:
             for index, field in new.items():
@@ -135,10 +132,10 @@ class ColumnPlan:
 def _describe_plan(
     layout: ColumnLayout, covered: int, creates: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Return the column plan in the format in which the import stores the plan.
+    """Return the column plan in the form in which the import stores it.
 
-    ``covered`` is the number of columns that the plan covers. If a field is created for a column,
-    ``creates`` maps the column's index to the field's type.
+    ``covered`` is the number of columns in the column plan. ``creates`` maps column indexes to the
+    types of the fields that are created for the columns.
     """
     meanings = layout.describe_roles()
     consent = layout.consent

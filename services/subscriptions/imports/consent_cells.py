@@ -1,8 +1,7 @@
 """Determines the subscription status that a cell of a consent column states.
 
-The subscription status depends on the subject of the column and on the meaning of the cell. In a
-column about consent, a cell with "no" means that the person is unsubscribed. In an opt-out column,
-a cell with "no" states no status.
+The status depends on the subject of the column and on the meaning of the cell. In a consent column,
+"no" means that the person is unsubscribed. In an opt-out column, "no" states no status.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,11 +32,10 @@ MAY_PASS = SuppressionStatus.MAY_PASS
 NOT_SUBSCRIBED = SuppressionStatus.NOT_SUBSCRIBED
 STATUS_UNKNOWN = "row.status_unknown"
 
-# The subscription status that a cell states, or ``None`` if the cell states no status.
+# The subscription status in a cell, or ``None`` if the cell states no status.
 Answer = SuppressionStatus | None
 
-# Maps each status that adds neither a member nor an opt-out to the error that is reported for the
-# row.
+# Maps statuses that add neither a member nor an opt-out to the error for the row.
 ROW_PROBLEMS = {
     NOT_SUBSCRIBED: RowProblem(
         "row.not_subscribed", "The file says that this person is not subscribed."
@@ -46,12 +44,12 @@ ROW_PROBLEMS = {
         "row.may_pass", "The file reports no permanent delivery failure for this address."
     ),
 }
-# The statuses that an owner can assign to the values of a consent column.
+# The statuses that an owner can assign to values of consent columns.
 STATUS_VALUES = {
     "subscribed": WANTED,
     **{each.value: each for each in (UNSUBSCRIBED, BOUNCED, COMPLAINED, NOT_SUBSCRIBED)},
 }
-# Maps each newsletter product to a map from words in the product's status columns to statuses.
+# Maps each newsletter product to the statuses for the words in its status columns.
 _PRODUCT_STATUSES = {
     product: {normalise_word(word): SuppressionStatus(status) for word, status in words.items()}
     for product, words in load_words("consent.toml")["own_statuses"].items()
@@ -71,8 +69,8 @@ _CONSENT_ANSWERS: Mapping[Meaning, Answer] = {
     Meaning.NOT_SUBSCRIBED: NOT_SUBSCRIBED,
 }
 # Maps the subject of a column and the meaning of a cell to the status that the cell states. If
-# ``_ANSWERS`` has no entry for the column's subject and the cell's meaning, the cell is
-# unrecognised. In an opt-out column, "yes" or a date means the status in ``ConsentColumn.reason``.
+# ``_ANSWERS`` has no entry for the subject and the meaning, the cell is unrecognised. In an opt-out
+# column, "yes" or a date means the status in ``ConsentColumn.reason``.
 _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
     ConsentSubject.OPTING_OUT: {
         **_OPT_OUT_ANSWERS,
@@ -96,9 +94,9 @@ _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
 
 
 class StatusValues:
-    """The statuses that the owner assigned to values in an imported file.
+    """The statuses that an owner has assigned to values in a file.
 
-    Two values that differ only in case, accents or extra spaces have the same status.
+    Values that differ only in case, accents or extra spaces have the same status.
     """
 
     def __init__(self, statuses: Mapping[str, str] | None) -> None:
@@ -113,10 +111,10 @@ class StatusValues:
         return self._statuses.get(fold_value(value))
 
     def check(self, product: str | None) -> None:
-        """Raise ``import.status_values`` if the owner assigned "subscribed" to an opt-out value.
+        """Raise ``import.status_values`` if the owner has assigned "subscribed" to an opt-out.
 
-        ``product`` is the newsletter product that exported the file. The product is needed because
-        some opt-out words occur only in the exports of one product.
+        ``product`` is the newsletter product that exported the file, because some opt-out words are
+        used by only one product.
         """
         product_statuses = _PRODUCT_STATUSES.get(product or "", {})
         for value, status in self._statuses.items():
@@ -125,10 +123,10 @@ class StatusValues:
 
 
 def check_status_values(statuses: Mapping[str, str]) -> None:
-    """Check the statuses that an owner assigned to values in an imported file.
+    """Check the statuses that an owner has assigned to values in a file.
 
-    Raises ``import.status_values`` if a status is unknown, or if the owner assigned "subscribed" to
-    an opt-out value.
+    Raises ``import.status_values`` if a status is unknown, or if the owner has assigned
+    "subscribed" to an opt-out value.
     """
     for value, status in statuses.items():
         if status not in STATUS_VALUES:
@@ -141,10 +139,10 @@ def check_status_values(statuses: Mapping[str, str]) -> None:
 def find_status(
     cell: str, column: ConsentColumn, product: str | None, values: StatusValues
 ) -> Answer:
-    """Return the status with the highest rank in ``STRICTNESS`` among the values in a cell.
+    """Return the most restrictive status among the values in a cell.
 
-    ``product`` is the product that exported the file, or ``None`` if the product is unknown.
-    ``values`` contains the statuses that the owner assigned to values in the file.
+    ``product`` is the product that exported the file, or ``None`` for an unknown product.
+    ``values`` contains the statuses that the owner has assigned to values in the file.
     """
     product_statuses: Mapping[str, SuppressionStatus] = {}
     if column.subject is ConsentSubject.STATUS:
@@ -155,30 +153,30 @@ def find_status(
 
 
 def is_status(item: str) -> bool:
-    """Return whether an item in a cell is a recognised value of status columns."""
+    """Return whether an item in a cell is a known value of status columns."""
     return interpret_item(item) in _ANSWERS[ConsentSubject.STATUS]
 
 
 def is_bare_no(cell: str) -> bool:
-    """Return whether the cell means "no" and contains no word such as "unsubscribed"."""
+    """Return whether the cell means "no" and doesn't contain a word such as "unsubscribed"."""
     return all(interpret_item(item) is Meaning.NO for item in split_items(cell))
 
 
 def find_strictest(answers: Iterable[Answer]) -> Answer:
-    """Return the status in ``answers`` that ranks highest in ``STRICTNESS``, if any."""
+    """Return the most restrictive status in ``answers``, or ``None`` without any status."""
     statuses = [answer for answer in answers if answer is not None]
     return max(statuses, key=STRICTNESS.__getitem__, default=None)
 
 
 def name_answer(answer: Answer) -> str:
-    """Return the name of a status for the attribute ``read_as`` in an import's result."""
+    """Return the name of a status for the attribute ``read_as`` of an import's result."""
     if answer is None:
         return "nothing"
     return "subscribed" if answer is WANTED else answer.value
 
 
 def fold_value(text: str) -> str:
-    """Return a text in lower case, without accents or extra spaces."""
+    """Return a text in lower case, without accents and extra spaces."""
     return " ".join(fold_text(text).split())
 
 
@@ -199,8 +197,7 @@ def _find_item_status(
     answer = _ANSWERS[column.subject].get(meaning, UNKNOWN)
     if answer is not UNKNOWN:
         return answer
-    # An unrecognised word may be the name of a tier, unless the file was exported by a product with
-    # a known word list.
+    # An unrecognised word may be the name of a tier, unless the product's status words are known.
     if mapped is None and column.may_be_tier and not product_statuses:
         return None
     return mapped or UNKNOWN
@@ -209,7 +206,7 @@ def _find_item_status(
 def _find_meaning(item: str, column: ConsentColumn) -> Meaning:
     """Return the meaning of an item in a consent column.
 
-    In opt-out columns and in columns with a time, a date means "yes".
+    A date means "yes" in opt-out columns and in columns with a time.
     """
     meaning = interpret_item(item)
     is_opting_out = column.subject is ConsentSubject.OPTING_OUT

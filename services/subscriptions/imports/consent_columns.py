@@ -1,7 +1,6 @@
-"""Recognises the consent columns of a file by the owner's mapping or by their headers.
+"""Recognises the consent columns of a file by the owner's column mapping or by their headers.
 
-A consent column states whether a person has consented, opted out or confirmed, or which status the
-person has.
+A consent column states a status, or whether the person has consented, opted out or confirmed.
 """
 
 import re
@@ -30,7 +29,7 @@ from services.subscriptions.imports.known_words import (
 from services.subscriptions.imports.rows import SuppressionStatus
 
 _WORDS = load_words("consent.toml")
-# Maps each kind of opt-out column to the status that "yes" in the column means.
+# Maps each kind of opt-out column to the status that "yes" means.
 _OPT_OUT_REASONS = {
     "not_subscribed": SuppressionStatus.NOT_SUBSCRIBED,
     "unsubscribed": SuppressionStatus.UNSUBSCRIBED,
@@ -39,8 +38,8 @@ _OPT_OUT_REASONS = {
     "complained": SuppressionStatus.COMPLAINED,
     "soft_bounced": SuppressionStatus.MAY_PASS,
 }
-# Maps the name of each kind of consent column to a ``ConsentColumn``. Each kind of consent column
-# has a list of known headers in ``consent.toml``.
+# Maps the name of each kind of consent column to a ``ConsentColumn``. The file ``consent.toml``
+# lists the known headers of each kind of consent column.
 _KINDS = {
     "status": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN),
     "status_or_tier": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN, may_be_tier=True),
@@ -60,19 +59,18 @@ _COLUMNS_BY_HEADER = {
     for kind, names in _WORDS["headers"].items()
     for name in names
 }
-# The known headers of columns that aren't about consent, although a word in the header may suggest
+# Known headers of columns that aren't about consent, although a word in the header may suggest
 # consent.
 _OTHER_HEADERS = frozenset().union(*COLUMNS.values(), OWN_COLUMNS)
-# Maps the name of each list of phrases in ``consent.toml`` to a pattern that matches any phrase in
-# the list.
+# Maps the names of the phrase lists in ``consent.toml`` to patterns that match any phrase in the
+# list.
 _PATTERNS = {
     name: re.compile(rf"\b(?:{'|'.join(map(fold_text, phrases))})\b")
     for name, phrases in _WORDS["phrases"].items()
 }
 _OPT_OUT_PATTERNS = {name: _PATTERNS[name] for name in ("complained", "bounced", "unsubscribed")}
-# If several patterns match a header, the first matching pattern determines the subject of the
-# column. The pattern ``status`` must be the last, because headers about consent such as "consent
-# status" match the pattern.
+# The first pattern that matches a header determines the subject of the column. The pattern
+# ``status`` must be the last one, because headers such as "consent status" also match the pattern.
 _OTHER_PATTERNS = {
     name: _PATTERNS[name] for name in ("opted_in", "confirmed", "subscribed", "status")
 }
@@ -87,23 +85,23 @@ _MAIL = _PATTERNS["mail"]
 _SOFT = _PATTERNS["soft"]
 _TIME = _PATTERNS["time"]
 _ANY_WORD = [*_OPT_OUT_PATTERNS.values(), *_OTHER_PATTERNS.values(), _UNCLEAR]
-# The words into which headers without spaces can be split, such as "opt" and "out" for "optout".
+# The words into which headers without spaces, such as "optout", can be split.
 _PARTS = frozenset(_WORDS["parts"]["words"])
 _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
 
 class Unclear(Enum):
-    """A marker for a header about consent that doesn't reveal what "yes" in the column means."""
+    """A marker for a header that is about consent but doesn't reveal what "yes" means."""
 
     HEADER = "header"
 
 
 def add_consent_columns(layout: ColumnLayout) -> None:
-    """Find the consent columns of a file, and add the columns to the file's layout.
+    """Find the consent columns of a file, and add them to the layout.
 
-    Consent columns that are identified by the owner's mapping or by their headers are added to
-    ``layout.consent``. Consent columns to which the owner assigned an unrelated role are added to
-    ``layout.ignored_consent``. Columns whose header doesn't reveal what "yes" means are added to
+    Columns that the owner's column mapping or their headers identify are added to
+    ``layout.consent``. Consent columns to which the owner has assigned an unrelated role are added
+    to ``layout.ignored_consent``. Columns whose header doesn't reveal what "yes" means are added to
     ``layout.unclear``.
     """
     for index, name in enumerate(layout.header):
@@ -112,8 +110,8 @@ def add_consent_columns(layout: ColumnLayout) -> None:
             layout.consent[index] = _COLUMNS_BY_ROLE[role]
             continue
         if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
-            # In a file that Pressroom exported, a column whose header begins with ``fields.``
-            # contains values of the owner's fields.
+            # In exports from Pressroom, a header that begins with ``fields.`` belongs to one of the
+            # owner's fields.
             continue
         column = recognise_header(name)
         if isinstance(column, ConsentColumn):
@@ -131,7 +129,7 @@ def refuse_unclear_columns(layout: ColumnLayout, indexes: Iterable[int]) -> None
 
 
 def recognise_header(name: str) -> ConsentColumn | Unclear | None:
-    """Return the consent column that a header describes, or ``None`` without one."""
+    """Return the consent column that a header describes, or ``None`` for any other header."""
     return _recognise_beginning(name[:MAX_TEXT_CHARACTERS])
 
 
@@ -167,7 +165,7 @@ def _is_about_consent(text: str) -> bool:
 
 
 def _normalise_header(name: str) -> str:
-    """Return the words of a header, separated by single spaces."""
+    """Return the words of a header, separated by spaces."""
     words = [part for word in split_words(name) for part in _split_word(word)]
     return " ".join(words).replace("e mail", "email")
 
@@ -175,7 +173,7 @@ def _normalise_header(name: str) -> str:
 def _split_word(word: str) -> Sequence[str]:
     """Split a word such as "optout" into the known words "opt" and "out".
 
-    If a word can't be split into known words, return the word unchanged.
+    A word that can't be split into known words is returned unchanged.
     """
     if len(word) > MAX_WORD_CHARACTERS:
         return (word,)

@@ -1,4 +1,4 @@
-"""Decides from the cells of a column whether the column is a consent column."""
+"""Decides from a column's cells whether the column is a consent column."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -24,11 +24,11 @@ Records = Sequence[Sequence[str]]
 
 
 class ColumnEvidence:
-    """The evidence in a column's cells about whether the column is a consent column.
+    """The evidence in a column's cells that the column is a consent column.
 
     Args:
         column: describes the column on the assumption that the column is a consent column.
-        values: the subscription statuses that the owner assigned to values in the file.
+        values: the statuses that the owner has assigned to values in the file.
     """
 
     def __init__(self, column: ConsentColumn, values: StatusValues) -> None:
@@ -41,22 +41,21 @@ class ColumnEvidence:
         self._has_text = False
         self._has_only_status_words = True
         self._has_only_product_words = True
-        # The distinct words in the cells of the column. At most ``MAX_STATUS_WORDS + 1`` distinct
-        # words are collected.
+        # The distinct words in the column's cells, but at most ``MAX_STATUS_WORDS + 1`` words.
         self._words: set[str] = set()
 
     @classmethod
     def of_sample(
         cls, column: ConsentColumn, values: StatusValues, sample: Records, index: int
     ) -> Self:
-        """Collect the evidence from one column of the sampled records."""
+        """Collect the evidence from one column of a sample of records."""
         evidence = cls(column, values)
         for record in sample:
             evidence.add_cell(record[index] if index < len(record) else "")
         return evidence
 
     def add_cell(self, cell: str) -> None:
-        """Add a cell to the evidence about whether the column is a consent column."""
+        """Add the evidence from one cell."""
         for item in split_items(cell):
             meaning = interpret_item(item)
             if meaning is Meaning.EMPTY:
@@ -76,7 +75,7 @@ class ColumnEvidence:
 
     @property
     def is_consent(self) -> bool:
-        """Return whether the collected evidence indicates a consent column."""
+        """Return whether the evidence indicates a consent column."""
         column = self._column
         if column.product is not None:
             return self._has_only_product_words and (
@@ -93,11 +92,11 @@ class ColumnEvidence:
 
     @property
     def may_be_status(self) -> bool:
-        """Return whether the column contains only status words, and few distinct ones."""
+        """Return whether the column contains only status words, and only a few distinct words."""
         return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
 
 
 def has_only_status_words(sample: Records, index: int) -> bool:
-    """Return whether each sampled cell of a column is empty or a status word."""
+    """Return whether all sampled cells of a column are empty or status words."""
     cells = (record[index].strip() for record in sample if index < len(record))
     return all(not cell or all(map(is_exact_word, split_items(cell))) for cell in cells)

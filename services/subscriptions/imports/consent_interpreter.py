@@ -1,8 +1,7 @@
 """Interprets the consent columns of a file.
 
-The subscription status of a person depends on the cells of all consent columns in the person's row.
-The distinct values in consent columns are counted, so that the owner sees how each value was
-interpreted.
+A person's status depends on the cells of all consent columns in the row. The distinct values in
+consent columns are counted, so that the owner sees how each value was interpreted.
 """
 
 from collections import Counter
@@ -39,7 +38,7 @@ MAX_VALUES_COUNTED = 1_000
 # recognised.
 MAX_COLUMNS_WATCHED = 100
 # Optimization: cached status of equal consent cells (decision 17).
-# Most rows repeat a few combinations of consent cells, so the status of each combination is cached.
+# The status is cached, because most rows contain one of a few combinations of consent cells.
 MAX_CACHED_ROWS = 1_024
 MAX_CACHED_CHARACTERS = 200
 
@@ -53,21 +52,20 @@ class ConsentAnswer(NamedTuple):
     problem: RowProblem | None = None
 
 
-# The subscription status of each row in a file without consent columns.
+# The status of all rows in a file without consent columns.
 _NO_STATUS = ConsentAnswer(WANTED)
 
 
 class ConsentInterpreter:
     """An interpreter that finds the status of each row, and counts the values in consent columns.
 
-    Some consent columns can be recognised only by their cells, because their headers are unclear.
-    The first rows of the file are the basis of a provisional decision about each column. If any row
-    of the file contradicts the provisional decision about a column, the file is read a second time.
+    Consent columns with unclear headers can be recognised only by their cells. A provisional
+    decision about each column is made from the first rows of the file. If any row contradicts a
+    provisional decision, the file is read a second time.
 
     Args:
-        earlier_decisions: the result of ``find_decisions`` from the first time that the file was
-            read.
-        status_values: maps values in consent columns to the statuses that the owner assigned.
+        earlier_decisions: the result of ``find_decisions`` from the first reading of the file.
+        status_values: maps values in consent columns to the statuses that the owner has assigned.
     """
 
     def __init__(
@@ -77,29 +75,29 @@ class ConsentInterpreter:
     ) -> None:
         self._earlier_decisions = earlier_decisions
         self.values = StatusValues(status_values)
-        # The columns whose cells determine whether the column is a consent column, by column index.
+        # The columns whose cells decide whether they are consent columns, by column index.
         self._judged_columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
-        # Maps the index of each column in ``_judged_columns`` to whether the column is treated as a
-        # consent column.
+        # Maps the index of each column in ``_judged_columns`` to the provisional decision about the
+        # column.
         self._decisions: dict[int, bool] = {}
         self._counts: Counter[tuple[int, str, Answer]] = Counter()
         self._ignored_opt_outs: Counter[int] = Counter()
         self._reader: ConsentReader | None = None
 
     def find_unclear_columns(self, layout: ColumnLayout, sample: Records) -> Iterator[int]:
-        """Yield columns with unclear headers whose cells aren't numbers, links or addresses."""
+        """Yield the columns with unclear headers, except columns of numbers, links or addresses."""
         column = ConsentColumn(ConsentSubject.CONSENT, Basis.WORDS)
         for index in sorted(layout.unclear):
             if ColumnEvidence.of_sample(column, self.values, sample, index).is_consent:
                 yield index
 
     def decide(self, layout: ColumnLayout, sample: Records) -> None:
-        """Use the cells of the first rows to decide which columns are consent columns.
+        """Decide from the first rows which columns are consent columns.
 
         Columns whose cells aren't about consent are removed from ``layout.consent``. Columns whose
-        cells are status words are added to ``layout.consent``. Raises ``import.status_values`` if
-        the owner assigned "subscribed" to an opt-out value.
+        cells contain status words are added to ``layout.consent``. Raises ``import.status_values``
+        if the owner has assigned "subscribed" to an opt-out value.
         """
         self._watch_unknown_columns(layout, sample)
         for index, column in layout.consent.items():
@@ -118,13 +116,13 @@ class ConsentInterpreter:
         self.values.check(layout.product)
 
     def create_reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Create the reader of subscription statuses for records with the given layout."""
+        """Create a reader of subscription statuses for records with the layout ``layout``."""
         self._count_rows()
         self._reader = ConsentReader(self, layout)
         return self._reader
 
     def find_watched_columns(self) -> list[int]:
-        """Return the columns for which unread cells may change the provisional decision."""
+        """Return the columns for which more cells may change the provisional decision."""
         return [
             index
             for index, column in self._judged_columns.items()
@@ -132,17 +130,17 @@ class ConsentInterpreter:
         ]
 
     def add_cell(self, index: int, cell: str) -> None:
-        """Add a cell to the evidence about whether the cell's column is a consent column."""
+        """Add the evidence from a cell of a column."""
         self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
-        """Add ``rows`` to the number of times that a cell occurs in a column."""
+        """Count ``rows`` occurrences of a cell in a column."""
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows
 
     def count_ignored(self, index: int, answer: Answer, rows: int) -> None:
-        """Increase the opt-out count of a consent column that the owner's mapping ignores."""
+        """Count an opt-out in a consent column that the owner's column mapping ignores."""
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def find_decisions(self) -> dict[str, bool]:
@@ -157,14 +155,13 @@ class ConsentInterpreter:
         }
 
     def has_misread_rows(self) -> bool:
-        """Return whether the cells of the file contradict a provisional decision."""
+        """Return whether the file contradicts a provisional decision."""
         return self._final_decisions() != self._decisions
 
     def list_values_by_column(self) -> dict[int, list[dict[str, Any]]]:
-        """Return the values of each consent column, with the row count and status of each value.
+        """Return the values in each consent column, with their row counts and statuses.
 
-        The values of each column are sorted by descending row count, with unrecognised values
-        first.
+        Unrecognised values come first, and values are sorted by descending row count.
         """
         self._count_rows()
         values: dict[int, list[dict[str, Any]]] = {}
@@ -186,7 +183,7 @@ class ConsentInterpreter:
         ][:MAX_VALUES_SHOWN]
 
     def count_ignored_opt_outs(self) -> dict[int, int]:
-        """Return the number of opt-outs in each consent column that the owner's mapping ignores."""
+        """Return the opt-outs per consent column to which the owner assigned an unrelated role."""
         self._count_rows()
         return dict(self._ignored_opt_outs)
 
@@ -227,8 +224,7 @@ class ConsentReader:
         self._interpreter = interpreter
         self._layout = layout
         self._columns = {**layout.ignored_consent, **layout.consent}
-        # Maps each combination of cells in the consent columns to the group of rows that have the
-        # combination.
+        # Maps each combination of consent cells to the group of rows with the combination.
         self._groups: dict[tuple[str, ...], _RowGroup] = {}
         self._choose_columns()
 
@@ -247,7 +243,7 @@ class ConsentReader:
         return group.answer
 
     def count_rows(self) -> None:
-        """Add the row counts in the cache to the counts for the whole file, and empty the cache."""
+        """Add the cached row counts to the row counts of the file, and empty the cache."""
         for group in self._groups.values():
             for index, cell, answer in group.cell_answers:
                 if index in self._layout.consent:
@@ -259,8 +255,7 @@ class ConsentReader:
     def _choose_columns(self) -> None:
         self._watched = self._interpreter.find_watched_columns()
         self.indexes = sorted({*self._columns, *self._watched})
-        # Repeat the first column index, so that itemgetter returns a tuple even for a single
-        # column.
+        # Repeat the first index, so that itemgetter returns a tuple even for a single column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
 
     def _add_group(self, picked: tuple[str, ...]) -> "_RowGroup":
@@ -275,9 +270,9 @@ class ConsentReader:
             self._choose_columns()
             picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
         if max(map(len, picked), default=0) > MAX_CACHED_CHARACTERS:
-            # Combinations with a long cell are not cached, so that the cache doesn't use too much
-            # memory. A row with a long cell gets a unique cache key, so that the cache entry isn't
-            # used for any other row.
+            # Combinations with a long cell aren't cached, so that the cache doesn't use too much
+            # memory. A row with a long cell gets a unique key, so that other rows don't get the
+            # same status from the cache.
             picked = (str(len(self._groups)),)
         self._groups[picked] = group
         return group
@@ -292,8 +287,8 @@ class ConsentReader:
             for index, column in self._columns.items()
         }
         if self._is_confirmed(answers):
-            # Ignore "no" in an opt-in column if the person has confirmed their subscription,
-            # because the column only describes how the person joined.
+            # Ignore "no" in an opt-in column if the person has confirmed, because the column only
+            # describes how the person joined.
             for index, column in self._columns.items():
                 is_opt_in = column.subject is ConsentSubject.OPTING_IN
                 if is_opt_in and answers[index] is NOT_SUBSCRIBED and is_bare_no(cells[index]):
@@ -319,9 +314,9 @@ class ConsentReader:
 
 
 class _RowGroup:
-    """A group of rows that have equal cells in all consent columns, and therefore the same status.
+    """A group of rows with equal cells in all consent columns, and therefore with the same status.
 
-    ``cell_answers`` contains the column index, the cell and the status for each consent column.
+    ``cell_answers`` contains the index, the cell and the status of each consent column.
     """
 
     __slots__ = ("answer", "cell_answers", "count")

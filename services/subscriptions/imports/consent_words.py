@@ -1,4 +1,4 @@
-"""Recognises the meaning of words in the cells of consent columns."""
+"""Recognises the meaning of words in consent columns."""
 
 import re
 from collections.abc import Iterator
@@ -23,8 +23,7 @@ _NEGATIONS = normalise_words(_WORDS["cell_phrases"]["negations"])
 _SOFT_WORDS = normalise_words(_WORDS["cell_phrases"]["soft"])
 _EXACT_WORDS = normalise_words(_WORDS["cell_phrases"]["exact"])
 _GENERIC_WORDS = normalise_words(_WORDS["cell_phrases"]["generic"])
-# If at most ``_MAX_ANSWER_WORDS`` words follow an opt-out word, a "no" among the words contradicts
-# the opt-out.
+# A "no" negates an opt-out only if at most this number of words follow the opt-out word.
 _MAX_ANSWER_WORDS = 2
 _ZERO_DATE = re.compile(r"0{1,4}[-/.]0{1,2}[-/.]0{1,4}(?:[t ][0:.]+z?)?\Z")
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?\Z", re.ASCII)
@@ -32,19 +31,19 @@ _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
 _ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
 _BLANKS = " \t\r\n\xa0\ufeff\u200b"
 _MINUS = "\N{MINUS SIGN}"
-# Matches texts whose punctuation doesn't change the meaning of a known word in the text. A question
-# mark after a known word, for example, changes the word's meaning.
+# Matches texts whose punctuation doesn't change the meaning of known words, unlike a question mark
+# after a word.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
-# The years in which a person can have opted out. Some newsletter products store "never" as an
-# opt-out date before 1980 or after 2099.
+# The years in which a person can have opted out. In some newsletter products, an opt-out date
+# before 1980 or after 2099 means "never".
 _YEARS = range(1980, 2100)
 
 
 class Meaning(StrEnum):
-    """The meaning of a cell's text, which doesn't depend on the header of the column.
+    """The meaning of a cell's text, regardless of the column's header.
 
-    For each meaning except ``DATE`` and ``UNKNOWN``, ``consent.toml`` contains a list of words.
+    The words for each meaning except ``DATE`` and ``UNKNOWN`` are in ``consent.toml``.
     """
 
     EMPTY = "empty"
@@ -80,8 +79,7 @@ _MEANINGS = {
     for meaning, words in _WORDS["cells"].items()
     for word in words
 }
-# The meanings whose words are recognised even if text follows the word, as in "unsubscribed
-# (2024-01-02)".
+# The meanings whose words are recognised even if text follows, as in "unsubscribed (2024-01-02)".
 _PREFIX_MEANINGS = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
 _MEMBER_WORDS = frozenset({Meaning.ALLOWED, Meaning.ACTIVE, Meaning.CUSTOMER})
 _STATUS_WORDS = _PREFIX_MEANINGS | _MEMBER_WORDS
@@ -95,7 +93,7 @@ _SIGNS = {
 def split_items(cell: str) -> Iterator[str]:
     """Yield the items of a list such as ``['HARD_BOUNCE']``.
 
-    If a cell isn't a list, yield the whole cell.
+    Yield the whole cell if it isn't a list.
     """
     text = unguard_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
@@ -109,7 +107,7 @@ def split_items(cell: str) -> Iterator[str]:
 
 @lru_cache(4096)
 def interpret_item(text: str) -> Meaning:
-    """Return the meaning of one item that ``split_items`` yields."""
+    """Return the meaning of an item from ``split_items``."""
     folded = fold_text(text).strip(_BLANKS)
     meaning = _interpret_sign(folded)
     if meaning is not None:
@@ -127,7 +125,7 @@ def is_exact_word(text: str) -> bool:
 
 
 def is_opt_out_from_mail(text: str) -> bool:
-    """Return whether the whole text is a word whose only meaning is an opt-out from mail."""
+    """Return whether the whole text is a word that always means an opt-out from mail."""
     word = normalise_word(text)
     meaning = _MEANINGS.get(word)
     return (
@@ -136,7 +134,7 @@ def is_opt_out_from_mail(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    """Return whether the text is a date on which a person can have opted out."""
+    """Return whether the text is a date on which a person may have opted out."""
     if not any(map(str.isdecimal, text)):
         return False
     for order in DateOrder:
@@ -150,7 +148,7 @@ def is_date(text: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Return whether the text is a number that is neither 0, 1 nor a date."""
+    """Return whether the text is a number except 0, 1 or a date."""
     return _NUMBER.match(text) is not None and interpret_item(text) is Meaning.UNKNOWN
 
 
@@ -180,7 +178,7 @@ def _interpret_number(text: str) -> Meaning:
 
 
 def _interpret_phrase(text: str, words: list[str]) -> Meaning:
-    """Return the meaning of a text that contains a known word and further words."""
+    """Return the meaning of a text that contains a known word and other words."""
     while len(words) > 1 and words[0] in _FILLERS:
         words = words[1:]
     meaning, rest = _find_longest_word(words)
@@ -188,8 +186,8 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
         meaning, rest = _find_longest_word(words[1:])
         if meaning in _MEMBER_WORDS and not rest:
             return Meaning.NOT_SUBSCRIBED
-        # The words "not unsubscribed" state that a person hasn't opted out, but not that the person
-        # has consented.
+        # "Not unsubscribed" means that a person hasn't opted out, but not that the person has
+        # consented.
         return Meaning.BLANK if meaning in _PREFIX_MEANINGS and not rest else Meaning.UNKNOWN
     if meaning not in _PREFIX_MEANINGS:
         return Meaning.UNKNOWN
@@ -201,7 +199,7 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
 def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
     """Find the longest known term at the start of ``words``.
 
-    Return the meaning of the longest known term, and the words after the term.
+    Return the meaning of the term, and the words after the term.
     """
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
@@ -213,7 +211,7 @@ def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
 
 
 def _has_contradiction(words: list[str]) -> bool:
-    """Return whether words after an opt-out word negate the word, as in "unsubscribed: no"."""
+    """Return whether the words after an opt-out word negate the word, as in "unsubscribed: no"."""
     if len(words) <= _MAX_ANSWER_WORDS and any(
         word in _NEGATIONS or _MEANINGS.get(word) is Meaning.NO or word == "0" for word in words
     ):

@@ -1,6 +1,6 @@
-"""Reads the content of a file that may be compressed with gzip or zip.
+"""Reads files that may be compressed with gzip or zip.
 
-The size of the decompressed content is limited, because a small archive may contain a huge file.
+The decompressed size is limited, because a small archive may contain a huge file.
 """
 
 import io
@@ -15,20 +15,18 @@ from typing import IO, Any, Protocol, cast
 from core.errors import imports as errors
 
 READ_BYTES = 64 * 1024
-# How many bytes one request to the object storage fetches.
+# How many bytes each request to the object storage reads.
 WINDOW_BYTES = 1024 * 1024
 MAX_EXPANDED_BYTES = 10 * 1024**3
 MAX_EXPANSION_RATIO = 200
-# The expansion ratio is limited only for files that decompress to more than ``RATIO_GRACE_BYTES``,
-# because small files are harmless.
+# Files that decompress to at most this size may have any expansion ratio, because small files are
+# harmless.
 RATIO_GRACE_BYTES = 1024**2
-# The maximum size of the directory in a zip file, which is enough for thousands of entries. The
-# directory's size is limited because Python's zipfile loads the whole directory of a zip file into
-# memory.
+# The maximum size of a zip file's directory, which Python's zipfile loads into memory. Thousands of
+# entries fit into this size.
 MAX_DIRECTORY_BYTES = 256 * 1024
-# A gzip file is a sequence of compressed members. Real gzip files have far fewer than
-# ``MAX_GZIP_MEMBERS`` members. The limit on gzip members prevents a file of many empty members from
-# taking minutes to read.
+# The maximum number of compressed members in a gzip file. Real files have far fewer members, and a
+# file with many empty members would take minutes to read.
 MAX_GZIP_MEMBERS = 1_000_000
 
 _FIRST_PART_BYTES = 512
@@ -60,17 +58,16 @@ _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError,
 
 
 class Source(Protocol):
-    """An open file that is read only once, from start to end.
+    """An open file that is read once from start to end.
 
-    The source of a zip file must be seekable, because the directory of a zip file is at the file's
-    end.
+    The source of a zip file must be seekable, because the directory of a zip file is at the end.
     """
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class RangeReader(Protocol):
-    """A stored object that can be read in byte ranges, for example an object in S3."""
+    """A stored object, for example in S3, that can be read in byte ranges."""
 
     @property
     def size(self) -> int: ...
@@ -84,11 +81,11 @@ def open_ranged_file(ranges: RangeReader) -> io.BufferedReader:
 
 
 def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
-    """Return the name of a file's container, such as gzip, and the decompressed content.
+    """Return the container of a file, such as gzip, and the decompressed content.
 
     Raises ``import.unknown_format`` for an unsupported format. Raises an error ``import.archive_…``
-    for a zip file that can't be imported. Errors in the compressed data are raised while the caller
-    reads the returned content.
+    for a zip file that can't be imported. Errors in compressed data are raised while the content is
+    read.
     """
     head, chunks = take_head(iter(lambda: source.read(READ_BYTES), b""), _MAGIC_BYTES)
     if head.startswith(_GZIP):
@@ -102,7 +99,7 @@ def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
 def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
     """Return the first ``size`` bytes of a file or more, and an iterator over the whole file.
 
-    If a file has fewer than ``size`` bytes, the first return value contains the whole file.
+    If the file has fewer than ``size`` bytes, the first return value is the whole content.
     """
     head = b""
     while len(head) < size and (chunk := next(chunks, b"")):
@@ -111,7 +108,7 @@ def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes
 
 
 class _Ranges(io.RawIOBase):
-    """A seekable file whose content is read in byte ranges from a stored object."""
+    """A seekable file that reads byte ranges of a stored object."""
 
     def __init__(self, ranges: RangeReader) -> None:
         self._ranges = ranges
@@ -158,10 +155,7 @@ class _Expansion:
     expanded: int = 0
 
     def add(self, data: bytes) -> bytes:
-        """Add to the count of decompressed bytes, and return ``data``.
-
-        Raises ``import.expands_too_much``.
-        """
+        """Count the decompressed bytes, and return ``data``. Raises ``import.expands_too_much``."""
         self.expanded += len(data)
         if self.expanded > MAX_EXPANDED_BYTES:
             how = f"more than {MAX_EXPANDED_BYTES // 1024**3} GB"
@@ -180,16 +174,16 @@ class _Expansion:
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the decompressed content of all members of a gzip file.
 
-    Each compressed member of a gzip file may be followed by bytes with the value zero.
+    Each member of a gzip file may be followed by zero bytes.
     """
     expansion = _Expansion()
     member = None
     members = 0
     for chunk in chunks:
         expansion.read += len(chunk)
-        # Pass only a small part of the chunk to the decompressor of a new gzip member, because zlib
-        # copies the unused input. Double the size of the input after each decompression, so that
-        # large gzip members are read quickly.
+        # For a new gzip member, decompress only a small part of the chunk, because zlib copies the
+        # unused input. Double the size of the part each time, so that large gzip members are read
+        # quickly.
         position = 0
         part_bytes = READ_BYTES
         while (position := position if member else _skip_zeros(chunk, position)) < len(chunk):
@@ -221,7 +215,7 @@ def _skip_zeros(chunk: bytes, position: int) -> int:
 
 
 class _LimitedReads:
-    """A file object that limits each read, so that zipfile can't load a huge directory."""
+    """A file that limits each read, so that zipfile can't load a huge directory."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
@@ -271,8 +265,8 @@ def _find_only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     (entry,) = entries
     if entry.flag_bits & 0x1:
         raise errors.IMPORT_ARCHIVE_ENCRYPTED()
-    # Refuse rare compression methods, because Python can't limit the memory that decompression
-    # takes.
+    # Reject rare compression methods, because Python can't limit the memory for their
+    # decompression.
     if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise errors.IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
     return entry

@@ -2,9 +2,8 @@
 
 Python's csv module reports neither the line where a record begins nor an unclosed quotation mark.
 After a stray quotation mark, the csv module reads all following records as part of one cell. A
-record that spans several lines is accepted only if its quotation marks follow RFC 4180. If a record
-has misplaced quotation marks, the first line of the record is rejected, and the following lines are
-parsed a second time.
+record of several lines is accepted only if its quotation marks follow RFC 4180. If a record has a
+stray quotation mark, the record's first line is rejected, and the following lines are parsed again.
 """
 
 import csv
@@ -24,16 +23,15 @@ from services.subscriptions.imports.rows import RejectedRecord
 
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
-# After a stray quotation mark, the reader parses up to ``MAX_RECORD_CHARACTERS`` characters a
-# second time. After ``MAX_STRAY_QUOTES`` stray quotation marks, no line is parsed a second time, so
-# that the parsing time stays proportional to the file's size.
+# After this number of stray quotation marks, no more lines are parsed again, so that the parsing
+# time stays proportional to the file's size.
 MAX_STRAY_QUOTES = 500
 
-# A null character marks the end of the file. No line contains a null character, because the decoder
-# removes null characters.
+# A null character marks the end of the file. The decoder removes null characters, so no line
+# contains one.
 _END_LINE = "\0"
 
-# Raise the csv module's limit on the size of a cell, because the default is below
+# Raise the csv module's limit on the size of a cell, because the default is lower than
 # ``MAX_RECORD_CHARACTERS``.
 csv.field_size_limit(4 * MAX_RECORD_CHARACTERS)
 
@@ -41,25 +39,25 @@ Record = tuple[int, list[str]]
 
 
 class _LineGroup(NamedTuple):
-    """Consecutive lines of a CSV file, with the number of the first line in the file."""
+    """Consecutive lines of a CSV file, with the line number of the first line."""
 
     first: int
     lines: list[str]
 
 
 class CsvRecords:
-    """The records of a CSV file, each with the number of the physical line where it begins."""
+    """The records of a CSV file, with the line number where each record begins."""
 
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        # A stack of lists of CSV lines that must be parsed a second time.
+        # A stack of lists of lines that must be parsed again.
         self._unparsed: list[list[str]] = []
         # The lines from the start of the current record to the last line that the csv module has
         # read.
         self._buffer: deque[_LineGroup] = deque()
-        # The number of the line where the current record begins, and the number of the line that
-        # the csv module reads next.
+        # The line number where the current record begins, and the number of the next line for the
+        # csv module.
         self._start_line = 1
         self._next_line = 1
         self._stray_quotes = 0
@@ -109,10 +107,10 @@ class CsvRecords:
             self._start_line += 1
 
     def _feed_lines(self) -> Iterator[list[str]]:
-        """Yield lists of CSV lines for the csv module to parse.
+        """Yield lists of lines for the csv module to parse.
 
         The last yielded line is ``_END_LINE``. If the csv module returns ``_END_LINE`` as a
-        separate record, the file has no unclosed quotation mark.
+        separate record, no quotation mark is unclosed.
         """
         while True:
             while self._buffer and self._is_parsed(self._buffer[0]):
@@ -156,7 +154,7 @@ class CsvRecords:
         return False
 
     def _reject_first_line(self) -> RejectedRecord:
-        """Reject the first line of the record, and parse the following lines a second time."""
+        """Reject the first line of the record, and parse the following lines again."""
         self._stray_quotes += 1
         first_line, *other_lines = self._get_lines_before(self._next_line)
         line = self._start_line

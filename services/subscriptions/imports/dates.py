@@ -16,7 +16,7 @@ NUMBERED_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?!\d)", re.ASCII
 _YEAR_FIRST = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})(?!\d)", re.ASCII)
 _CHINESE = re.compile(r"(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日", re.ASCII)
 # Matches dates such as "31 de diciembre de 2025". In Russian dates, an abbreviation of the word for
-# "year" may follow the number of the year.
+# "year" may follow the year.
 _DAY_MONTH = re.compile(
     r"(\d{1,2})(?:\.|er|º|-)?\s?(?:de )?([^\W\d_]+)\.?,?[ -]?(?:de )?(\d{4})(?: ?\u0433\.?)?(?!\d)"
 )
@@ -25,7 +25,7 @@ _TIME = re.compile(
     r"(?:,| at| um| à| \u0432|T)? ?(\d{1,2}):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?: ?([ap])\.?m\.?)?\Z",
     re.ASCII | re.IGNORECASE,
 )
-# Spreadsheets store a date as a serial number, which is the number of days since day 0.
+# Spreadsheets store a date as a serial number, the number of days since day 0.
 _SERIAL = re.compile(r"([2-7]\d{4})(?:[.,](\d{1,12}))?\Z", re.ASCII)
 # Day 0 of the serial numbers in Excel, LibreOffice and Google Sheets.
 _SERIAL_EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
@@ -46,12 +46,11 @@ class DateOrder(StrEnum):
 def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | None:
     """Return the date and time in a cell, or ``None`` if the cell is empty or means "no".
 
-    A time without a time zone is interpreted as UTC. The date may be in ISO 8601, or consist of
-    numbers that dots, slashes or hyphens separate. If the date contains the name of a month, the
-    name may be in one of five languages. A cell with only a number contains a spreadsheet's serial
-    number of a date, or the seconds or milliseconds since 1970.
+    A time without a time zone is interpreted as UTC. A date is in ISO 8601, consists of three
+    numbers, or contains the name of a month in one of five languages. A cell that contains only a
+    number is a spreadsheet's serial number, or the seconds or milliseconds since 1970.
 
-    Raises ``ValueError`` for a cell without a valid date.
+    Raises ``ValueError`` if the cell contains no valid date.
     """
     text = unguard_cell(cell).strip()
     if is_no(text):
@@ -82,9 +81,9 @@ def _parse(text: str, order: DateOrder) -> datetime | None:
             return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
         except (ValueError, OverflowError):
             continue
-    # A number with 10 digits counts the seconds since 1970, and a number with 13 digits counts the
-    # milliseconds. A number with fewer than 10 digits, which would be a time before September 2001,
-    # isn't recognised as a time.
+    # A number with 10 digits counts seconds since 1970, and a number with 13 digits counts
+    # milliseconds. Numbers with fewer than 10 digits aren't recognised, because they would be times
+    # before September 2001.
     if len(text) in (10, 13) and text.isascii() and text.isdecimal():
         return datetime.fromtimestamp(int(text[:10]), UTC)
     if serial := _SERIAL.match(text):
@@ -135,7 +134,7 @@ def _find_month(name: str) -> int:
 
 @cache
 def _load_months() -> dict[str, int]:
-    """Map the normalised full and short names of the months to the numbers of the months."""
+    """Map the normalised names and abbreviations of the months to the numbers of the months."""
     return {
         normalise_word(name): number
         for language in _LANGUAGES

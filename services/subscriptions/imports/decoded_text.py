@@ -1,13 +1,12 @@
 """Decodes the bytes of a file into text.
 
-If a file begins with a byte-order mark, the mark determines the encoding. A file without a
-byte-order mark is UTF-16 if many bytes at even positions or at odd positions are zero. A file that
-isn't UTF-16 counts as UTF-8 unless most of its non-ASCII characters are invalid UTF-8. For files
-that aren't in a Unicode encoding, ``encoding_detection`` detects the encoding from cells with
-non-ASCII bytes.
+A byte-order mark at the start of a file determines the encoding. Without a byte-order mark, a file
+is UTF-16 if many bytes at even or at odd positions are zero. A file that isn't UTF-16 counts as
+UTF-8 unless most of its non-ASCII characters are invalid UTF-8. Other encodings are detected by
+``encoding_detection`` from cells with non-ASCII bytes.
 
-Invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can detect
-a damaged address. ``repair_text`` decodes the invalid bytes in a name as Windows-1252.
+Invalid bytes in a UTF-8 file become lone surrogates, so that ``is_damaged`` can detect a damaged
+address. In a name, ``repair_text`` decodes invalid bytes as Windows-1252.
 """
 
 import codecs
@@ -27,9 +26,9 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# A file without a byte-order mark is UTF-16 only if the share of zero bytes at even or odd
-# positions exceeds ``_MIN_ZEROS_OF_UTF16``. UTF-16 text may have zero bytes at both even and odd
-# positions, because the code of some letters ends in a zero byte.
+# A file counts as UTF-16 if the share of zero bytes at even or odd positions exceeds this number.
+# Zero bytes can occur at even and at odd offsets, because the codes of some letters end in a zero
+# byte.
 _MIN_ZEROS_OF_UTF16 = 0.2
 # Maps encodings to decoder error handlers that keep undecodable bytes as lone surrogates.
 _ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
@@ -45,13 +44,12 @@ _AS_WINDOWS_1252 = {
 class DecodedText:
     """The decoded text of a file, without null characters.
 
-    ``damaged`` becomes true when the decoder finds a byte that is invalid in the file's encoding.
-    ``is_binary`` is true if the first line of the file has control characters, as in a binary file.
+    ``damaged`` becomes true when the decoder finds a byte that is invalid in the encoding.
+    ``is_binary`` is true if the first line of the file contains control characters.
 
-    If the owner chose an encoding, which is passed as ``named``, the file is decoded with the
-    chosen encoding. If ``named`` is ``None``, the encoding is detected from the first
-    ``head_bytes`` bytes of the file. After the whole file was decoded, ``find_final_encoding`` may
-    return an encoding that differs from ``encoding``.
+    ``named`` is the encoding that the owner has chosen. If ``named`` is ``None``, the encoding is
+    detected from the first ``head_bytes`` bytes. After the whole file was decoded,
+    ``find_final_encoding`` may return a different encoding.
 
     Raises ``EncodingUnclear`` for a short file whose encoding can't be detected.
     """
@@ -59,15 +57,14 @@ class DecodedText:
     def __init__(self, chunks: Iterable[bytes], head_bytes: int, named: str | None = None) -> None:
         self.damaged = False
         self._is_named = named is not None
-        # The number of non-ASCII characters in the decoded text, and the number of bytes that are
-        # invalid UTF-8.
+        # The number of decoded non-ASCII characters, and the number of bytes that are invalid
+        # UTF-8.
         self._beyond_ascii = 0
         self._invalid = 0
         self._evidence = EncodingEvidence()
         head, all_chunks = take_head(iter(chunks), head_bytes)
         unicode_encoding, mark_bytes = _detect_unicode(head, named)
-        # The encoding is certain if the file has a byte-order mark or the zero bytes of UTF-16
-        # text.
+        # The encoding is certain if the file has a byte-order mark or the zero bytes of UTF-16.
         self._is_certain = mark_bytes > 0 or unicode_encoding not in (None, "utf-8")
         self.encoding = named or unicode_encoding or WINDOWS_1252
         text = head[mark_bytes:].decode(self.encoding, "replace")
@@ -87,9 +84,9 @@ class DecodedText:
                 text = decoder.decode(data, is_end)
                 is_valid = True
             except UnicodeDecodeError:
-                # Decode the chunk a second time, with an error handler that keeps undecodable
-                # bytes. A decoding error doesn't change the decoder's state, so the incomplete
-                # character from the preceding chunk isn't lost.
+                # Decode the chunk again with an error handler that keeps undecodable bytes. A
+                # decoding error doesn't change the decoder's state, so an incomplete character
+                # isn't lost.
                 is_valid = False
                 self.damaged = True
                 decoder.errors = _ERROR_HANDLERS.get(self.encoding, "replace")
@@ -102,7 +99,7 @@ class DecodedText:
         self._evidence.end()
 
     def find_final_encoding(self) -> str:
-        """Return the encoding of the file, which is detected from the whole content.
+        """Return the encoding that is detected from the whole file.
 
         Call the method only after the whole file has been decoded. Raises ``EncodingUnclear``.
         """
@@ -113,10 +110,9 @@ class DecodedText:
         return self._evidence.decide()
 
     def is_equivalent_to(self, encoding: str) -> bool:
-        """Return whether decoding the file with ``encoding`` would leave all names unchanged.
+        """Return whether all names would stay the same if the file were decoded with ``encoding``.
 
-        Decoding with ``encoding`` may change e-mail addresses, because invalid UTF-8 is repaired
-        only in names.
+        E-mail addresses may change, because invalid UTF-8 is repaired only in names.
         """
         is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
         return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)
@@ -125,8 +121,8 @@ class DecodedText:
         if self.encoding != "utf-8":
             self._evidence.add_bytes(data)
         elif is_valid:
-            # ``_beyond_ascii`` is an upper bound of the number of non-ASCII characters, because a
-            # character in UTF-8 may have up to three additional bytes.
+            # ``_beyond_ascii`` is an upper bound, because a character in UTF-8 may have up to three
+            # additional bytes.
             self._beyond_ascii += max(0, len(data) - len(text))
             self._evidence.add_bytes(data if data.isascii() else b"\n")
         else:
@@ -136,20 +132,20 @@ class DecodedText:
 
 
 def is_damaged(text: str) -> bool:
-    """Return whether the text contains bytes that could not be decoded."""
+    """Return whether the text contains bytes that couldn't be decoded."""
     return _DAMAGE.search(text) is not None
 
 
 def repair_text(text: str) -> str:
-    """Return the text after decoding each undecodable byte as Windows-1252."""
+    """Return the text with undecodable bytes decoded as Windows-1252."""
     return text.translate(_AS_WINDOWS_1252)
 
 
 def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
-    """Return the Unicode encoding of a file, and the length of its byte-order mark in bytes.
+    """Return a file's Unicode encoding, and the length of its byte-order mark in bytes.
 
     The returned encoding is ``None`` if the file isn't in a Unicode encoding. ``named`` is the
-    encoding that the owner chose for the file.
+    encoding that the owner has chosen.
     """
     for mark, encoding in _BYTE_ORDER_MARKS:
         if head.startswith(mark) and named in (None, encoding):
@@ -170,7 +166,7 @@ def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
 def _detect_encoding(head: bytes, *, is_complete: bool) -> str:
     """Detect a file's non-Unicode encoding from ``head``, the first bytes of the file.
 
-    Raises ``EncodingUnclear`` if ``head`` is the whole file and several encodings remain possible.
+    Raises ``EncodingUnclear`` if ``head`` is the whole file and several encodings are possible.
     """
     evidence = EncodingEvidence()
     evidence.add_bytes(head)
@@ -181,6 +177,6 @@ def _detect_encoding(head: bytes, *, is_complete: bool) -> str:
     except EncodingUnclear:
         if is_complete:
             raise
-        # Assume Windows-1252 until the whole file has been read, because the rest of the file may
-        # reveal the encoding.
+        # Assume Windows-1252 until the whole file was read, because the rest of the file may reveal
+        # the encoding.
         return WINDOWS_1252

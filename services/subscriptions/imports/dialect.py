@@ -1,4 +1,4 @@
-"""Detects the dialect of a file, which is its delimiter, its header and its column of addresses."""
+"""Detects the dialect of a file, which is its delimiter, its header and its address column."""
 
 import csv
 import re
@@ -16,11 +16,10 @@ SAMPLE_RECORDS = 100
 # The header may be any of the first ``MAX_TITLE_LINES`` records, because some exports have titles
 # above the header.
 MAX_TITLE_LINES = 10
-# The maximum length of an e-mail address (RFC 5321). A cell with more than
-# ``MAX_ADDRESS_CHARACTERS`` characters is never an e-mail address.
+# The maximum length of an e-mail address (RFC 5321).
 MAX_ADDRESS_CHARACTERS = 254
 
-# Matches a first line such as ``sep=;``, which declares the delimiter for Excel.
+# Matches a first line such as ``sep=;``, which tells Excel the delimiter.
 _DECLARATION = re.compile(r"\ufeff?\"?sep=(.)\"?(?:\r\n?|\n)", re.IGNORECASE)
 _ADDRESS = re.compile(r"'?[^\s@,;|<>\"]+@[^\s@,;|<>\"]+\.[^\s@,;|<>\"]+\Z")
 
@@ -32,11 +31,11 @@ class Dialect(NamedTuple):
 
     Attributes:
         delimiter: the delimiter of a CSV file, or ``None`` for JSON Lines.
-        sample: the first records after the header of the file.
-        email: the index of the column with addresses in at least half of its cells, or ``None``.
-        header_line: the line number of the header, or ``None`` if the file has no header.
-        skip_through: the number of the last line before the rows of the file, for example the
-            header's line.
+        sample: the first records after the header.
+        email: the index of a column with addresses in at least half of its cells, or ``None``.
+        header_line: the line number of the header, or ``None`` if there is no header.
+        skip_through: the number of the last line before the rows of the file, such as the header's
+            line.
     """
 
     delimiter: str | None
@@ -50,10 +49,10 @@ class Dialect(NamedTuple):
 def detect_csv_dialect(
     text: str, *, is_complete: bool, mapping: Mapping[str, str], filename: str | None
 ) -> Dialect:
-    """Return the dialect of a CSV file.
+    """Detect the dialect of a CSV file.
 
-    ``text`` is the text of the file, or its beginning if ``is_complete`` is false. ``mapping`` is
-    the owner's mapping of columns to roles.
+    ``text`` is the whole file, or its beginning if ``is_complete`` is false. ``mapping`` is the
+    owner's column mapping.
     """
     declaration = _DECLARATION.match(text)
     usual_delimiter = "\t" if (filename or "").lower().endswith((".tsv", ".tab")) else ","
@@ -81,7 +80,7 @@ def detect_csv_dialect(
 
 
 def find_email_column(records: Sequence[Record]) -> int | None:
-    """Return the index of the column that contains mostly addresses, or ``None`` without one."""
+    """Return the index of the column with mostly addresses, or ``None`` without such a column."""
     addresses = Counter(
         index for cells in records for index, cell in enumerate(cells) if _is_like_address(cell)
     )
@@ -92,12 +91,12 @@ def find_email_column(records: Sequence[Record]) -> int | None:
 
 
 def extend_header(header: Sequence[str], width: int) -> list[str]:
-    """Extend a header to ``width`` columns by adding names such as "column 3"."""
+    """Extend a header to ``width`` columns with names such as "column 3"."""
     return [*header, *(f"column {index + 1}" for index in range(len(header), width))]
 
 
 def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
-    """Return the first non-blank CSV records, by the number of the record's first line."""
+    """Map line numbers to the first non-blank records."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     records: dict[int, list[str]] = {}
     line = 1
@@ -108,8 +107,7 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
         if len(records) == SAMPLE_RECORDS:
             return records
     if not is_complete and len(records) > 1:
-        # If the text is only the beginning of a file, remove the last record, because the record
-        # may be incomplete.
+        # Remove the last record of an incomplete text, because the record may be cut off.
         records.popitem()
     return records
 
@@ -117,10 +115,9 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
 def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
     """Return a rank for the records into which a delimiter splits the file.
 
-    The delimiter whose records have the highest rank is most probably the right one. The first
-    criterion of the rank is the presence of e-mail addresses and a known header. The second
-    criterion of the rank is whether all records have the same number of cells. The third criterion
-    of the rank is the number of cells per record.
+    The delimiter whose records have the highest rank is chosen. The rank compares addresses and
+    known headers first, then whether all records have the same number of cells, and then the number
+    of cells.
     """
     if not records:
         return 0, 0, 0
@@ -132,7 +129,7 @@ def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
 
 
 def _find_header(records: Sequence[Record], mapping: Mapping[str, str]) -> int | None:
-    """Return the header's position among the records, or ``None`` for a file without a header."""
+    """Return the header's position among the records, or ``None`` if there is no header."""
     for position, cells in enumerate(records[:MAX_TITLE_LINES]):
         if _has_email_header(cells) or any(name in mapping for name in cells if name):
             return position

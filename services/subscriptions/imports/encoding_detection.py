@@ -1,9 +1,9 @@
-"""Detects the encoding of a file that isn't Unicode from the cells with non-ASCII bytes.
+"""Detects an encoding other than Unicode from the cells with non-ASCII bytes.
 
-Statistical methods can't reliably detect the encoding of a single name. The Python module
-``western_text`` checks whether the cells look like Western European names in Windows-1252. If the
-cells don't look like Western European names, the library chardet ranks the encodings that yield
-plausible words. If no encoding is clearly the best, the owner of the file chooses the encoding.
+Statistical methods can't reliably detect the encoding of a single name. The module ``western_text``
+checks whether the cells look like Western European names in Windows-1252. If the cells don't look
+Western European, the library chardet ranks the encodings that yield plausible words. If no encoding
+is clearly the best, the owner must choose the encoding.
 """
 
 import re
@@ -22,10 +22,10 @@ from services.subscriptions.imports.western_text import is_western
 
 ROWS_SHOWN = 3
 
-# The encodings that ``encoding_detection`` can detect. The Python module ``decoded_text`` detects
-# Unicode encodings.
+# The encodings that ``encoding_detection`` can detect. The module ``decoded_text`` detects Unicode
+# encodings.
 _CANDIDATES = tuple(encoding for encoding in ENCODINGS if not encoding.startswith("utf"))
-# Maps each East Asian encoding to the language for which the encoding is used.
+# Maps East Asian encodings to the languages for which the encodings are used.
 _EAST_ASIAN = {
     "cp932": "japanese",
     "euc_jp": "japanese",
@@ -33,7 +33,7 @@ _EAST_ASIAN = {
     "cp950": "traditional_chinese",
     "cp949": "korean",
 }
-# Maps each East Asian language to the characters that are frequent in names in the language.
+# Maps East Asian languages to the characters that are frequent in names of the language.
 _NAME_CHARACTERS = {
     language: frozenset(text)
     for language, text in tomllib.loads(
@@ -47,14 +47,14 @@ _SURROUNDING_CHARACTERS = "’‘'´`“”„«»…!?¡¿"
 _INNER_CHARACTERS = frozenset("’‘·´ʼ・ー々〇")
 # The Unicode categories of characters that don't occur in names, such as control characters.
 _INVALID_CATEGORIES = frozenset({"Cc", "Cn", "Co", "Cs"})
-# If the share of plausible words is below ``_MIN_PLAUSIBLE_SHARE``, the encoding is usually wrong.
+# An encoding is rejected if the share of plausible words is lower than ``_MIN_PLAUSIBLE_SHARE``.
 _MIN_PLAUSIBLE_SHARE = 0.9
-# An encoding is rejected if its share of plausible words is more than ``_SHARE_MARGIN`` below the
+# An encoding is rejected if the share of plausible words is more than ``_SHARE_MARGIN`` below the
 # highest share of any encoding.
 _SHARE_MARGIN = 0.02
 _MIN_WESTERN_SHARE = 0.97
 
-# Maps chardet's names of encodings to the names in ``encodings``, if the two names differ.
+# Maps chardet's names of encodings to the names in ``encodings``, if the names differ.
 _NAMES_OF_CHARDET = {
     "shift_jis_2004": "cp932",
     "euc_jis_2004": "euc_jp",
@@ -62,23 +62,20 @@ _NAMES_OF_CHARDET = {
 }
 # The maximum number of bytes that the library chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
-# Chardet's confidence in the chosen encoding must exceed the confidence in every rival encoding by
-# one of three factors. ``_MIN_FACTOR_FEW_CELLS`` is the required factor if the text of only a few
-# cells depends on the encoding.
+# Chardet's confidence in an encoding must exceed the confidence in all rival encodings by a factor.
+# The factor depends on the number of cells whose text differs between the encodings.
 _MIN_FACTOR_FEW_CELLS = 3.0
 _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2
 _FEW_CELLS = 3
 _MANY_CELLS = 20
-# An East Asian encoding is chosen only if the share of characters that are frequent in names is at
-# least ``_MIN_NAME_SHARE``.
+# An East Asian encoding needs at least this share of characters that are frequent in names.
 _MIN_NAME_SHARE = 0.34
-# If the share of characters that are frequent in East Asian names is at least
-# ``_RIVAL_NAME_SHARE``, no alphabetic encoding is chosen automatically.
+# If an East Asian encoding reaches this share, no alphabetic encoding is chosen automatically.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
-# The Cyrillic and Greek encodings that ``encoding_detection`` can detect. If Hebrew text is decoded
-# as Cyrillic or Greek, the text may look like lower-case Cyrillic or Greek letters.
+# The Cyrillic and Greek encodings. Hebrew text may look like lower-case letters in Cyrillic and
+# Greek encodings.
 _CYRILLIC_AND_GREEK = frozenset({"cp1251", "koi8-r", "cp1253"})
 _MIN_LOWER_CASE_WORDS = 10
 
@@ -86,7 +83,7 @@ _MIN_LOWER_CASE_WORDS = 10
 class EncodingUnclear(DomainError):
     """The error ``import.encoding_needed``, which asks the owner to choose an encoding.
 
-    ``readings`` maps each possible encoding to some rows of the file, decoded with the encoding.
+    ``readings`` maps each possible encoding to some rows decoded with the encoding.
     """
 
     def __init__(self, readings: Mapping[str, Sequence[str]]) -> None:
@@ -97,7 +94,7 @@ class EncodingUnclear(DomainError):
 
 
 class _Decoding(NamedTuple):
-    """The text of the collected cells, decoded with one encoding.
+    """The collected cells, decoded with one encoding.
 
     Attributes:
         words: all words with non-ASCII letters in the decoded cells.
@@ -114,9 +111,10 @@ class _Decoding(NamedTuple):
 
 
 def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
-    """Detect the encoding of cells that contain non-ASCII bytes.
+    """Detect the encoding of cells with non-ASCII bytes.
 
-    ``rows`` contains some rows with non-ASCII bytes, which help the owner to choose an encoding.
+    ``rows`` contains some rows with non-ASCII bytes, which the owner sees if the encoding is
+    unclear.
 
     Raises ``EncodingUnclear`` if no encoding is clearly the best.
     """
@@ -126,7 +124,7 @@ def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
     possible = _select_plausible(decodings)
     if _is_mostly_western(decodings, possible):
         return WINDOWS_1252
-    # Ignore a cell whose text is the same in all possible encodings, because the cell doesn't help
+    # Ignore cells whose text is the same in all possible encodings, because such cells don't help
     # to choose an encoding.
     texts_of_cells = zip(*(decoding.cells for decoding in possible.values()), strict=True)
     ambiguous = [
@@ -143,7 +141,7 @@ def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
 
 
 def _decode_cells(cells: Sequence[bytes]) -> dict[str, _Decoding]:
-    """Return the text of the cells for each encoding that can decode all cells."""
+    """Return the decoded cells for each encoding that can decode all cells."""
     decodings: dict[str, _Decoding] = {}
     for encoding in _CANDIDATES:
         try:
@@ -157,7 +155,7 @@ def _decode_cells(cells: Sequence[bytes]) -> dict[str, _Decoding]:
 
 
 def _select_plausible(decodings: Mapping[str, _Decoding]) -> dict[str, _Decoding]:
-    """Return the encodings in which nearly all words of the cells are plausible."""
+    """Return the encodings in which nearly all words are plausible."""
     best = max((decoding.plausible_share for decoding in decodings.values()), default=0.0)
     min_share = max(_MIN_PLAUSIBLE_SHARE, best - _SHARE_MARGIN)
     return {
@@ -168,7 +166,7 @@ def _select_plausible(decodings: Mapping[str, _Decoding]) -> dict[str, _Decoding
 
 
 def _is_plausible_in(encoding: str, word: str) -> bool:
-    """Return whether a word looks like a real word in a language for which the encoding is used."""
+    """Return whether a word looks real in a language for which the encoding is used."""
     if encoding in _EAST_ASIAN:
         return _is_plausible_east_asian(word)
     return _is_plausible(word) or (encoding == WINDOWS_1252 and is_western(word))
@@ -182,7 +180,7 @@ def _is_plausible_east_asian(word: str) -> bool:
 
 @lru_cache(16_384)
 def _is_plausible(word: str) -> bool:
-    """Return whether a word has letters of a single script, and no capitals inside the word."""
+    """Return whether a word has letters of a single script, and no capitals inside."""
     letters = _extract_letters(word)
     if not letters:
         return letters is not None
@@ -192,10 +190,10 @@ def _is_plausible(word: str) -> bool:
 
 
 def _extract_letters(word: str) -> str | None:
-    """Return only the letters and accents in a word, or ``None`` if the word is implausible.
+    """Return the letters and accents in a word, or ``None`` for an implausible word.
 
-    A word that starts with an accent is implausible. A word with digits or non-ASCII symbols among
-    its letters is implausible.
+    A word that starts with an accent is implausible, and so is a word with digits or non-ASCII
+    symbols among its letters.
     """
     if any(
         not each.isascii() and unicodedata.category(each) in _INVALID_CATEGORIES for each in word
@@ -227,7 +225,7 @@ def _find_script(letter: str) -> str:
 
 
 def _has_fitting_case(letters: str, *, is_latin: bool) -> bool:
-    """Return whether the word has capital letters only where names have capital letters."""
+    """Return whether a word has capital letters only where names have capital letters."""
     if is_latin and letters[0].islower() and not letters[0].isascii():
         return False
     for before, letter in pairwise(letters):
@@ -240,7 +238,7 @@ def _has_fitting_case(letters: str, *, is_latin: bool) -> bool:
 def _is_mostly_western(
     decodings: Mapping[str, _Decoding], possible: Mapping[str, _Decoding]
 ) -> bool:
-    """Return whether the file is probably in Windows-1252, although a few cells look wrong.
+    """Return whether the file is probably in Windows-1252, even if a few cells look wrong.
 
     Nearly all cells whose text differs between Windows-1252 and a rival encoding must look like
     Western European names.
@@ -260,9 +258,8 @@ def _is_mostly_western(
 
 
 def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
-    """Map each encoding to the library chardet's confidence that the cells have the encoding."""
-    # Import the library chardet inside the function, because chardet loads large models that few
-    # files need.
+    """Map each encoding to chardet's confidence in the encoding."""
+    # Import chardet inside the function, because chardet loads large models that few files need.
     import chardet
 
     sample = b"\n".join(cells)[:_MAX_SAMPLE_BYTES]
@@ -309,8 +306,7 @@ def _choose_best(
         return None
     best = alphabetic[0]
     confidence = confidences.get(best, 0.0)
-    # Require more confidence for Windows-1252, because ``western_text`` has found that the text
-    # doesn't look Western European.
+    # Require more confidence for Windows-1252, because the text doesn't look Western European.
     is_doubtful = ambiguous_cells < _FEW_CELLS or best == WINDOWS_1252
     factor = _MIN_FACTOR_FEW_CELLS if is_doubtful else _MIN_FACTOR
     if ambiguous_cells >= _MANY_CELLS:
@@ -326,11 +322,10 @@ def _choose_best(
 
 
 def _measure_name_share(decoding: _Decoding, encoding: str) -> float:
-    """Return which share of the characters is frequent in names in the encoding's language."""
+    """Return the share of characters that are frequent in names in the encoding's language."""
     characters = [each for word in decoding.words for each in word if not each.isascii()]
     frequent = _NAME_CHARACTERS[_EAST_ASIAN[encoding]]
-    # Count Japanese kana as characters that are frequent in names, because only Japanese text
-    # contains kana.
+    # Count Japanese kana as frequent in names, because only Japanese text contains kana.
     count = sum(each in frequent or "\u3040" <= each <= "\u30ff" for each in characters)
     return count / max(1, len(characters))
 
@@ -338,10 +333,9 @@ def _measure_name_share(decoding: _Decoding, encoding: str) -> float:
 def _decode_rows(
     rows: Sequence[bytes], decodings: Mapping[str, _Decoding], confidences: Mapping[str, float]
 ) -> dict[str, list[str]]:
-    """Map each encoding, the most probable first, to some rows decoded with the encoding.
+    """Map each encoding to some decoded rows, starting with the most probable encoding.
 
-    If several encodings yield the same text, the result contains only the most probable of the
-    encodings.
+    If several encodings yield the same text, only the most probable encoding is included.
     """
     decoded_rows: dict[str, list[str]] = {}
     for encoding in sorted(decodings, key=lambda each: -confidences.get(each, 0.0)):

@@ -1,19 +1,18 @@
-"""Collects the cells that help to detect the encoding of a file."""
+"""Collects cells that help to detect the encoding of a file."""
 
 import re
 
 from services.subscriptions.imports.encoding_detection import detect_encoding
 
-# The bytes at which the undecoded content of a file is split into cells. No byte above 0x3F ends a
-# cell, because the byte may be the second byte of an East Asian character. A space doesn't end a
-# cell, so that opening and closing quotation marks stay in the same cell.
+# The bytes at which undecoded content is split into cells. Bytes above 0x3F don't end a cell,
+# because such a byte may be the second byte of an East Asian character. A space doesn't end a cell,
+# so that opening and closing quotation marks stay in the same cell.
 _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# The maximum number of cells that are collected per non-ASCII byte value. The limit on collected
-# cells saves memory, and applies per byte value because some letters occur only late in a large
-# file.
+# The maximum number of cells per non-ASCII byte value. The limit saves memory, and applies per byte
+# value because some letters occur only late in a large file.
 _MAX_CELLS_PER_BYTE = 40
 _MAX_ROWS = 200
 _MAX_ROW_BYTES = 400
@@ -25,13 +24,12 @@ class EncodingEvidence:
     def __init__(self) -> None:
         # The distinct cells that were collected, in the order of the file.
         self._cells: dict[bytes, None] = {}
-        # Some rows with non-ASCII bytes, which are shown to the owner if the encoding is unclear.
+        # Some rows with non-ASCII bytes, which the owner sees if the encoding is unclear.
         self._rows: list[bytes] = []
         self._counts = dict.fromkeys(range(0x80, 0x100), 0)
         self._incomplete_row = b""
-        # Matches the non-ASCII bytes for which fewer than ``_MAX_CELLS_PER_BYTE`` cells were
-        # collected. The pattern is ``None`` when enough cells have been collected for every byte
-        # value.
+        # Matches the byte values for which more cells are needed, or ``None`` if enough cells were
+        # collected.
         self._pattern = self._needed_bytes()
 
     @property
@@ -39,7 +37,7 @@ class EncodingEvidence:
         return bool(self._cells)
 
     def add_bytes(self, data: bytes) -> None:
-        """Collect cells with non-ASCII bytes from the next part of the file."""
+        """Collect cells from the next part of the file."""
         if data.isascii() and self._incomplete_row.isascii():
             self._incomplete_row = (self._incomplete_row + data)[-_MAX_CELL_BYTES:]
             return
@@ -51,12 +49,12 @@ class EncodingEvidence:
         self._collect_cells(rows)
 
     def end(self) -> None:
-        """Collect cells from the last row of the file, which may lack a line end."""
+        """Collect cells from the last row, which may not end with a line break."""
         self._collect_cells(self._incomplete_row)
         self._incomplete_row = b""
 
     def decide(self) -> str:
-        """Return the encoding that is detected from the collected cells.
+        """Detect the encoding from the collected cells.
 
         Raises ``EncodingUnclear`` if no encoding is clearly the best.
         """

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 WINDOWS_1252 = "cp1252"
-# The encodings that an owner can choose on the upload page, in the order of the page.
+# The encodings that an owner can choose, in the order of the upload page.
 ENCODINGS: Mapping[str, str] = {
     "utf-8": "Unicode (UTF-8)",
     "utf-16": "Unicode (UTF-16)",
@@ -26,8 +26,8 @@ ENCODINGS: Mapping[str, str] = {
     "cp950": "Traditional Chinese (Big5)",
     "cp949": "Korean (EUC-KR)",
 }
-# Maps alternative names such as "latin1", and encodings that are subsets of a listed one, to the
-# names in ``ENCODINGS``. The keys of ``_ALIASES`` are in lower case and without punctuation.
+# Maps alternative names such as "latin1", and subsets of the listed encodings, to names in
+# ``ENCODINGS``. The keys of ``_ALIASES`` are in lower case and without punctuation.
 _ALIASES = {
     "utf16le": "utf-16",
     **dict.fromkeys(("latin1", "iso88591", "iso885915", "ansi"), WINDOWS_1252),

@@ -1,4 +1,4 @@
-"""Ends an import by storing its result, informing the owner and removing the imported file."""
+"""Ends imports, stores their results, informs their owners and removes the imported files."""
 
 from datetime import timedelta
 from typing import Any
@@ -23,23 +23,22 @@ from services.jobs.transitions import complete_job, fail_job
 from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
-# How long the file of a dry run is stored, so that the owner can import the file without a second
+# How long the file of a dry run is kept, so that the owner can import the file without a second
 # upload.
 DRY_RUN_FILE_RETENTION = timedelta(days=1)
-# The maximum number of stored dry-run files per owner. The number of dry-run files per owner is
-# limited because no plan limits the size of dry-run files.
+# The maximum number of dry-run files per owner, because no plan limits the size of dry-run files.
 MAX_DRY_RUN_FILES = 3
 _MAX_RECENT_IMPORTS = 100
 NOTICE_WINDOW = timedelta(hours=1)
-# The maximum number of result mails per owner in an hour. The number of result mails is limited
-# because an API client may start many imports.
+# The maximum number of result mails per owner in an hour, because an API client may start many
+# imports.
 MAX_NOTICES_PER_WINDOW = 20
 MAX_TITLE_CHARACTERS = 60
 _NO_FILENAME = "a file"
 
 
 def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
-    """End an import and its job after all chunks have been applied. Raises ``LeaseLost``."""
+    """End an import and its job after all chunks were applied. Raises ``LeaseLost``."""
     if not task.received:
         fail_job(uow, lease, IMPORT_NO_ROWS())
     elif task.source == "members" and task.received == task.invalid:
@@ -54,9 +53,9 @@ def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
 
 
 def end_with_job(uow: UnitOfWork, job: Job) -> None:
-    """End an import whose job has failed or was cancelled.
+    """End an import whose job failed or was cancelled.
 
-    The owner can undo the changes that the import made before its job ended.
+    The owner can still undo the changes that the import made before its job ended.
     """
     task = uow.session.get(MemberImport, job.subject_id)
     if task is not None:
@@ -65,8 +64,8 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
         task.side_by_side = False
         keep_for = RETRY_INPUT_RETENTION if is_retry_sensible(job) else timedelta(0)
         if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
-            # Keep the file of the import, because the owner compares some rows of the file to
-            # choose the encoding.
+            # Keep the file, because the owner must compare some rows of the file to choose the
+            # encoding.
             keep_for = DRY_RUN_FILE_RETENTION
         _finish(uow, task, job.id, keep_for=keep_for)
 
@@ -74,9 +73,9 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
 def _finish(
     uow: UnitOfWork, task: MemberImport, job_id: int, *, keep_for: timedelta = timedelta(0)
 ) -> None:
-    """Send an event and a mail about an ended import, and schedule the removal of its file.
+    """Announce the end of an import, mail the owner, and schedule the removal of the file.
 
-    The row counts of the import stay in the database after the file has been removed.
+    The row counts of the import are kept after the file was removed.
     """
     announce_event(
         uow,
@@ -89,8 +88,7 @@ def _finish(
     )
     _mail_owner(uow, task)
     task.finished_at = func.now()
-    # Delete the import's rows in ``waiting_chunks``. A restarted import job inserts the rows into
-    # ``waiting_chunks`` again.
+    # A restarted import job inserts the rows into ``waiting_chunks`` again.
     uow.session.execute(delete(WaitingChunk).where(WaitingChunk.import_id == task.id))
     if task.dry_run and task.source == "file" and not task.by_operator:
         _remove_older_dry_runs(uow, task)
@@ -100,7 +98,7 @@ def _finish(
 
 
 def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
-    """Remove the owner's dry-run files, except the newest ``MAX_DRY_RUN_FILES`` files."""
+    """Remove the owner's dry-run files except the newest ``MAX_DRY_RUN_FILES`` files."""
     are_earlier = MemberImport.user_id == task.user_id, MemberImport.id != task.id
     recent = select(MemberImport).where(*are_earlier).order_by(MemberImport.id.desc())
     dry_runs = [
@@ -110,17 +108,17 @@ def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
     ]
     for dry_run in dry_runs[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
         key = f"{dry_run.object_prefix}/"
-        # Remove the dry-run file immediately, because the owner could import a file whose removal
-        # is only scheduled.
+        # Remove the dry-run file immediately, because the owner could still import a file whose
+        # removal is only scheduled.
         if removals.keep_object(uow, key):
             removals.forget_objects(uow, key)
 
 
 def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Prepare a failed import for the restart of its job.
+    """Prepare a failed import for a restart of its job.
 
-    Return whether the failed import can be restarted. An import that has been undone can't be
-    restarted, because the undo wouldn't remove the members that a restart adds.
+    Return whether the import can be restarted. An import that was undone can't be restarted,
+    because the undo wouldn't remove the members that the restart adds.
     """
     task = _lock_unless_being_undone(uow, job.subject_id)
     if task is None or task.files_removed_at is not None or task.undone_at is not None:
@@ -138,9 +136,9 @@ def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
 
 
 def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberImport | None:
-    """Lock an import, and prevent its undo until the transaction ends.
+    """Lock an import, so that no undo of the import can start until the transaction ends.
 
-    Return ``None`` if an undo of the import is in progress.
+    Return ``None`` if an undo of the import is already in progress.
     """
     task = uow.session.get(MemberImport, import_id)
     if task is None:
@@ -157,7 +155,7 @@ def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberI
 
 
 def build_result(task: MemberImport) -> dict[str, Any]:
-    """Return the result of an import's job, which contains the row counts and the columns."""
+    """Return the result of an import's job, with the row counts and the columns."""
     counts = {name: getattr(task, name) for name in COUNTS}
     result = {**counts, "import_id": task.id, "dry_run": task.dry_run}
     if task.columns is None:
@@ -171,7 +169,7 @@ def build_result(task: MemberImport) -> dict[str, Any]:
 
 
 def get_columns(task: MemberImport) -> dict[str, Any]:
-    """Return the meaning of each column in an imported file, and the ignored columns."""
+    """Return the meaning of each column of a file, and the ignored columns."""
     columns = task.columns or {}
     return {name: columns.get(name, []) for name in ("columns", "ignored_columns")}
 
@@ -179,8 +177,8 @@ def get_columns(task: MemberImport) -> dict[str, Any]:
 def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
     """Mail the result of a file import to the owner, unless the owner has disabled result mails.
 
-    No mail is sent for imports from API requests or by operators, because the client or operator
-    waits for the result.
+    No mail is sent for imports from API requests or by operators, because somebody is waiting for
+    the result.
     """
     needs_mail = task.source == "file" and not (task.dry_run or task.by_operator)
     if not needs_mail or task.status == "cancelled":
@@ -216,7 +214,7 @@ def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
 
 
 def _shorten(text: str) -> str:
-    """Return a title or filename, shortened and in quotation marks."""
+    """Shorten a title or filename, and put it in quotation marks."""
     if len(text) > MAX_TITLE_CHARACTERS:
         text = text[: MAX_TITLE_CHARACTERS - 1] + "…"
     return f"“{text}”"

@@ -17,8 +17,8 @@ from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
-# The maximum number of new fields that are proposed for a file, which may have a hundred thousand
-# columns. The limit on proposed fields is higher than the maximum number of fields per owner.
+# The maximum number of new fields that are proposed for a file. Owners can have fewer fields, but a
+# file may have a hundred thousand columns.
 MAX_NEW_FIELDS = 500
 # The types of fields that an import can create. An import can't create a choice field, because the
 # owner must define its choices first.
@@ -32,10 +32,10 @@ Records = Sequence[Sequence[str]]
 def match_fields(
     layout: ColumnLayout, columns: Collection[int], fields: Sequence[MemberField]
 ) -> None:
-    """Assign the owner's fields to columns, according to the owner's mapping or the headers.
+    """Assign the owner's fields to columns by the owner's column mapping or by the headers.
 
-    At most one column is assigned to each field. Exact matches between a header and a field's key
-    or label take precedence over similar headers. Raises ``import.mapping_type``.
+    Each field is assigned to at most one column. A header that exactly matches a field's key or
+    label takes precedence over a similar header. Raises ``import.mapping_type``.
     """
     by_key = {field.key: field for field in fields}
     for index in columns:
@@ -60,10 +60,10 @@ def match_fields(
 def propose_fields(
     layout: ColumnLayout, columns: Collection[int], taken_keys: Collection[str], sample: Records
 ) -> dict[int, MemberField]:
-    """Propose new fields for the columns in ``columns`` that have no role.
+    """Propose new fields for the columns without a role.
 
-    At most ``MAX_NEW_FIELDS`` fields are proposed. A proposed field has a negative id.
-    ``taken_keys`` contains the keys of the owner's existing fields.
+    At most ``MAX_NEW_FIELDS`` fields are proposed, with negative ids. ``taken_keys`` contains the
+    keys of the owner's existing fields.
 
     Raises ``import.mapping_field``, ``import.mapping_type``.
     """
@@ -80,7 +80,7 @@ def propose_fields(
         if len(new_fields) >= MAX_NEW_FIELDS:
             break
         cells = _get_cells(sample, index)
-        # Skip blank columns, because a comma at the end of each line adds a blank column to a file.
+        # Skip blank columns, which result from a comma at the end of each line.
         is_blank = not layout.header[index].strip() and not any(map(str.strip, cells))
         word = normalise_word(layout.header[index])
         if is_blank or (layout.product == "pressroom" and word in OWN_COLUMNS):
@@ -92,7 +92,7 @@ def propose_fields(
 
 
 def find_free_key(name: str, taken_keys: Collection[str]) -> str:
-    """Return an unused field key that resembles the header of a column."""
+    """Return an unused key that resembles the header of a column."""
     decomposed = unicodedata.normalize("NFKD", name[: 10 * MAX_KEY_CHARACTERS]).casefold()
     plain = "".join(c for c in decomposed if not unicodedata.combining(c))
     key = _NOT_OF_A_KEY.sub("_", plain).strip("_")[:MAX_KEY_CHARACTERS].rstrip("_")
@@ -124,7 +124,7 @@ def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list
 
 
 def _find_unknown_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
-    """Return the columns that have no role and aren't in the owner's mapping."""
+    """Return the columns that have no role and aren't in the owner's column mapping."""
     known = {*layout.describe_roles(), *layout.mapped_fields, *layout.ignored}
     return [index for index in columns if index not in known]
 

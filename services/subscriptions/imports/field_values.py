@@ -1,4 +1,4 @@
-"""Converts the text in a cell into a value of one of the owner's fields."""
+"""Converts the text in a cell into a value for one of the owner's fields."""
 
 import re
 from collections.abc import Iterable
@@ -14,21 +14,21 @@ from services.subscriptions.imports.known_words import normalise_word
 
 MAX_CELL_CHARACTERS_SHOWN = 40
 
-# Matches texts that are unchanged after a conversion to a number and back to text. Postal codes and
-# telephone numbers don't match if a conversion to a number would lose a zero or a plus sign.
+# Matches numbers that don't change when the text is converted to a number and back. Postal codes
+# and telephone numbers don't match if they would lose a zero or a plus sign.
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d{0,9})(\.\d{0,4}[1-9])?\Z", re.ASCII)
-# Matches amounts with a decimal comma and two decimal places. Text such as "1,2" doesn't match the
-# pattern for amounts, because the text may be a list of two numbers.
+# Matches amounts with a decimal comma and two decimal places. Text such as "1,2" isn't an amount,
+# because it may be a list of two numbers.
 _AMOUNT = re.compile(r"-?(0|[1-9]\d{0,9}|[1-9]\d{0,2}(\.\d{3})+),\d\d\Z", re.ASCII)
 
 
 def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -> FieldValue | None:
-    """Return the value of a cell, converted to the format in which field values are stored.
+    """Return the value of a cell in the form in which field values are stored.
 
-    Return ``None`` for a blank cell. ``index`` is the index of the column that contains the cell.
+    Return ``None`` for a blank cell. ``index`` is the index of the cell's column.
 
-    Raises ``ValueError`` for an invalid cell. The message of the ``ValueError`` states which rule
-    the cell breaks.
+    Raises ``ValueError`` for an invalid cell. The error's message states which rule the cell
+    breaks.
     """
     text = unguard_cell(cell).strip()
     if not text:

@@ -1,11 +1,10 @@
 """Reads the rows of an uploaded file, and groups the rows into chunks.
 
-If several rows have the same address, only the row whose status ranks highest in ``STRICTNESS`` is
-applied. Some rejected rows block a person, which means that no row of the file may add the person.
-Opt-outs and rejected rows that block a person are collected in separate chunks, which are applied
-first. When an opt-out is read, a row that would add the same person may already be in a chunk.
-After the whole file has been read, ``StoredChunks.mark_next_chunk`` rejects each row that an
-opt-out in the file overrides.
+If several rows have the same address, only the row with the most restrictive status is applied.
+Some rejected rows block a person, which means that no row of the file may add the person. Opt-outs
+and rows that block a person are collected in separate chunks, which are applied first. A row that
+would add a person may precede the person's opt-out in the file. After the whole file has been read,
+``StoredChunks.mark_next_chunk`` rejects each row that an opt-out overrides.
 """
 
 import dataclasses
@@ -27,21 +26,19 @@ from services.subscriptions.imports.samples import Problems, mark_duplicates
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 from storage.resources import Resources
 
-# The error codes of rejected rows that may be valid after the file is decoded with a different
-# encoding.
+# The error codes of rejected rows that may be valid in a different encoding.
 _CODES_OF_DAMAGED_ROWS = frozenset({"encoding.invalid", "row.unreadable"})
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Facts about a file's content that are known only after the whole file has been read.
+    """Facts about a file that are known only after the whole file has been read.
 
     Attributes:
-        forms: maps the index of each column to the notation in which the column contains dates or
-            numbers.
-        consent: maps the index of each column to whether the column is a consent column.
-        encoding: the right encoding of the file if the file was decoded with a wrong encoding,
-            otherwise ``None``.
+        forms: maps column indexes to the notations of dates or numbers in the columns.
+        consent: maps column indexes to whether the column is a consent column.
+        encoding: the right encoding if the file was decoded with a wrong encoding, otherwise
+            ``None``.
         are_applied: whether the rows were read according to the facts. If ``are_applied`` is false,
             the file must be read again.
         error: an error that asks the owner to choose the date order or the encoding, or ``None``.
@@ -55,19 +52,19 @@ class FileFacts:
 
 
 class FileRows:
-    """The rows of one imported file that is being read.
+    """The rows of an imported file that is being read.
 
     Attributes:
-        seen: the e-mail addresses in the rows that have been read.
-        received: the number of rows that have been read from the file.
-        count: the number of chunks that ``next_chunk`` has returned.
-        unknown_status: the number of rows in which a value of a consent column isn't recognised.
-        samples: cells and rows of the file that are shown to the owner. The samples are complete
-            after the whole file has been read.
+        seen: the addresses in the rows read so far.
+        received: the number of rows read so far.
+        count: the number of chunks returned so far.
+        unknown_status: the number of rows with an unrecognised value in a consent column.
+        samples: example cells and rows for the owner. The samples are incomplete until the whole
+            file has been read.
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
-        """Open the file. Raises the errors that ``open_file`` raises."""
+        """Open the file. Raises the errors of ``open_file``."""
         self._file = open_file(resources, task)
         self.seen = SeenAddresses()
         self._batches = judge_rows(self._file.rows, self.seen, get_rows_per_batch())
@@ -86,7 +83,7 @@ class FileRows:
     def description(self) -> dict[str, Any]:
         """Return the detected format and the header of the file.
 
-        Records of a JSON Lines file may add columns to the header while the file is read.
+        The records of a JSON Lines file may add columns to the header while the file is being read.
         """
         return {**self._description, "header": self._file.reader.header}
 
@@ -96,7 +93,7 @@ class FileRows:
         return self._is_read and not (self._opt_outs.rows or self._ordinary_rows.rows)
 
     def next_chunk(self) -> Chunk | None:
-        """Read rows of the file until a chunk is full or the file ends.
+        """Read rows until a chunk is full or the file ends.
 
         Return the next full chunk, or ``None`` after the last chunk.
         """
@@ -150,12 +147,11 @@ class FileRows:
         self._ordinary_rows.add(batch, characters)
 
     def _end_file(self) -> None:
-        """Complete the last chunks and the samples after the last row of the file has been read."""
+        """Complete the last chunks and the samples after the last row."""
         self._is_read = True
         rows = self._opt_outs.rows + self._ordinary_rows.rows
         if not self.count and len(rows) <= chunks.ROWS_PER_CHUNK:
-            # If all rows fit into one chunk, don't put opt-outs into a separate chunk, because one
-            # transaction applies all rows.
+            # If all rows fit into one chunk, don't put the opt-outs into a separate chunk.
             self._opt_outs.take_rows()
             self._ordinary_rows.rows = sorted(rows, key=attrgetter("line"))
         preview = self.samples.preview

@@ -1,11 +1,11 @@
 """Reads imported files of all supported formats as sequences of rows.
 
-A file is decompressed, decoded, cut into blocks of lines, parsed into records in the detected
-dialect, and converted into rows.
+A file is decompressed, decoded, cut into blocks of lines, parsed into records, and converted into
+rows.
 
-While a file is being read, only a limited part of the file is in memory. A record of the file that
-can't be read becomes a ``RejectedRecord``. If a whole file can't be read, a ``DomainError`` with a
-code such as ``import.empty`` is raised.
+Only a limited part of the file is in memory at the same time. A record that can't be read becomes a
+``RejectedRecord``. For a file that can't be read, a ``DomainError`` with a code such as
+``import.empty`` is raised.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,17 +44,17 @@ from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 # The number of bytes from which the encoding, the dialect and the header are detected.
 HEAD_BYTES = 64 * 1024
 
-# The only roles that columns can have in files of suppressions, bounces and complaints.
+# The only roles of columns in files of suppressions, bounces and complaints.
 _ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
 
 Outcome = MemberRow | RejectedRecord | None
 Records = Sequence[Sequence[str]]
-# A function that assigns the columns of a layout to the owner's fields. A ``FindFields`` function
-# gets a sample of the file's first records. If a record after the sample adds columns, the
-# ``FindFields`` function is called a second time, with an empty sample.
+# A function that assigns the owner's fields to the columns of a layout. The function gets a sample
+# of the file's first records. When a later record adds columns, the function is called again with
+# an empty sample.
 FindFields = Callable[[ColumnLayout, Records], None]
-# A function that receives the header and a sample of the records before the roles of the columns
-# are known.
+# A function that receives the header and the first records before the roles of the columns are
+# known.
 StoreHeader = Callable[[Sequence[str], Records], None]
 
 
@@ -63,11 +63,11 @@ class FileDescription:
     """The detected format of an imported file.
 
     Attributes:
-        container: the container of the file, which is ``plain``, ``gzip`` or ``zip``.
-        format: the format of the file, which is ``csv`` or ``jsonl``.
-        product: the newsletter product that exported the file, or ``None`` if the header doesn't
-            identify the product.
-        columns: maps each role to the headers of the columns that have the role.
+        container: the container of the file, either ``plain``, ``gzip`` or ``zip``.
+        format: the format of the file, either ``csv`` or ``jsonl``.
+        product: the newsletter product that exported the file, or ``None`` if the product is
+            unknown.
+        columns: maps each role to the headers of the columns with the role.
     """
 
     container: str
@@ -84,8 +84,7 @@ class RowReader:
     """The rows and rejected records of a file, in the order of the file.
 
     A ``RowReader`` can be iterated only once. ``sample`` contains the first records of the file.
-    Records of a JSON Lines file may add columns to ``header`` while the file is read. The records
-    in ``sample`` lack the columns that records after the sample add to ``header``.
+    Later records of a JSON Lines file may add columns to ``header`` that the sample lacks.
     """
 
     outcomes: Iterator[Outcome]
@@ -97,8 +96,8 @@ class RowReader:
     def __iter__(self) -> Iterator[MemberRow | RejectedRecord]:
         for outcome in self.outcomes:
             if isinstance(outcome, RejectedRecord) and self.text.damaged:
-                # Repair the cells of a rejected record, because undecodable bytes in the cells
-                # can't be stored as text.
+                # Repair the cells of a rejected record, because undecodable bytes can't be stored
+                # as text.
                 yield outcome._replace(cells=[repair_text(cell) for cell in outcome.cells])
             elif outcome is not None:
                 yield outcome
@@ -107,7 +106,7 @@ class RowReader:
 def ignore_columns(_: object, __: object) -> None:
     """Do nothing.
 
-    Parameters of type ``FindFields`` and ``StoreHeader`` have a default function that does nothing.
+    This function is the default for parameters of type ``FindFields`` and ``StoreHeader``.
     """
 
 
@@ -125,20 +124,18 @@ def open_member_rows(
     """Detect the format of a file with members, and return a reader of its rows.
 
     Args:
-        source: the file. For a zip file, ``source`` must have the methods ``seek`` and ``tell``
-            (see ``open_ranged_file``). For a file that isn't a zip file, ``source`` needs only the
-            method ``read``.
-        mapping: maps columns to the roles or fields that the owner assigned. The mapping identifies
-            a column by its header or its index, which starts at 0. A role in the owner's mapping
-            takes precedence over the role that the header suggests.
+        source: the file. The source of a zip file needs the methods ``seek`` and ``tell`` (see
+            ``open_ranged_file``).
+        mapping: maps columns to the roles or fields that the owner has assigned. The mapping
+            identifies columns by their headers or by their indexes, starting at 0. A role in the
+            owner's column mapping takes precedence over the role that the header suggests.
         forms: detects in which notation each column contains dates and numbers.
         consent: interprets the file's consent columns.
-        encoding: the encoding that the owner chose, or ``None`` to detect the encoding.
+        encoding: the encoding that the owner has chosen, or ``None`` to detect the encoding.
 
-    Raises ``EncodingUnclear`` if the encoding of the file is unclear. Raises the errors that
-    ``find_fields`` raises. Raises a ``DomainError`` with a code such as ``import.no_email_column``
-    for a file that can't be imported. The errors that ``open_container`` documents may be raised
-    while the rows are read.
+    Raises ``EncodingUnclear`` if the encoding can't be detected. Raises the errors of
+    ``find_fields``. Raises a ``DomainError`` with a code such as ``import.no_email_column`` if the
+    file can't be imported. Reading the rows may raise the errors of ``open_container``.
     """
     file = _open_file(source, filename, mapping, encoding)
     sample = file.dialect.sample
@@ -163,10 +160,9 @@ def open_suppression_rows(
 ) -> RowReader:
     """Detect the format of a file of suppressions, bounces or complaints, and return a row reader.
 
-    In a file of suppressions, bounces or complaints, roles are assigned only to columns with
-    addresses and names. The Python module ``suppression_files`` interprets the columns without
-    roles. The parameters and errors are the same as the parameters and errors of
-    ``open_member_rows``.
+    In a file of suppressions, bounces or complaints, only columns with addresses and names have
+    roles. The module ``suppression_files`` interprets the columns without roles. The parameters and
+    errors are the same as in ``open_member_rows``.
     """
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
@@ -175,7 +171,7 @@ def open_suppression_rows(
 
 @dataclass(frozen=True)
 class _OpenFile:
-    """An opened file whose dialect has been detected, and whose columns have no roles."""
+    """An opened file whose dialect was detected, and whose columns have no roles."""
 
     container: str
     text: DecodedText
@@ -187,7 +183,7 @@ class _LayoutDetector:
     """Assigns roles to the columns of a file, and to columns that JSON records add to the header.
 
     Args:
-        interpret_columns: a function that adds, changes or removes the roles of columns.
+        interpret_columns: a function that adds, changes or removes roles of columns.
     """
 
     def __init__(
@@ -205,13 +201,12 @@ class _LayoutDetector:
         self.email = self._find_email(dialect)
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
-        # The header, including the columns that the records read so far have added. New columns are
-        # added to the existing list object ``header``, because the ``RowReader`` refers to the
-        # list.
+        # The header, including the columns that records have added so far. New columns are added to
+        # the existing list object, because the ``RowReader`` refers to the list.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:
-        """Assign roles to the columns in a header that has new columns at the end."""
+        """Assign roles to the columns of a header that has new columns at the end."""
         layout = self._detect(header)
         layout.roles["email"] = self.layout.find_columns("email")
         layout.fields = dict(self.layout.fields)
@@ -227,7 +222,7 @@ class _LayoutDetector:
         return layout
 
     def _find_email(self, dialect: Dialect) -> int:
-        """Find the address column by the owner's mapping, by its header, or by its cells."""
+        """Find the address column by the owner's column mapping, by its header or by its cells."""
         email = self.layout.find_first_column("email")
         if email is None:
             if dialect.email is None:
@@ -256,7 +251,7 @@ def _open_file(
 
 
 def _take_sample(blocks: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
-    """Return the beginning of a text, whether the text is complete, and all blocks of the text.
+    """Return the beginning of a text, whether it is the whole text, and all blocks of the text.
 
     Raises ``import.empty``.
     """
@@ -324,7 +319,7 @@ def _map_objects(
 ) -> Iterator[Outcome]:
     """Yield the rows of a JSON Lines file, and add new keys to the header.
 
-    When the first object with a JSON key is read, the key becomes a column of the file.
+    A JSON key becomes a column when the first object with the key is read.
     """
     header = [*layouts.header]
     known_keys = set(header)

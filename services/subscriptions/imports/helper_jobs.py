@@ -1,15 +1,14 @@
 """Runs the helpers of an import, which are jobs that apply chunks in several processes.
 
-1. The import job stores the chunks of the file, inserts a row per chunk into ``waiting_chunks``,
-   and enqueues a helper. While helpers apply the chunks, no worker runs the import job, and the
-   import job's lease doesn't expire.
-2. A helper claims a chunk by writing the helper job's id and attempt number into the chunk's row in
-   ``waiting_chunks``. A helper enqueues one additional helper if several chunks are waiting and no
-   helper is queued.
-3. A helper applies each claimed chunk in one transaction. The transaction that applies a chunk
-   checks the leases of the helper and the import job, and deletes the chunk's row from
-   ``waiting_chunks``.
-4. A helper that finds all chunks applied ends the import and the import job.
+- The import job stores the chunks of the file, inserts a row per chunk into ``waiting_chunks``, and
+  enqueues a helper. While helpers apply the chunks, no worker runs the import job, and the import
+  job's lease doesn't expire.
+- A helper claims a chunk by writing the helper job's id and attempt number into the chunk's row in
+  ``waiting_chunks``. A helper enqueues one additional helper if several chunks are waiting and no
+  helper is queued.
+- A helper applies each claimed chunk in one transaction. The transaction checks the leases of the
+  helper and the import job, and deletes the chunk's row from ``waiting_chunks``.
+- A helper that finds all chunks applied ends the import and the import job.
 
 A helper ends when no chunk of its import is waiting. While only one helper of an import has claimed
 chunks, the helper applies two chunks at the same time. A claim on a chunk is valid while the
@@ -24,8 +23,8 @@ helper, which locks the list for each chunk.
 Chunks without opt-outs wait until all chunks with opt-outs have been applied.
 
 If applying a chunk kills the worker process, the chunk is tried three times in total. A helper that
-retries a chunk claims no other chunk in the same turn, so that a crash doesn't use up the tries of
-harmless chunks. An import fails if a chunk has failed three times, or if the database rejects a
+retries a chunk claims no other chunk in the same turn, so that a crash doesn't use up the attempts
+of harmless chunks. An import fails if a chunk has failed three times, or if the database rejects a
 chunk. Before an import fails, its helpers apply all other chunks that can be applied.
 """
 
@@ -79,11 +78,10 @@ MAX_TRIES = 3
 
 
 class ImportEnded(Exception):
-    """Raised if the import of a helper has ended or was restarted, so that the helper must stop."""
+    """Raised if a helper must stop because its import has ended or was restarted."""
 
 
-# The errors that aren't caused by the content of a chunk. If applying a chunk fails with an error
-# in ``_ERRORS_UNRELATED_TO_CHUNKS``, the failure doesn't count as a try of the chunk.
+# Errors that aren't caused by the content of a chunk, and that don't count as a try of the chunk.
 _ERRORS_UNRELATED_TO_CHUNKS = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
     *(ImportEnded, JobCancelled, LeaseLost, EarlierChunkPending),
@@ -108,7 +106,7 @@ EXCEPT SELECT number FROM import_chunks WHERE import_id = :import_id ORDER BY nu
 
 
 def find_missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
-    """Return the numbers of all chunks of an import that haven't been applied."""
+    """Return the numbers of the import's chunks that haven't been applied."""
     return list(
         uow.session.scalars(text(_MISSING_CHUNKS), {"import_id": task.id, "chunks": task.chunks})
     )
@@ -123,8 +121,8 @@ SELECT :import_id, number FROM ({_MISSING_CHUNKS}) AS missing ON CONFLICT DO NOT
 def hand_over_chunks(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """Make the stored chunks of an import available to helpers, and enqueue the first helper.
 
-    Raises ``LeaseLost``. ``lease`` is the lease of the import's job. The function must be called
-    after all chunks of the import have been stored.
+    Raises ``LeaseLost``. ``lease`` is the lease of the import's job. The caller must have stored
+    all chunks of the import.
     """
     delegate_to_helpers(uow, lease)
     enable_parallel_chunks(uow, task)
@@ -139,9 +137,9 @@ _LOCK_DECISION = text(
 
 
 def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
-    """Allow an import to apply chunks in parallel, unless an import into the same list does.
+    """Allow an import to apply chunks in parallel, unless another import into the list does so.
 
-    Two imports into one list may not apply chunks in parallel, because the imports may contain the
+    Only one import into a list may apply chunks in parallel, because two imports may contain the
     same people.
     """
     # Acquire a lock per list, so that only one of two simultaneous imports may apply chunks in
@@ -157,7 +155,7 @@ def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
 def run_helper(resources: Resources, lease: Lease) -> None:
     """Apply chunks of an import during one turn of a helper's job.
 
-    Raises the errors that ``applying.commit_chunk`` raises.
+    Raises the errors of ``applying.commit_chunk``.
     """
     try:
         helper_task = _start_turn(resources, lease)
@@ -171,7 +169,7 @@ def run_helper(resources: Resources, lease: Lease) -> None:
 def _end_import_with_helper(uow: UnitOfWork, job: Job) -> None:
     """Replace a helper whose worker was lost, or fail the import if the helper failed.
 
-    The new helper retries the chunk that may have killed the worker. Each chunk is tried at most
+    The new helper retries the chunk that may have killed the worker. A chunk is tried at most
     ``MAX_TRIES`` times.
     """
     import_lease = lock_shared_lease(uow, job.subject_id)
@@ -212,8 +210,8 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        # Cancel the import job, because the import may have been cancelled by an API process of an
-        # older release, which can't cancel helpers.
+        # Cancel the import's job, because an older release can cancel an import but not its
+        # helpers.
         if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None
@@ -229,7 +227,7 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
 def _find_next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
     """Return the waiting chunks with opt-outs.
 
-    If no chunk with opt-outs is waiting, return all waiting chunks.
+    If no waiting chunk has opt-outs, return all waiting chunks.
     """
     query = select(WaitingChunk).where(WaitingChunk.import_id == task.id)
     waiting = uow.session.scalars(query.order_by(WaitingChunk.number)).all()
@@ -238,14 +236,14 @@ def _find_next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingCh
 
 
 def _find_other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
-    """Return the job statuses of all unfinished helpers of an import, except the calling helper."""
+    """Return the job statuses of all other unfinished helpers of the import."""
     helpers = records.is_working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
     return uow.session.scalars(select(Job.status).where(helpers, Job.id != lease.job_id)).all()
 
 
 # Claims the first waiting chunk that no helper has claimed. Chunks without opt-outs wait until all
-# chunks with opt-outs are applied. A chunk with a failed try can be claimed only as the first chunk
-# of a helper's turn.
+# chunks with opt-outs were applied. A chunk that was tried before can be claimed only as the first
+# chunk of a helper's turn.
 _CLAIM_CHUNK = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (
@@ -278,10 +276,10 @@ _ABANDON_CHUNK = Statement(f"""
 
 
 def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) -> bool:
-    """Claim and apply chunks until the helper's turn is over or no chunk can be claimed.
+    """Claim and apply chunks until the turn is over or no chunk can be claimed.
 
-    Return whether the function stopped because no chunk can be claimed. If the helper's turn is
-    over and chunks may be waiting, put the helper's job back into the queue.
+    Return whether the function stopped because no chunk can be claimed. If the turn is over, the
+    helper's job is put back into the queue.
     """
     task = helper_task.task
     turn = Turn()
@@ -306,8 +304,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
                 lease.check_cancelled()
                 claims = resources.database.rows(_CLAIM_CHUNK, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():
-                    # Retry the claim, because chunks without opt-outs become claimable when the
-                    # last chunk with opt-outs has been applied.
+                    # Retry the claim, because chunks without opt-outs become available when the
+                    # last chunk with opt-outs was applied.
                     continue
                 if not claims:
                     break
@@ -318,8 +316,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
         if not claims:
             return True
     except _ERRORS_UNRELATED_TO_CHUNKS:
-        # If deleting the claim on the chunk fails, ignore the database error, because the original
-        # error is raised below.
+        # Ignore a database error while the claim is released, because the original error is raised
+        # below.
         with suppress(psycopg2.Error):
             resources.database.rows(_RELEASE_CHUNK, **claim)
         raise
@@ -343,10 +341,10 @@ def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> 
 def _lock_import_job(
     uow: UnitOfWork, *, lease: Lease, helper_task: _HelperTask, number: int
 ) -> Lease:
-    """Lock the import's job until the transaction ends, and return the lease of the import's job.
+    """Lock the import's job until the transaction ends, and return the job's lease.
 
     Delete the chunk's row in ``waiting_chunks``, which contains the helper's claim. Raises
-    ``LeaseLost`` if the helper has no claim on the chunk. Raises ``ImportEnded`` if the import has
+    ``LeaseLost`` if the helper hasn't claimed the chunk. Raises ``ImportEnded`` if the import has
     ended.
     """
     record_progress(uow, lease, done=0)
@@ -362,9 +360,9 @@ def _lock_import_job(
 
 
 def _end_helper(resources: Resources, lease: Lease) -> None:
-    """End a helper that finds no waiting chunk.
+    """End a helper that has found no waiting chunk.
 
-    If every chunk of the import has either been applied or failed, end the import.
+    If all chunks were applied or have failed, end the import.
     """
     chunk_error = _find_chunk_error(resources, lease)
     with resources.unit_of_work() as uow:
@@ -377,8 +375,8 @@ def _end_helper(resources: Resources, lease: Lease) -> None:
             elif chunk_error is not None:
                 fail_job(uow, import_lease, chunk_error)
             elif not _find_other_helpers(uow, lease, task):
-                # Put the helper's job back into the queue if unapplied chunks remain and the import
-                # has no other helper.
+                # Put the helper's job back into the queue if unapplied chunks remain and no other
+                # helper exists.
                 hand_back_job(uow, lease)
                 return
         complete_job(uow, lease, {})
@@ -401,7 +399,7 @@ def _find_chunk_error(resources: Resources, lease: Lease) -> DomainError | None:
 
 
 def _can_be_applied(uow: UnitOfWork, chunk: WaitingChunk) -> bool:
-    """Return whether a helper is applying the chunk, or may retry the chunk."""
+    """Return whether a helper is applying the chunk or may retry it."""
     if chunk.tries < MAX_TRIES:
         return True
     is_running = Job.attempt == chunk.attempt, Job.status == JobStatus.RUNNING

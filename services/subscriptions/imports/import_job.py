@@ -1,13 +1,13 @@
 """Runs the job of an import, which reads the rows and adds the members.
 
-The job of a file import stores the whole file as chunks before it adds any member, because any part
-of the file may be damaged. Members in an API request are added while the request is being read,
-because the API has validated the request.
+The whole file is stored as chunks before any member is added, because any part of the file may be
+damaged. Members in an API request are added while the request is being read, because the API has
+validated the request.
 
-An import job reads a file in turns of a few seconds. All turns of an import job run in one process,
-because an open file can't be moved to another process. If the process of an import job crashes or
-has too many open files, a different process reads the imported file from the first row. The Python
-module ``helper_jobs`` describes how chunks are applied.
+An import's job reads the file in turns of a few seconds. All turns of the job run in one process,
+because an open file can't be moved to another process. If the job's process crashes or has too many
+open files, another process reads the file from the start. The module ``helper_jobs`` describes how
+chunks are applied.
 """
 
 from collections.abc import Generator
@@ -41,9 +41,7 @@ from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chu
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of seconds for which one process runs an import job. After
-# ``MAX_STAY_SECONDS``, the import job moves to a different process, which reads the file from its
-# start.
+# How long one process runs an import's job before another process starts to read the file again.
 MAX_STAY_SECONDS = 3600.0
 
 
@@ -51,9 +49,9 @@ def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None
     """Run the job that imports a file or the members in a request.
 
     The generator yields after each turn of the job. All turns of the job must run in the same
-    process. Raises a ``DomainError`` with a code such as ``import.empty`` for a file that can't be
-    read. Raises ``list.not_found`` for an archived list. Raises ``quota.exceeded`` if the stored
-    chunks of the file exceed the owner's storage quota.
+    process. Raises a ``DomainError`` such as ``import.empty`` for a file that can't be read. Raises
+    ``list.not_found`` if the list was archived. Raises ``quota.exceeded`` if the stored chunks
+    exceed the owner's storage quota.
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, lease.subject_id)
@@ -90,7 +88,7 @@ def _add_members(
 ) -> Generator[None, None, MemberImport]:
     """Add the members in an API request to the list.
 
-    The generator yields after each turn of the job, and returns the ``MemberImport`` at the end.
+    The generator yields after each turn, and finally returns the ``MemberImport``.
     """
     with closing(RequestRows(resources, task)) as rows:
         while True:
@@ -99,8 +97,8 @@ def _add_members(
             with resources.unit_of_work() as uow:
                 renew_lease(uow, lease)
                 task = uow.session.get_one(MemberImport, task.id)
-                # Record the number of chunks only at the end of a turn, because chunks that are
-                # applied in parallel may be committed in any order.
+                # Record the number of chunks only at the end of a turn, because the chunks may be
+                # committed in any order.
                 task.chunks = max(task.chunks, rows.count)
                 task.received = max(task.received, rows.received)
                 task.is_split = is_complete
@@ -114,7 +112,7 @@ def _begin_turn(
 ) -> MemberImport:
     with resources.unit_of_work() as uow:
         # Store the total number of members without recording progress, because a job that crashes
-        # repeatedly without progress must fail eventually.
+        # repeatedly must fail eventually.
         set_total(uow, lease, total=rows.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**REQUEST_DESCRIPTION}
@@ -124,7 +122,7 @@ def _begin_turn(
 
 
 def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows) -> bool:
-    """Add members from a request until the turn of the job is over.
+    """Add members from a request until the turn is over.
 
     Return whether all chunks of the request have been applied. While one chunk is being read from
     the request, up to two preceding chunks are written to the database.
@@ -138,8 +136,8 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
         while not rows.is_complete:
             lease.check_cancelled()
             chunk = rows.next_chunk()
-            # Skip the chunks that were applied before the import job moved to this process.
-            # Skipping all chunks of a request takes less than a second.
+            # Skip the chunks that were applied before the job moved to this process. Skipping all
+            # chunks of a request takes less than a second.
             if chunk is not None and chunk.number not in applied:
                 commits.wait_for_room()
                 prepared = prepare_chunk(chunk.number, chunk.rows)
@@ -154,8 +152,8 @@ def _store_file(
 ) -> Generator[None, None, MemberImport]:
     """Store the rows of a file as chunks.
 
-    The generator yields after each turn of the job, and returns the ``MemberImport`` at the end. If
-    the end of the file reveals that preceding rows were misread, the file is read a second time.
+    The generator yields after each turn, and finally returns the ``MemberImport``. If the end of
+    the file shows that preceding rows were misread, the file is read a second time.
     """
     turn = Turn()
     while not task.is_split:
@@ -200,10 +198,10 @@ def _record_progress(
     *,
     facts: FileFacts | None,
 ) -> MemberImport:
-    """Record how many rows of the file have been read.
+    """Record how many rows of the file were read.
 
     Raises ``LeaseLost`` if another worker has taken over the job. Raises ``quota.exceeded`` if the
-    stored chunks of the file exceed the owner's storage quota.
+    stored chunks exceed the owner's storage quota.
     """
     is_split = facts is not None and facts.are_applied and facts.error is None
     with resources.unit_of_work() as uow:
@@ -213,8 +211,8 @@ def _record_progress(
         elif rows.received > task.received:
             record_progress(uow, lease, done=0)
         else:
-            # While the file is read a second time, record no progress, so that a job whose process
-            # crashes repeatedly eventually fails.
+            # Record no progress while the file is read a second time, so that a job that crashes
+            # repeatedly fails eventually.
             renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         new_bytes = max(0, stored.size - task.chunk_bytes)
@@ -252,7 +250,7 @@ def _store_facts(task: MemberImport, facts: FileFacts) -> None:
 
 
 def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
-    """Enqueue a helper if several chunks are stored, or apply the only chunk and end the import."""
+    """Enqueue a helper job for several chunks, or apply a single chunk and end the import."""
     with resources.unit_of_work() as uow:
         missing = helper_jobs.find_missing_chunks(uow, task)
         if missing and task.chunks > 1:

@@ -20,19 +20,19 @@ MAX_STATUS_VALUES = 200
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """The options that determine how a file is read and imported.
+    """The options for reading and importing a file.
 
     Attributes:
-        dry_run: whether the import only validates all rows without changing any member.
-        on_existing: ``skip`` adds only fields and tags that an active member lacks. With
-            ``update``, the import replaces existing names, tiers and fields of active members.
-        mapping: maps the header or index of a column to the role that the owner assigned.
-        kind: whether the rows are members or suppressed addresses.
-        create_fields: whether a field is created for each column without a known meaning.
+        dry_run: whether the import only validates the rows, without changing any member.
+        on_existing: what the import changes about active members. The value ``skip`` only adds
+            missing fields and tags, and ``update`` also replaces existing values.
+        mapping: maps the header or index of a column to the role that the owner has assigned.
+        kind: whether the rows are members or people who must not get mail.
+        create_fields: whether to create fields for columns without a known meaning.
         date_order: whether the day or the month comes first in ambiguous dates such as 03/04/2025.
-        status_values: maps values in consent columns to the statuses that the owner assigned.
-        encoding: the encoding of the file, one of ``encodings.ENCODINGS``. If ``encoding`` is
-            ``None``, the encoding of the file is detected.
+        status_values: maps values in consent columns to the statuses that the owner has assigned.
+        encoding: the encoding of the file, one of ``encodings.ENCODINGS``, or ``None`` to detect
+            the encoding.
     """
 
     dry_run: bool = False
@@ -46,7 +46,7 @@ class ImportOptions:
 
     @property
     def stored_values(self) -> dict[str, Any]:
-        """Return the import options as values for the database columns of ``MemberImport``."""
+        """Return the options as values for the columns of ``MemberImport``."""
         mapping = dict(self.mapping) if self.mapping else None
         status_values = dict(self.status_values) if self.status_values else None
         return {**vars(self), "mapping": mapping, "status_values": status_values}
@@ -69,7 +69,7 @@ def read_encoding(name: str | None) -> str | None:
 def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:
     """Parse the JSON text of the option ``mapping``.
 
-    Raises ``error`` if the text isn't a JSON object whose values are strings.
+    Raises ``error`` unless the text is a JSON object whose values are strings.
     """
     if text is None:
         return None

@@ -1,6 +1,6 @@
-"""Reads the records of a JSON Lines file, which has one JSON object per line.
+"""Reads the records of a JSON Lines file, which contains one JSON object per line.
 
-The objects in a JSON Lines file may have different keys. The values of a nested JSON object become
+The objects in a JSON Lines file may have different keys. The values of nested objects become
 columns such as ``person.name``.
 """
 
@@ -23,8 +23,8 @@ MAX_JSON_KEYS = 300
 MAX_JSON_KEY_CHARACTERS = 200
 # The maximum depth at which nested JSON objects are split into columns.
 MAX_JSON_DEPTH = 5
-# The maximum size of a JSON document that isn't JSON Lines. The size of a JSON document is limited
-# because the parsed document takes several times as much memory as the file.
+# The maximum size of a JSON document that isn't JSON Lines, because the parsed document takes
+# several times as much memory.
 MAX_DOCUMENT_BYTES = 16 * 1024**2
 
 _OBJECT = re.compile(r'\{[ \t]*["}]')
@@ -37,8 +37,8 @@ Values = dict[str, str]
 def convert_document(stored: io.BufferedReader, size: int) -> Source:
     """Convert the records of a JSON document to JSON Lines, or return any other file unchanged.
 
-    Mail providers' APIs often return suppressed addresses as one JSON document. ``size`` is the
-    size of the file in bytes.
+    Mail providers' APIs often return suppressed addresses as a single JSON document. ``size`` is
+    the size of the file in bytes.
     """
     head = stored.read(READ_BYTES)
     stored.seek(0)
@@ -50,8 +50,8 @@ def convert_document(stored: io.BufferedReader, size: int) -> Source:
         document = None
     records = document if isinstance(document, list) else None
     if isinstance(document, dict):
-        # The first field that contains a list of objects is assumed to contain the records of the
-        # JSON document.
+        # The first field with a list of objects is assumed to contain the records of the JSON
+        # document.
         lists = (value for value in document.values() if isinstance(value, list))
         records = next((each for each in lists if all(isinstance(i, dict) for i in each)), None)
     if records is None:
@@ -61,7 +61,7 @@ def convert_document(stored: io.BufferedReader, size: int) -> Source:
 
 
 def detect_json_lines(sample: str) -> Dialect | None:
-    """Return the dialect of a JSON Lines file, or ``None`` if the file isn't JSON Lines.
+    """Return the dialect of a JSON Lines file, or ``None`` for any other file.
 
     Raises ``import.json_array``, ``import.no_readable_row``.
     """
@@ -82,7 +82,7 @@ def detect_json_lines(sample: str) -> Dialect | None:
 def read_objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
     """Yield the line number and the values of each JSON object.
 
-    For an invalid line of the file, yield a rejected record.
+    For an invalid line, yield a rejected record.
     """
     line = 0
     for block in blocks:
@@ -110,13 +110,13 @@ def read_objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | Rejec
 
 
 def list_keys(objects: Iterable[Values]) -> list[str]:
-    """Return the keys of the JSON objects, in the order of the file, as the header of the file."""
+    """Return the keys of all JSON objects as the header of the file."""
     keys = dict.fromkeys(key for values in objects for key in values)
     return [key for key in keys if len(key) <= MAX_JSON_KEY_CHARACTERS][:MAX_JSON_KEYS]
 
 
 def arrange_cells(values: Values, header: Sequence[str]) -> list[str]:
-    """Return the values of a JSON object as cells in the order of the header."""
+    """Return the values of a JSON object as cells, in the order of the header."""
     return [values.get(name, ABSENT) for name in header]
 
 

@@ -1,8 +1,8 @@
 """Builds the SQL statements that compare a chunk's rows with people, subscriptions and opt-outs.
 
-The clause ``OFFSET 0`` in a subquery forces Postgres to look up one row at a time with an index.
-Postgres's statistics lag behind while an import is adding rows. Without ``OFFSET 0``, outdated
-statistics would make Postgres scan the whole list for each row.
+``OFFSET 0`` in a subquery makes Postgres look up one row at a time with an index. Without ``OFFSET
+0``, Postgres might scan the whole list for each row, because statistics are outdated during an
+import.
 """
 
 from services.subscriptions.imports.staging import (
@@ -17,13 +17,12 @@ from services.subscriptions.members.opt_out_checks import build_opt_out_query
 # id, outdated statistics could suggest an empty list, and Postgres would scan all members for each
 # row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
-# For each member who has changed their e-mail address, selects the one row that is applied. Several
-# rows may belong to one member, because a member's former addresses also identify the member. Only
-# one row per member is applied, which is an opt-out if any row of the member is an opt-out. If a
-# member has several rows, the rows that aren't applied are duplicates, even if the rows are in
-# different chunks. Chunks with opt-outs are applied first, so that an opt-out is never a duplicate
-# of an ordinary row. Rows are sorted by person, so that the transactions of two chunks can't
-# deadlock.
+# Selects the applied row for each member who has changed their address. A member may have several
+# rows, because a former address also identifies the member. Only one row per member is applied. If
+# any row of the member is an opt-out, an opt-out is applied. The rows of a member that aren't
+# applied are duplicates, even in different chunks. Chunks with opt-outs are applied first, so that
+# an opt-out is never a duplicate of an ordinary row. Rows are sorted by person, so that the
+# transactions of two chunks can't deadlock.
 _APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
@@ -36,12 +35,12 @@ _APPLIED_ROWS = """first AS (
 ), named AS (
     SELECT first.number FROM first JOIN recorded USING (user_id)
 )"""
-# Excludes rows that wouldn't change an active member. If a chunk has extras, rows of unchanged
-# members are included, because the file's consent claims about the members must be stored.
+# Excludes rows that wouldn't change an active member. In a chunk with extras, rows of unchanged
+# members are kept, because their consent claims must be stored.
 _CHANGED_ROWS = (
     "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"
 )
-# Selects the stored opt-outs of the person in a row, by user id or by address digest.
+# Selects the stored opt-outs of the people in the rows, by user id or address digest.
 _ROW_OPT_OUTS = f"""
     SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "user_id = k.user_id")}) AS o
@@ -51,17 +50,17 @@ _ROW_OPT_OUTS = f"""
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "address_hmac = d.digest")}) AS o
 """  # noqa: S608
 _ROW_VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
-# Without the option ``update``, the name and tier of an active member stay unchanged.
+# Without the option ``update``, active members keep their name and tier.
 _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person with the address in a row. The first choice for a row is a member of the list
-# whose subscription has the row's address, even if the member has changed their address. The second
-# choice for a row is the person whose current address is the row's address (``u``). The third
-# choice for a row is a person who formerly had the row's address. ``OFFSET 0`` makes Postgres use
-# an index even if outdated statistics suggest a scan. The subqueries of ``_PERSON`` have no LIMIT,
-# because a LIMIT would make Postgres scan a table without using an index.
+# Finds the person with the address in a row. The first choice is a member of the list whose
+# subscription has the address, even if the member has changed their address. The second choice is
+# the person whose account has the address (``u``). The third choice is a person who formerly had
+# the address. ``OFFSET 0`` makes Postgres use an index even if outdated statistics suggest a scan.
+# The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table
+# instead of using an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions
@@ -85,7 +84,7 @@ FROM (
 def _build_judge_statement(*, has_extras: bool) -> str:
     """Build the SQL statement that fills the table JUDGED and returns the verdict on each row.
 
-    If a row has no name or no tier, the existing name or tier of a member stays.
+    If a row has no name or no tier, an existing member's name or tier stays.
     """
     return f"""
 WITH known AS (
@@ -129,10 +128,10 @@ SELECT verdict, array_agg(number) FROM inserted GROUP BY verdict
 
 
 def _build_change_condition(row: str, *, has_extras: bool) -> str:
-    """Build the SQL condition that is true if a row would change the active member ``m``.
+    """Build an SQL condition that is true if a row would change the active member ``m``.
 
     A row always adds fields, tags and join dates that the member lacks. A row replaces existing
-    values of a member only if the import has the option ``update``.
+    values only if the import has the option ``update``.
     """
     extras = """OR e.number IS NOT NULL AND (
                 CASE WHEN :update THEN m.fields || e.fields ELSE e.fields || m.fields END
@@ -150,13 +149,13 @@ def _build_change_condition(row: str, *, has_extras: bool) -> str:
 
 
 def build_new_expiry(row: str) -> str:
-    """Build the SQL expression for the end date of member ``m``'s paid tier after an import."""
+    """Build an SQL expression for the new expiry date of the paid tier of member ``m``."""
     return f"""CASE WHEN coalesce({row}.tier, m.type) = 'free' THEN NULL
         WHEN {row}.paid_expiry IS NOT NULL OR {row}.clears_expiry THEN {row}.paid_expiry
         WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""
 
 
-# After tags have been removed from rows, finds out which of the rows would change active members.
+# Checks which rows would change active members after tags were removed from the rows.
 JUDGE_AGAIN = f"""
 UPDATE {JUDGED} AS j SET is_updated = {_build_change_condition("j", has_extras=True)}
 FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN LATERAL (
@@ -165,8 +164,8 @@ FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN L
 ) AS m
 WHERE j.number = k.number AND j.verdict = 'already' AND j.number = ANY(:numbers)
 """  # noqa: S608
-# The SQL statements that fill the table JUDGED. ``JUDGE_STATEMENTS`` contains one statement for
-# chunks with extras, and one statement for chunks without extras.
+# The SQL statements that fill the table JUDGED, one for chunks without extras and one for chunks
+# with extras.
 JUDGE_STATEMENTS = {
     has_extras: _build_judge_statement(has_extras=has_extras) for has_extras in (False, True)
 }

@@ -15,7 +15,7 @@ from services.subscriptions.imports.rows import (
     SuppressionStatus,
 )
 
-# The value of ``paid_expiry`` that tells the import to remove the stored end of the paid tier.
+# A value of ``paid_expiry`` that removes the stored end of the paid tier.
 CLEARED = ""
 DUPLICATE_CODE = "row.duplicate"
 EARLIER_ROW_REASON = "The address came before in the same file."
@@ -24,19 +24,18 @@ _STORED_FIELDS = itemgetter(slice(0, 9))
 
 
 class JudgedRow(NamedTuple):
-    """A judged row. If a row has a ``code``, the row isn't applied, and ``reason`` states why.
+    """A judged row. A row with a ``code`` isn't applied, and ``reason`` states why.
 
-    A stored chunk contains the fields of each row in the order of ``JudgedRow``, and encodes
-    ``extras`` separately.
+    A stored chunk contains the attributes of each row in the order of ``JudgedRow``, but ``extras``
+    separately.
 
     Attributes:
-        line: the number of the physical line where the row begins, counted from 1. For an import
-            from a request, ``line`` is the position of the member in the request.
-        email: the e-mail address in the row, normalised. ``email`` is empty if the address is
-            invalid, or if the row is a duplicate of a row that is applied.
-        paid_expiry: when the member's paid tier ends. If ``paid_expiry`` is ``CLEARED``, the stored
-            end of the paid tier is removed. If ``paid_expiry`` is ``None``, the row doesn't state
-            when the paid tier ends.
+        line: the line number where the row begins, counted from 1. For a request, ``line`` is the
+            member's position in the request.
+        email: the normalised address, or an empty text if the address is invalid or the row is a
+            duplicate.
+        paid_expiry: when the paid tier ends, or ``None`` if the row states no end. The value
+            ``CLEARED`` removes the stored end.
         opt_out: the row's status if the row is an opt-out (unsubscribed, cleaned, bounced or
             complained), otherwise ``None``.
         cells: the original cells of the row.
@@ -55,14 +54,14 @@ class JudgedRow(NamedTuple):
 
     @property
     def is_withheld(self) -> bool:
-        """Return whether the row is rejected, and no row of the import may add the person."""
+        """Return whether the row is rejected, and no other row may add the person."""
         return self.code is not None and bool(self.email)
 
     @property
     def strictness(self) -> int:
         """Return the rank of the row's status in ``STRICTNESS``.
 
-        Don't use the property for a rejected row, which has a ``code``.
+        A rejected row, which has a ``code``, has no valid rank.
         """
         return STRICTNESS[SuppressionStatus(self.opt_out or SuppressionStatus.WANTED)]
 
@@ -74,7 +73,7 @@ def reject_row(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: s
 def encode_rows(rows: Sequence[JudgedRow]) -> bytes:
     """Encode validated rows as the content of a stored chunk.
 
-    The fields, tags and consent claims of rows are encoded separately, because few rows have any.
+    Fields, tags and consent claims are encoded separately, because only few rows have any.
     """
     extras = {str(place): tuple(row.extras) for place, row in enumerate(rows) if row.extras}
     return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED_FIELDS)

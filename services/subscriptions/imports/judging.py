@@ -21,9 +21,9 @@ from services.subscriptions.imports.judged_rows import (
 from services.subscriptions.imports.rows import STRICTNESS, MemberRow, RejectedRecord
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 
-# Rows are validated in batches, because looking up many addresses at once is faster than looking up
-# one address at a time. The number of characters in a batch is limited, because one row may have a
-# quarter of a million characters.
+# Rows are validated in batches, because looking up many addresses at once is faster than one at a
+# time. The number of characters in a batch is limited, because a single row may have a quarter of a
+# million characters.
 MAX_BATCH_ROWS = 2_000
 MAX_BATCH_CHARACTERS = 1_000_000
 
@@ -31,7 +31,7 @@ MAX_BATCH_CHARACTERS = 1_000_000
 def judge_rows(
     rows: Iterable[MemberRow | RejectedRecord], seen: SeenAddresses, max_rows: int = MAX_BATCH_ROWS
 ) -> Iterator[tuple[list[JudgedRow], int]]:
-    """Yield batches of at most ``max_rows`` rows, with the number of characters in each batch."""
+    """Yield batches of up to ``max_rows`` rows, with the number of characters in each batch."""
     unread_rows = iter(rows)
     while True:
         batch = []
@@ -40,8 +40,8 @@ def judge_rows(
             batch.append(row)
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:
-                # Count the characters of the sentences about omitted values, because a sentence is
-                # much longer than the omitted value.
+                # Count the sentences about omitted values, because the sentences are much longer
+                # than the values.
                 characters += sum(map(len, map(str, row.extras.left_out)))
             if characters >= MAX_BATCH_CHARACTERS:
                 break

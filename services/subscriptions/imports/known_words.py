@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_WORD_CHARACTERS = 60
-# Only the first ``MAX_TEXT_CHARACTERS`` characters of a header or cell are compared with known
-# words.
+# Only this number of characters of a header or cell is compared with known words.
 MAX_TEXT_CHARACTERS = 200
 
 _NOT_A_WORD = re.compile(r"[\W_]+")
@@ -26,7 +25,7 @@ _WITHOUT_ACCENTS = {
 
 
 def load_words(name: str) -> Mapping[str, Any]:
-    """Load a TOML file of word lists from the package's folder."""
+    """Load a TOML file with word lists from the package's folder."""
     return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))
 
 
@@ -35,10 +34,10 @@ def normalise_words(words: Iterable[str]) -> frozenset[str]:
 
 
 def normalise_word(text: str) -> str:
-    """Return ``text`` in lower case, without accents, spaces or punctuation.
+    """Return ``text`` in lower case, without accents, spaces and punctuation.
 
-    "E-mail Address " and "email_address" both become "emailaddress". If ``text`` is longer than
-    ``MAX_WORD_CHARACTERS``, the result is "".
+    For example, "E-mail Address " and "email_address" become "emailaddress". The result is empty if
+    ``text`` is longer than ``MAX_WORD_CHARACTERS``.
     """
     # Cache the normalised text only for short texts, so that the cache doesn't use too much memory.
     return _normalise_short_word(text) if len(text) <= MAX_WORD_CHARACTERS else ""
@@ -47,8 +46,8 @@ def normalise_word(text: str) -> str:
 def split_words(text: str) -> list[str]:
     """Split the beginning of ``text`` into words, in lower case and without accents.
 
-    Words are separated by whitespace and punctuation. A new word begins at each number, and at each
-    capital letter after a lower-case letter.
+    Whitespace and punctuation separate words. A new word begins at each number, and at each capital
+    letter after a lower-case letter.
     """
     composed = unicodedata.normalize("NFC", text[:MAX_TEXT_CHARACTERS])
     plain = composed.translate(_WITHOUT_ACCENTS)

@@ -9,17 +9,16 @@ from typing import Final
 
 from services.subscriptions.imports.rows import RejectedRecord
 
-# A line of the maximum length takes a few megabytes of memory, because the line is copied, and a
-# character can take four bytes. A line that is too long is discarded while it is being read, so
-# that the whole line is never in memory. A line about a real member has far fewer than
-# ``MAX_LINE_CHARACTERS`` characters.
+# The maximum length of a line, which is far longer than a line about a real member. A line of the
+# maximum length takes a few megabytes of memory, because the line is copied and a character can
+# take four bytes. Lines that exceed the maximum length are discarded while they are being read.
 MAX_LINE_CHARACTERS = 256 * 1024
 
 _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class SkippedLine(Enum):
-    """The placeholder for a line that was skipped because the line is too long."""
+    """A placeholder for a line that was skipped because the line is too long."""
 
     LINE = "line"
 
@@ -32,17 +31,17 @@ Block = str | SkippedLine
 def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterator[Block]:
     """Yield the text of a file in blocks of whole lines.
 
-    Each line in a block ends with a line break, except possibly the last line of the file. If a
-    line has more than ``limit`` characters, ``SKIPPED`` is yielded, and the line is skipped.
+    Each line ends with a line break, except possibly the last line of the file. If a line has more
+    than ``limit`` characters, ``SKIPPED`` is yielded instead of the line.
     """
-    # The text of the last line, which isn't complete, and the number of characters in the text. The
-    # text of the incomplete line is discarded as soon as the line is too long.
+    # The parts of the incomplete last line, and the number of characters in the line. The parts of
+    # an overlong line are discarded immediately.
     line_parts: list[str] = []
     characters = 0
     carriage_return = ""
     for new_text in texts:
-        # If a text ends with a CR, process the CR together with the next text, which may begin with
-        # an LF.
+        # Process a CR at the end of the text together with the next text, which may begin with an
+        # LF.
         text = carriage_return + new_text
         carriage_return = "\r" if text.endswith("\r") else ""
         text = text.removesuffix("\r")
@@ -67,7 +66,7 @@ def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterat
 
 
 def split_lines(block: str) -> Iterable[str]:
-    """Return the lines of a block, including the line break (CR, LF or CRLF) of each line."""
+    """Return the lines of a block with their line breaks (CR, LF or CRLF)."""
     return io.StringIO(block, newline="")
 
 
@@ -77,9 +76,9 @@ def reject_long_line(line: int) -> RejectedRecord:
 
 
 def _skip_long_lines(text: str, limit: int) -> Iterator[Block]:
-    """Yield ``text``, with ``SKIPPED`` in the place of each line that is too long.
+    """Yield ``text`` with ``SKIPPED`` in place of lines that are too long.
 
-    A text that the decoder returns at once may contain a whole line that is too long.
+    The decoder may return the whole text of an overlong line at once.
     """
     if len(text) <= limit:
         yield text

@@ -14,7 +14,7 @@ MAX_MEMBER_NAME_CHARACTERS = 200
 # The order of first, middle and last names in a full name, except in Chinese, Japanese and Korean.
 NAME_PARTS = ("first_name", "middle_name", "last_name")
 
-# Matches names in Chinese, Japanese or Korean characters. In Japanese text, a foreign name is
+# Matches names in Chinese, Japanese or Korean characters. In Japanese text, foreign names are
 # written in katakana, and the first name comes first.
 _EAST_ASIAN = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+\Z")
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]+\Z")
@@ -25,10 +25,10 @@ def assign_name_column(
 ) -> None:
     """Decide whether a column ``Name`` contains the first name, the last name or the full name.
 
-    For example, in a file with the German header ``Vorname;Name``, the column ``Name`` contains the
+    In a file with the German header ``Vorname;Name``, for example, the column ``Name`` contains the
     last name. In a file with the header ``Name;Surname``, the column ``Name`` contains the first
-    name. If most cells in the column ``Name`` include the last name from the column ``Surname``,
-    ``Name`` contains the full name.
+    name. If most cells in the column ``Name`` include the name in the other column, ``Name``
+    contains the full name.
     """
     index = layout.find_first_column("name")
     first_names = layout.find_columns("first_name")
@@ -85,7 +85,7 @@ class NameReader:
 def tidy_cell(cell: str) -> str:
     """Return the name in a cell.
 
-    Remove an apostrophe that a program has added to prevent formulas in spreadsheets.
+    An apostrophe that prevents formulas in spreadsheets is removed.
     """
     return tidy_name(unguard_cell(cell) if "'" in cell else cell)
 
@@ -112,7 +112,7 @@ def _join_cells(cells: Iterable[str]) -> str:
 
 
 def _join_parts(first: str, middle: str, last: str) -> str:
-    """Join the parts of a name, and omit a part that is included in a different part."""
+    """Join the parts of a name, and omit a part that is included in another part."""
     if last and first != last and _contains(first, last):
         last = ""
     elif first and first != last and _contains(last, first):
@@ -129,6 +129,6 @@ def _join_parts(first: str, middle: str, last: str) -> str:
 def _contains(name: str, part: str) -> bool:
     """Return whether a name contains all words in ``part``, such as a last name."""
     if _EAST_ASIAN.match(part):
-        # Chinese, Japanese and Korean names are often written without spaces between their parts.
+        # Chinese, Japanese and Korean names are often written without spaces.
         return part in name
     return set(fold_case(part).split()) <= set(fold_case(name).split())

@@ -1,4 +1,4 @@
-"""Opens the uploaded file of an import, and creates the readers of its content."""
+"""Opens the uploaded file of an import, and creates the readers of the file's content."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,18 +32,17 @@ from storage.resources import Resources
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """An imported file that is open for reading, and the detectors that analyse its content.
+    """An imported file that is open for reading, and the detectors that analyse the file's content.
 
     Attributes:
-        rows: the rows of the file. The rows can be iterated only once.
-        samples: some cells of each column. In a dry run, the samples include the first rows of the
-            file.
+        rows: the rows of the file, which can be iterated only once.
+        samples: some cells of each column, and in a dry run also the first rows of the file.
         forms: detects in which notation each column contains dates and numbers.
-        statuses: detects the columns that state a person's consent, or a reason for not mailing a
-            person.
+        statuses: detects the columns about consent, or the columns that state why people must not
+            get mail.
         may_mix_opt_outs: whether the file may contain both members and opt-outs.
         interpreted_values: a function that returns how the values in consent columns were
-            interpreted. The interpreted values are shown to the owner.
+            interpreted.
     """
 
     reader: RowReader
@@ -58,14 +57,14 @@ class OpenedFile:
 def open_file(resources: Resources, task: MemberImport) -> OpenedFile:
     """Open the file of an import.
 
-    Raises a ``DomainError`` with a code such as ``import.empty`` for a file that can't be read.
+    Raises a ``DomainError`` such as ``import.empty`` for a file that can't be read.
     """
     open_kind = _open_members if task.kind == ImportKind.MEMBERS else _open_suppressions
     try:
         return open_kind(resources, task)
     except EncodingUnclear as unclear:
-        # Store some rows, decoded with each possible encoding, so that the owner can compare the
-        # rows and choose the encoding.
+        # Store some rows, decoded with each possible encoding, so that the owner can choose an
+        # encoding.
         with resources.unit_of_work() as uow:
             locked = uow.session.get_one(MemberImport, task.id)
             samples = ImportSamples((), (), readings=readings_by_encoding(unclear))
@@ -74,7 +73,7 @@ def open_file(resources: Resources, task: MemberImport) -> OpenedFile:
 
 
 def readings_by_encoding(unclear: EncodingUnclear) -> list[dict[str, Any]]:
-    """Return some rows, decoded with each possible encoding, to help the owner to choose one."""
+    """Return some rows in each possible encoding, from which the owner chooses an encoding."""
     return [{"encoding": name, "rows": rows} for name, rows in unclear.readings.items()]
 
 

@@ -1,4 +1,4 @@
-"""Finds, lists, retries and undoes the existing imports of an owner."""
+"""Finds, lists, retries and undoes the imports of an owner."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -25,7 +25,7 @@ from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
 IMPORT_JOBS = (ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS)
-# The initial values of the database columns of an import, before the file is read.
+# The values of an import's columns before the file is read.
 _UNREAD: Mapping[str, Any] = {
     "status": "running",
     **dict.fromkeys(("error", "description", "columns", "column_forms", "consent_columns")),
@@ -41,17 +41,14 @@ _UNREAD: Mapping[str, Any] = {
 def get_import(
     uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False
 ) -> MemberImport:
-    """Return the import with the id ``import_id`` that belongs to the caller.
-
-    Raises ``import.not_found``.
-    """
+    """Return the caller's import with the id ``import_id``. Raises ``import.not_found``."""
     return IMPORT_UNDO.find_row(uow, caller, import_id, lock=lock)
 
 
 def list_imports(
     uow: UnitOfWork, caller: Caller, page: PageRequest, *, list_id: int | None
 ) -> PageOfRows[MemberImport]:
-    """Return the caller's imports into one list or into all lists, the newest import first.
+    """Return the caller's imports into one list or into all lists, newest first.
 
     Raises ``cursor.invalid``.
     """
@@ -72,21 +69,21 @@ def list_recent_failures(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport
 
 
 def find_job(uow: UnitOfWork, task: MemberImport) -> Job | None:
-    """Return the unfinished job of an import, or ``None`` after the job has ended."""
+    """Return the unfinished job of an import, or ``None`` if the job has ended."""
     return records.find_unfinished_job(uow, task.user_id, IMPORT_JOBS, task.id)
 
 
 def find_undo_job(uow: UnitOfWork, task: MemberImport) -> Job | None:
-    """Return the job of the import's latest undo, or ``None`` if the job doesn't exist."""
+    """Return the job of an import's latest undo, or ``None`` if the job doesn't exist."""
     return uow.session.get(Job, task.undo_job_id) if task.undo_job_id else None
 
 
 def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportOptions) -> Job:
-    """Enqueue a job that reads the file of a dry run a second time, with different options.
+    """Enqueue a job that reads the file of a dry run again, with different options.
 
     Raises ``import.not_found`` for an unknown import. Raises ``import.running`` while the import is
-    running. Raises ``import.file_gone`` if the file of the import has been removed. Raises the
-    errors that ``check_upload`` raises.
+    running. Raises ``import.file_gone`` if the import's file was removed. Raises the errors of
+    ``check_upload``.
     """
     task = get_import(uow, caller, import_id)
     check_upload(uow, caller, task.list_id, dry_run=options.dry_run)
@@ -94,8 +91,8 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
     task = get_import(uow, caller, import_id, lock=True)
     if task.status == "running":
         raise errors.IMPORT_RUNNING()
-    # If the job of the import failed because of an internal error, the owner must retry the job, so
-    # refuse a second job.
+    # If the import's job failed because of an internal error, the owner must retry the job instead
+    # of starting a second one.
     can_be_retried = task.error is not None and task.error["code"].startswith("job.")
     has_file = task.dry_run and not can_be_retried and task.undo_job_id is None
     if not has_file or not removals.keep_object(uow, f"{task.object_prefix}/"):
@@ -113,7 +110,7 @@ def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
     """Retry an import whose job failed because of an internal error.
 
     Raises ``import.not_found`` for an unknown import. Raises ``job.not_found`` if the import's job
-    is unknown. Raises the errors that ``retry_own_job`` raises.
+    doesn't exist. Raises the errors of ``retry_own_job``.
     """
     task = get_import(uow, caller, import_id)
     job = records.find_recent_job(uow, task.user_id, IMPORT_JOBS, task.id)
@@ -125,12 +122,12 @@ def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
 def undo_import(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
     """Start the undo of an import, or continue an unfinished undo.
 
-    Return the id of the undo's job, or ``None`` if the import has already been undone completely.
-    The undo skips members who were changed after the import. A second call can undo the import for
-    the skipped members, after the changes to the members have been undone. Raises
-    ``auth.login_again`` if the caller hasn't logged in recently. Raises ``import.not_found`` for an
-    unknown import. Raises ``import.running`` while the import is running. Raises
-    ``import.undo_over`` if the import is too old for an undo.
+    Return the id of the undo's job, or ``None`` if the import was already undone completely. The
+    undo skips members who were changed after the import. After the changes to the skipped members
+    were undone, a second call can undo the import for these members. Raises ``auth.login_again`` if
+    the caller hasn't logged in recently. Raises ``import.not_found`` for an unknown import. Raises
+    ``import.running`` while the import is running. Raises ``import.undo_over`` if the import is too
+    old for an undo.
     """
     require_recent_login(uow, caller)
     return IMPORT_UNDO.start(uow, caller, import_id)

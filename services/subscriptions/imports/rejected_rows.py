@@ -1,4 +1,4 @@
-"""Writes the rows that weren't imported to a CSV file, so that the owner can correct the rows."""
+"""Writes the rows that weren't imported to a CSV file, so that the owner can correct them."""
 
 import codecs
 import csv
@@ -28,7 +28,7 @@ from services.subscriptions.imports.verdicts import (
 from storage.encryption import unseal
 from storage.resources import Resources
 
-# The columns that the file of rejected rows has in addition to the columns of the imported file.
+# The columns that are added to the columns of the imported file.
 ADDED_COLUMNS = ("line", "code", "reason")
 REASONS = {
     ALREADY: ("member.already", "The person is an active member."),
@@ -47,13 +47,12 @@ def format_csv_lines(
     left_out: Mapping[int, Sequence[str]],
     width: int,
 ) -> bytes:
-    """Return, as compressed CSV lines, the rows that weren't imported completely.
+    """Return compressed CSV lines with the rows that weren't imported completely.
 
     Args:
-        left_out: maps the number of a row to sentences about the row's values that weren't
-            imported.
-        width: the number of columns in the header of the imported file. Cells of a row beyond the
-            last column of the header come after the columns in ``ADDED_COLUMNS``.
+        left_out: maps row numbers to sentences about the values that weren't imported.
+        width: the number of columns in the header of the file. Cells beyond the last column of the
+            header come after ``ADDED_COLUMNS``.
     """
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
@@ -66,7 +65,7 @@ def format_csv_lines(
             reason = row.reason or ""
         else:
             code, reason = REASONS.get(verdict, (_LEFT_OUT, "Some of its values are left out:"))
-        # Escape a reason that quotes a cell, because a spreadsheet may interpret the reason as a
+        # Escape a reason that quotes a cell, because a spreadsheet could interpret the reason as a
         # formula.
         if sentences or row.code is not None:
             reason = guard_foreign_cell(" ".join([reason, *sentences]))
@@ -89,7 +88,7 @@ def format_header_line(header: Sequence[str]) -> bytes:
 
 
 def get_header(task: MemberImport) -> list[str]:
-    """Return the header of the imported file, or an empty list until the file has been opened."""
+    """Return the header of the imported file, or an empty list until the file was opened."""
     header: list[str] = (task.description or {}).get("header", [])
     return header
 
@@ -98,7 +97,7 @@ def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes
     """Return the content of the CSV file with the rows that weren't imported, in parts.
 
     The rows of each chunk are read in a separate transaction, because the client may download the
-    file slowly. Raises ``import.errors_gone`` if the stored rows of the import have been removed.
+    file slowly. Raises ``import.errors_gone`` if the import's rejected rows were removed.
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, import_id)

@@ -19,7 +19,7 @@ REQUEST_DESCRIPTION: Mapping[str, Any] = {"format": "request", "header": ["email
 
 
 class RequestRows:
-    """The members in one API request.
+    """The members in an API request.
 
     The chunks of a request aren't stored, because the request itself is stored.
 

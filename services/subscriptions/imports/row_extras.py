@@ -1,7 +1,7 @@
 """Reads the fields, tags, join date and consent in a record.
 
-If a value in a row is invalid, only the value is omitted, and the rest of the row is imported. The
-result of an import lists the values that weren't imported.
+If a value is invalid, only the value is omitted, and the rest of the row is imported. The result of
+an import lists the omitted values.
 """
 
 import csv
@@ -30,9 +30,9 @@ from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
 MAX_CLAIM_CHARACTERS = 2_000
 
-# The details of a person's consent that are times.
+# The parts of a consent claim that contain times.
 _TIMES = ("at", "confirmed_at")
-# The details of a person's consent that are IP addresses.
+# The parts of a consent claim that contain IP addresses.
 _IP_ADDRESSES = ("ip", "confirmed_ip")
 
 
@@ -53,7 +53,7 @@ class RowExtrasReader:
         ]
 
     def read(self, cells: Sequence[str]) -> RowExtras | None:
-        """Return the fields, tags, join date and consent in a record, or ``None`` without any.
+        """Return the fields, tags, join date and consent in a record, or ``None`` if it has none.
 
         ``cells`` must have a cell for every column of the file.
         """
@@ -129,10 +129,10 @@ class RowExtrasReader:
         return claim.get("confirmed_at") or claim.get("at")
 
     def _parse_claim(self, part: str, index: int, text: str) -> str | None:
-        """Convert a detail of the consent, such as a time, into the format in which it is stored.
+        """Convert a part of the consent, such as a time, to the form in which it is stored.
 
-        Raises ``ValueError`` for an invalid text. The message of the ``ValueError`` states which
-        rule the text breaks.
+        Raises ``ValueError`` for an invalid text. The error's message states which rule the text
+        breaks.
         """
         if part in _TIMES:
             moment = self._forms.parse_date(index, text)
@@ -141,7 +141,7 @@ class RowExtrasReader:
             raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
         if part in _IP_ADDRESSES:
             try:
-                # Accept IP networks, because Pressroom exports only the network of an old IP
+                # Accept IP networks, because Pressroom exports a network instead of an old IP
                 # address.
                 ipaddress.ip_network(text, strict=False)
             except ValueError:
@@ -158,7 +158,7 @@ class RowExtrasReader:
 def split_tags(cell: str) -> Iterator[str]:
     """Yield the tag names in a cell, which contains a comma-separated list or a JSON array.
 
-    A yielded name may exceed the maximum length of tag names.
+    A yielded name may be too long for a tag.
     """
     text = " ".join(unguard_cell(cell).split())
     names: list[Any] = []

@@ -25,18 +25,15 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# An empty address cell, or an address cell that ends with a character in ``_ODD_ENDS``, needs
-# special treatment. Some old programs end files with "\x1a".
+# The last characters of address cells that need special treatment, including empty cells. Some old
+# programs end files with "\x1a".
 _ODD_ENDS = ("", ">", "\x1a")
-# The tiers of members, from the lowest to the highest.
+# The tiers of members, from lowest to highest.
 _TIERS = ("free", "silver", "gold")
 
 
 class RowMapper:
-    """A converter of a file's records into rows.
-
-    ``email`` is the index of the column with e-mail addresses.
-    """
+    """A converter of a file's records into rows. ``email`` is the index of the address column."""
 
     def __init__(
         self, layout: ColumnLayout, email: int, forms: ColumnForms, consent: ConsentReader
@@ -64,7 +61,7 @@ class RowMapper:
     ) -> MemberRow | RejectedRecord | None:
         """Convert a record into a row or a ``RejectedRecord``. Return ``None`` for a blank record.
 
-        ``damaged`` states whether any byte in the file up to the record could not be decoded.
+        ``damaged`` states whether the file has contained any undecodable byte so far.
         """
         if damaged and any(map(is_damaged, cells)):
             has_damaged_email = any(map(is_damaged, cells[self._email : self._email + 1]))
@@ -89,7 +86,7 @@ class RowMapper:
     def _map_row(
         self, line: int, email: str, name: str, cells: list[str], padded: list[str]
     ) -> MemberRow | RejectedRecord:
-        """Convert a record that has an address into a row or a ``RejectedRecord``.
+        """Convert a record with an address into a row or a ``RejectedRecord``.
 
         ``padded`` contains ``cells``, followed by a placeholder for each missing cell.
         """
@@ -117,9 +114,9 @@ class RowMapper:
     def _read_expiry(
         self, cells: Sequence[str], tier: str | None, status: SuppressionStatus
     ) -> tuple[datetime | None, bool]:
-        """Return the end date of the paid tier, and whether the import removes the stored end date.
+        """Return the end date of the paid tier, and whether to remove the stored end date.
 
-        Raises ``ValueError`` if the end date is invalid and the row isn't an opt-out.
+        Raises ``ValueError`` if the end date is invalid, unless the row is an opt-out.
         """
         if self._expiry is None or tier == "free":
             return None, False
@@ -128,7 +125,7 @@ class RowMapper:
             expiry = self._forms.parse_date(self._expiry, cell) if cell else None
         except ValueError:
             if status is not SuppressionStatus.WANTED:
-                # An opt-out is imported even if the end date of its paid tier can't be parsed.
+                # An opt-out is imported even if the end date of the paid tier is invalid.
                 return None, False
             raise ValueError(f"{unguard_cell(cell).strip()[:60]!r} is no date.") from None
         # In a file with a tier column, a row without a tier and without an end date doesn't remove
@@ -143,15 +140,13 @@ class _TierReader:
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout
         self.indexes = sorted({*layout.find_columns("tier", "paid", "active_subscription")})
-        # Repeat the first column index, so that itemgetter returns a tuple even for a single
-        # column.
+        # Repeat the first index, so that itemgetter returns a tuple even for a single column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
-        # Most records of a file repeat a few combinations of tier cells, so the tier of each
-        # combination is cached.
+        # The tier is cached, because most records contain one of a few combinations of tier cells.
         self._cached = lru_cache(1024)(self._find_tier)
 
     def read(self, cells: Sequence[str]) -> str | None:
-        """Return the tier that a record states, or ``None`` if the record states no tier.
+        """Return the tier of a record, or ``None`` if the record states no tier.
 
         ``cells`` must have a cell for every column of the file.
         """
@@ -168,8 +163,8 @@ class _TierReader:
         tiers = {"silver" for index in layout.find_columns("paid") if not is_no(cells[index])}
         for index in layout.find_columns("tier"):
             tier = TIERS.get(normalise_word(cells[index]))
-            # In a file that the product Ghost exported, the tier column contains the names that the
-            # owner chose for paid tiers.
+            # In files that Ghost exported, the tier column contains the owner's names for paid
+            # tiers.
             if tier is None and layout.product == "ghost" and cells[index].strip():
                 tier = "silver"
             tiers.add(tier or "")

@@ -1,4 +1,4 @@
-"""Defines the data types for rows that are read from an imported file."""
+"""Defines the data types for the rows of an imported file."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -30,9 +30,9 @@ OPT_OUTS = frozenset(
         SuppressionStatus.COMPLAINED,
     }
 )
-# Ranks the statuses. In ``STRICTNESS``, the status of an opt-out has a higher number than the
-# status of a member. If several rows have the same address, only the row whose status has the
-# highest number is applied.
+# Ranks the statuses. A higher rank means a more restrictive status, such as the status of an
+# opt-out. If several rows have the same address, only the row with the most restrictive status is
+# applied.
 STRICTNESS = {
     SuppressionStatus.WANTED: 0,
     SuppressionStatus.MAY_PASS: 1,
@@ -46,9 +46,9 @@ STRICTNESS = {
 
 
 class AbsentCell(str):
-    """The placeholder for a cell that is missing, because a record has fewer cells than the header.
+    """A placeholder for a missing cell of a record that has fewer cells than the header.
 
-    An empty cell in the file clears the member's stored value, but a missing cell doesn't.
+    An empty cell clears the member's stored value, but a missing cell doesn't.
     """
 
     __slots__ = ()
@@ -58,10 +58,10 @@ ABSENT = AbsentCell()
 
 
 class OmittedValue(NamedTuple):
-    """A value that isn't imported, although the other values in its row are imported.
+    """A value that isn't imported, although the rest of its row is imported.
 
-    ``rule`` states the rule that the omitted value breaks. ``cell`` is the text that breaks the
-    rule, or ``None`` if the rule isn't about a single cell.
+    ``rule`` is the rule that the omitted value breaks. ``cell`` is the text that breaks the rule,
+    or ``None`` if the rule isn't about a single cell.
     """
 
     column: str
@@ -76,11 +76,11 @@ class RowExtras(NamedTuple):
     """The fields, tags, join date and consent of the person in a row.
 
     Attributes:
-        fields: maps the id of each field of the owner, as text, to the person's value.
+        fields: maps field ids, as text, to the person's values.
         tags: the distinct tag names in the row.
         joined_at: when the person joined the list from which the file was exported, in ISO 8601.
-        claim: maps each detail of the person's consent, such as ``ip``, to the text in the file.
-        left_out: the values of the row that could not be imported.
+        claim: maps each part of the consent, such as ``ip``, to the text in the file.
+        left_out: the values of the row that couldn't be imported.
     """
 
     fields: Mapping[str, FieldValue]
@@ -94,7 +94,7 @@ NO_EXTRAS = RowExtras({}, (), None, {}, ())
 
 
 class RowProblem(NamedTuple):
-    """The error code and the error message for a row that isn't imported."""
+    """The error code and the reason for a row that isn't imported."""
 
     code: str
     reason: str
@@ -103,18 +103,18 @@ class RowProblem(NamedTuple):
 class MemberRow(NamedTuple):
     """A row with an e-mail address in an imported file.
 
-    The attribute ``email`` contains the trimmed address, which hasn't been validated.
+    ``email`` contains the trimmed address, which hasn't been validated.
 
     Attributes:
-        line: the number of the physical line where the record begins, counted from 1.
+        line: the number of the line where the record begins, counted from 1.
         tier: the member's tier (free, silver or gold), or ``None`` if the row states no tier.
-        cells: the unchanged cells of the row, in the order of the header. The number of cells may
-            differ from the number of columns in the header.
+        cells: the unchanged cells of the row, in the order of the header. A row may have more or
+            fewer cells than the header.
         problem: the reason why the row isn't imported, or ``None`` if the row is valid. A row with
-            a problem prevents the import of rows with the same address whose status ranks lower in
-            ``STRICTNESS``.
-        clears_expiry: whether the import removes the stored expiry of the paid tier, because the
-            row's expiry cell is empty.
+            a problem prevents the import of rows with the same address and a less restrictive
+            status.
+        clears_expiry: whether to remove the stored end of the paid tier, because the cell in the
+            row is empty.
     """
 
     line: int
@@ -134,7 +134,7 @@ class MemberRow(NamedTuple):
 
 
 class RejectedRecord(NamedTuple):
-    """A record of a file that can't be imported, and the reason why not.
+    """A record that can't be imported, and the reason why not.
 
     ``cells`` contains the cells of the record that could be read.
     """

@@ -1,8 +1,8 @@
-"""Collects some cells, rows and problems of an imported file, called samples, to show to the owner.
+"""Collects samples of an imported file, which are cells, rows and problems that the owner sees.
 
-The samples of a file consist of some cells of each column, the first rows of a dry run, and
-problems with rows. Samples of a file contain personal data, so they are encrypted with the key of
-the import's file. The samples of a file are removed together with the rejected rows of the import.
+The samples consist of some cells of each column, the first rows of a dry run, and problems with
+rows. Samples contain personal data, so the samples are encrypted with the key of the import's file.
+The samples of a file are removed together with the rejected rows of the import.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,8 +38,8 @@ from storage.resources import Resources
 MAX_ROWS_SHOWN = 5
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARACTERS = 60
-# The maximum number of columns for which example cells are shown. For columns after the first
-# ``MAX_COLUMNS_WITH_EXAMPLES``, the owner sees only the headers.
+# The maximum number of columns with example cells. For all other columns, the owner sees only the
+# headers.
 MAX_COLUMNS_WITH_EXAMPLES = 500
 MAX_LEFT_OUT_SHOWN = 20
 MAX_PROBLEMS = 50
@@ -53,18 +53,18 @@ AnyRow = MemberRow | RejectedRecord
 
 
 class ImportSamples(NamedTuple):
-    """Samples of the content of one imported file.
+    """Samples of an imported file.
 
     Attributes:
         examples: some cells of each column, in the order of the columns.
-        preview: how the first rows of the file would be imported, which is set in a dry run.
-        problems: the problems with rows, grouped by column and rule. ``problems`` is empty until
-            the whole file has been read.
+        preview: how the first rows would be imported, but only in a dry run.
+        problems: the problems with rows, grouped by column and rule, which are complete after the
+            whole file has been read.
         consent: how the values in consent columns were interpreted. The entries ``values`` and
-            ``ignored_opt_outs`` of ``consent`` are maps whose keys are column indexes. The entry
-            ``unknown`` of ``consent`` lists the unrecognised values in consent columns.
-        readings: some rows of the file, decoded with each possible encoding, if the owner must
-            choose the encoding.
+            ``ignored_opt_outs`` are maps by column index, and ``unknown`` lists the unrecognised
+            values.
+        readings: some rows, decoded with each possible encoding, if the owner must choose the
+            encoding.
     """
 
     examples: Sequence[Sequence[str]]
@@ -83,7 +83,7 @@ class ImportSamples(NamedTuple):
     ) -> Self:
         """Collect samples from some records and rows of a file.
 
-        ``keys`` maps the ids of the owner's fields, as text, to the keys of the fields.
+        ``keys`` maps field ids, as text, to field keys.
         """
         columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
         examples = [_collect_examples(records, index) for index in columns]
@@ -93,7 +93,7 @@ class ImportSamples(NamedTuple):
 class Problems:
     """The problems with the rows of a file.
 
-    Problems in the same column with the same rule form a group.
+    Problems in the same column that violate the same rule form a group.
     """
 
     def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
@@ -112,9 +112,9 @@ class Problems:
         group = self._groups.get((column, rule))
         if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
-                # After ``MAX_PROBLEMS`` groups of problems exist, add each problem that fits no
-                # group to the group "Other problems". The number of groups is limited because the
-                # text of a rule may quote a cell, which would result in one group per row.
+                # After ``MAX_PROBLEMS`` groups exist, problems that fit no group are added to the
+                # group "Other problems". The number of groups is limited, because a rule may quote
+                # a cell, which could result in one group per row.
                 column = None
                 rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
@@ -124,17 +124,17 @@ class Problems:
             group["examples"].append({"line": line, "cell": cell[:MAX_EXAMPLE_CHARACTERS]})
 
     def groups(self) -> list[dict[str, Any]]:
-        """Return the groups of problems with rows, sorted by descending number of rows."""
+        """Return the groups of problems, sorted by descending number of rows."""
         return sorted(self._groups.values(), key=lambda group: -group["rows"])
 
 
 def mark_duplicates(
     preview: Iterable[Mapping[str, Any]], strictest: Mapping[str, int]
 ) -> list[Mapping[str, Any]]:
-    """Mark the rows in a preview that won't be applied, because other rows have the same address.
+    """Mark the rows of a preview that won't be applied, because another row has the same address.
 
-    ``strictest`` maps each address in the file to the highest rank in ``STRICTNESS`` among the
-    address's rows.
+    ``strictest`` maps each address to the rank of the most restrictive status in the address's
+    rows.
     """
     marked: list[Mapping[str, Any]] = []
     counted: set[str] = set()
@@ -163,10 +163,10 @@ def store_samples(resources: Resources, task: MemberImport, samples: ImportSampl
 def add_problems(
     resources: Resources, task: MemberImport, left_out: Mapping[int, OmittedValue]
 ) -> None:
-    """Add values that couldn't be imported to the stored problems with an import's rows.
+    """Add values that couldn't be imported to the stored problems of an import.
 
-    ``left_out`` maps line numbers of the file to values that couldn't be imported. The caller must
-    have locked the import's job, so that no concurrent transaction overwrites the problems.
+    ``left_out`` maps line numbers to the values that couldn't be imported. The caller must have
+    locked the import's job, so that no concurrent transaction overwrites the problems.
     """
     samples = _load_samples(resources, task)
     problems = Problems(samples.problems)
@@ -176,7 +176,7 @@ def add_problems(
 
 
 def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the samples of an import, unless they were removed, to the result of the import's job."""
+    """Add the samples of an import to its job's result, unless the samples were removed."""
     if "import_id" not in result:
         return {**result}
     query = select(MemberImport).where(MemberImport.id == result["import_id"])
@@ -202,9 +202,9 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
 
 
 def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
-    """Return how a consent column's values were interpreted.
+    """Return how the values in a consent column were interpreted.
 
-    For a column that isn't a consent column, return an empty dictionary.
+    For any other column, return an empty dictionary.
     """
     values = {
         name: samples.consent.get(name, {}).get(str(index))

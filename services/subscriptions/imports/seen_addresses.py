@@ -1,4 +1,4 @@
-"""Remembers the addresses in a file, in order to detect several rows with the same address."""
+"""Remembers the addresses in a file to detect several rows with the same address."""
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
@@ -6,8 +6,8 @@ from itertools import chain
 
 from core.errors import imports as errors
 
-# The maximum number of addresses that are kept in memory, where they take about ten megabytes. An
-# API request never contains more than ``MAX_ADDRESSES_IN_MEMORY`` members.
+# The maximum number of addresses in memory, where they take about ten megabytes. An API request
+# never contains more than ``MAX_ADDRESSES_IN_MEMORY`` members.
 MAX_ADDRESSES_IN_MEMORY = 100_000
 # The maximum size of the SQLite database, which is enough for about twenty million addresses.
 MAX_SEEN_BYTES = 1024**3
@@ -17,13 +17,13 @@ MAX_ADDRESSES_PER_QUERY = 2_000
 class SeenAddresses:
     """The addresses in a file.
 
-    Each address has the status of its row that ranks highest in ``STRICTNESS``. Approximately the
-    first ``MAX_ADDRESSES_IN_MEMORY`` addresses of the file are kept in memory. Addresses that don't
-    fit into memory are stored in a temporary SQLite database in the folder ``SQLITE_TMPDIR`` or
-    ``TMPDIR``. SQLite deletes the temporary database when the database is closed.
+    Each address has the most restrictive status of the address's rows. Approximately the first
+    ``MAX_ADDRESSES_IN_MEMORY`` addresses of the file are kept in memory. All other addresses are
+    stored in a temporary SQLite database in the folder ``SQLITE_TMPDIR`` or ``TMPDIR``. SQLite
+    deletes the temporary database when the database is closed.
 
     Attributes:
-        has_stricter_rows: whether any row ranks higher in ``STRICTNESS`` than a preceding row with
+        has_stricter_rows: whether any row has a more restrictive status than a preceding row with
             the same address.
     """
 
@@ -44,8 +44,8 @@ class SeenAddresses:
     def add(self, rows: Mapping[str, int]) -> dict[str, int]:
         """Store addresses.
 
-        ``rows`` maps each address to the highest rank in ``STRICTNESS`` among the address's rows.
-        Return the formerly stored rank of each address that was stored before the call. Raises
+        ``rows`` maps each address to the rank of the most restrictive status in the address's rows.
+        Return the former ranks of addresses that were already stored. Raises
         ``import.too_many_addresses`` if the permitted memory and disk space are used up.
         """
         earlier = {
@@ -65,7 +65,7 @@ class SeenAddresses:
         return earlier
 
     def find(self, addresses: Collection[str]) -> dict[str, int]:
-        """Return the stored rank of each address in ``addresses``, omitting unknown addresses."""
+        """Return the stored rank of each address in ``addresses``, except unknown addresses."""
         in_memory = self._in_memory.keys() & set(addresses)
         strictness = {address: self._in_memory[address] for address in in_memory}
         addresses_on_disk = [address for address in addresses if address not in strictness]
@@ -75,8 +75,7 @@ class SeenAddresses:
         self._database.close()
 
     def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
-        # Sort the addresses before inserting them, so that SQLite writes to as few pages of the
-        # database as possible.
+        # Sort the addresses, so that SQLite writes to as few pages of the database as possible.
         added = sorted(rows.items())
         places = ",".join(["(?,?)"] * len(added))
         insert = f"INSERT INTO seen VALUES {places} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - only placeholders

@@ -1,4 +1,4 @@
-"""Copies a chunk's rows into temporary tables, in order to compare them with stored data."""
+"""Copies a chunk's rows into temporary tables, in order to compare the rows with stored data."""
 
 import hashlib
 import io
@@ -32,11 +32,11 @@ _JUDGED = """
 
 
 def name_table(name: str, columns: str) -> str:
-    """Return a table name that is different for each list of columns.
+    """Return a different table name for each list of columns.
 
     A connection pooler may let processes of two releases share a database session and its temporary
-    tables. Because a table's name depends on its columns, a process never uses a temporary table
-    with the columns of a different release.
+    tables. Each list of columns has a different table name, so that a process never uses a table
+    with another release's columns.
     """
     return f"{name}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 
@@ -58,12 +58,12 @@ _TABLES = ";".join(
 
 
 def escape_value(value: str) -> str:
-    """Escape a value for the text format of the SQL command COPY."""
+    """Escape a value for the COPY format."""
     return value.translate(_ESCAPES)
 
 
 def format_rows(rows: Sequence[JudgedRow]) -> str:
-    """Return rows in the text format of the SQL command COPY, except rows that can't be applied."""
+    """Return rows in COPY format, except rows that can't be applied."""
     new_ids = ids.neighbouring_ids(len(rows))
     lines = []
     for number, row in enumerate(rows):
@@ -82,20 +82,19 @@ def format_rows(rows: Sequence[JudgedRow]) -> str:
 
 
 def copy_rows(uow: UnitOfWork, lines: str) -> None:
-    """Copy rows from text in COPY format into the temporary table STAGED.
+    """Copy rows in COPY format into the temporary table STAGED.
 
-    The temporary tables are created once per connection, and are emptied at the end of each
-    transaction.
+    The temporary tables are created once per connection and emptied at the end of each transaction.
     """
     uow.session.execute(text(_TABLES))
     copy_lines(uow, STAGED, lines)
 
 
 def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) -> None:
-    """Copy the digests of the rows' addresses, because opt-outs are stored by address digest.
+    """Copy the digests of the rows' addresses, because opt-outs contain digests of addresses.
 
-    Each address has one digest for the current key, and one digest per retired key. If ``all_rows``
-    is false, the function copies digests only for rows that are opt-outs.
+    Each address has one digest per key in the keyring, including retired keys. If ``all_rows`` is
+    false, digests are copied only for opt-outs.
     """
     digests_of = opt_out_checks.create_address_digester(uow.settings.keyring)
     lines = (
@@ -107,8 +106,8 @@ def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) 
     digest_lines = "".join(lines)
     if digest_lines:
         copy_lines(uow, STAGED_DIGESTS, digest_lines)
-        # Update the statistics of STAGED and STAGED_DIGESTS, so that Postgres can plan the join of
-        # the two tables.
+        # Update the statistics of both tables, so that Postgres can plan the join of STAGED and
+        # STAGED_DIGESTS.
         uow.session.execute(text(f"ANALYZE {STAGED}, {STAGED_DIGESTS}"))
 
 

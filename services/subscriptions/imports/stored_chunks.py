@@ -17,7 +17,7 @@ from storage.resources import Resources
 
 
 def get_chunk_key(prefix: str, number: int) -> str:
-    """Return the key under which a chunk of an import is stored in the object storage."""
+    """Return the key of a chunk in the object storage."""
     return f"{prefix}/chunks/{number:06}"
 
 
@@ -25,7 +25,7 @@ class StoredChunks:
     """The stored chunks of a file that is being read.
 
     Attributes:
-        count: the number of chunks that have been stored.
+        count: the number of stored chunks.
         opt_out_numbers: the numbers of the chunks with opt-outs, which are applied first.
         size: the total size of the stored chunks in bytes, before encryption.
     """
@@ -52,10 +52,10 @@ class StoredChunks:
         return bool(self._unmarked)
 
     def mark_next_chunk(self, seen: SeenAddresses) -> None:
-        """Reject each row of one chunk that is overridden by a row of the same file.
+        """Reject the rows of one chunk that other rows of the file override.
 
-        A row is overridden by a row with the same address whose status ranks higher in
-        ``STRICTNESS``. Call the method only after the whole file has been read.
+        A row is overridden by a row with the same address and a more restrictive status. Call the
+        method only after the whole file has been read.
         """
         number = self._unmarked.pop()
         key = get_chunk_key(self._prefix, number)
@@ -80,7 +80,7 @@ class StoredChunks:
 
 
 def fetch_chunk(resources: Resources, task: MemberImport, number: int) -> PreparedChunk:
-    """Fetch a chunk from the object storage, and prepare it for copying into the database."""
+    """Fetch a chunk from the object storage, and prepare it for the database."""
     key = get_chunk_key(task.object_prefix, number)
     content = unseal(resources.objects.get(key), bulk_files.unwrap_key(resources, task), key)
     return prepare_chunk(number, decode_rows(content))

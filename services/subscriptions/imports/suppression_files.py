@@ -1,7 +1,8 @@
-"""Finds out why each person in a file of suppressions, bounces or complaints gets no mail.
+"""Finds out why the people in a file of suppressions, bounces or complaints must not get mail.
 
-The cells with a type, event, reason or code reveal why a person gets no mail. A wrong reason is
-hard to correct, because opt-outs from a suppression file stay even if the import is undone.
+Cells with a type, event, reason or code state why a person must not get mail. A wrong opt-out
+reason is hard to correct, because opt-outs from a suppression file stay even if the import is
+undone.
 """
 
 import re
@@ -29,20 +30,20 @@ from services.subscriptions.imports.rows import (
     SuppressionStatus,
 )
 
-# Maps each kind of file to the status that its rows get if the file has no column with reasons.
+# Maps each kind of file to the status of its rows if no column contains reasons.
 _DEFAULT_STATUSES = {
     ImportKind.SUPPRESSIONS: SuppressionStatus.UNSUBSCRIBED,
     ImportKind.BOUNCES: SuppressionStatus.BOUNCED,
     ImportKind.COMPLAINTS: SuppressionStatus.COMPLAINED,
 }
 _WORDS = load_words("suppression_files.toml")
-# A column contains reasons if its header has only words in ``_HEADER_WORDS``, and at least one word
-# in ``_SUBJECTS``.
+# The header of a column with reasons contains only words in ``_HEADER_WORDS``, and at least one
+# word in ``_SUBJECTS``.
 _SUBJECTS = normalise_words(_WORDS["headers"]["subjects"])
 _HEADER_WORDS = _SUBJECTS | normalise_words(_WORDS["headers"]["others"])
 # The headers of columns that contain the responses of mail servers.
 _RESPONSES = normalise_words(_WORDS["headers"]["answers"])
-# Maps the header of each column whose reasons are numbers to a map from numbers to statuses.
+# Maps the header of each column with numeric reasons to the statuses for the numbers.
 _NUMBERED_REASONS = {
     header: {
         str(number): SuppressionStatus(status)
@@ -61,10 +62,10 @@ _MEANINGS = {
 # the status that comes first in ``suppression_files.toml`` is used.
 _RANKED_STATUSES = [SuppressionStatus(status) for status in _WORDS["words"]]
 _MAY_PASS = SuppressionStatus.MAY_PASS
-# The words that are recognised as a reason only if no text follows the word.
+# Words that are recognised as a reason only if no text follows.
 _EXACT_WORDS = normalise_words(_WORDS["exact"]["words"])
-# Matches SMTP status codes such as 550 and 5.1.1. In a cell, "smtp;" may precede the SMTP status
-# code, and text may follow the code.
+# Matches SMTP status codes such as 550 and 5.1.1. In a cell, "smtp;" may precede the status code,
+# and text may follow the code.
 _CODE = re.compile(
     r"(?:smtp ?[;:] ?)?[#<(\[\"']?([245])(?:\d\d|\.\d{1,3}\.\d{1,3})(?!\w|\.\d)",
     re.ASCII | re.IGNORECASE,
@@ -72,7 +73,7 @@ _CODE = re.compile(
 _ENHANCED_CODE = re.compile(r"[ -]{1,2}[#(\[]?([45])\.\d{1,3}\.\d{1,3}(?!\d)", re.ASCII)
 _SOFT_WORDS = frozenset({"soft", "transient", "temporary", "temporarily"})
 _NEGATIONS = frozenset({"not", "no", "false", "never"})
-# The only key in the dictionary that ``SuppressionReader.find_decisions`` returns.
+# The only key in the result of ``SuppressionReader.find_decisions``.
 _HAS_REASONS = "types"
 _KIND_UNKNOWN = RowProblem(
     "row.kind_unknown", "The row gives no reason that we recognise for not mailing the person."
@@ -80,15 +81,14 @@ _KIND_UNKNOWN = RowProblem(
 
 
 class SuppressionReader:
-    """A reader that finds, for each row of a file, the reason why the person gets no mail.
+    """A reader that finds the reason in each row why the person must not get mail.
 
     Args:
         sample: the first records of the file.
-        mapping: maps columns to the roles that the owner assigned. Columns with the role ``status``
-            contain the reasons for not mailing people.
-        status_values: maps values in the file to the statuses that the owner assigned.
-        earlier_decisions: the result of ``find_decisions`` from the first time that the file was
-            read.
+        mapping: maps columns to the roles that the owner has assigned. Columns with the role
+            ``status`` contain the reasons for not mailing people.
+        status_values: maps values in the file to the statuses that the owner has assigned.
+        earlier_decisions: the result of ``find_decisions`` from the first reading of the file.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class SuppressionReader:
     def read(
         self, rows: Iterable[MemberRow | RejectedRecord]
     ) -> Iterator[MemberRow | RejectedRecord]:
-        """Yield the rows of a file after adding the reason why the person gets no mail."""
+        """Yield the rows of a file with the reasons for not mailing people."""
         for row in rows:
             if isinstance(row, RejectedRecord):
                 yield row
@@ -136,10 +136,10 @@ class SuppressionReader:
         return {_HAS_REASONS: bool(self._reason_columns) or self._had_reasons}
 
     def has_misread_rows(self) -> bool:
-        """Return whether the file must be read a second time, because its first rows were misread.
+        """Return whether the file must be read again, because the first rows were misread.
 
-        Rows are misread if they got the default status before a record of the file added a column
-        with reasons.
+        Rows were misread if they got the default status before a record added a column with
+        reasons.
         """
         return self._used_default and bool(self._reason_columns)
 
@@ -209,7 +209,7 @@ class SuppressionReader:
 
 
 def _is_reason_header(name: str) -> bool:
-    """Return whether a header is the name of a column with types, events, reasons or codes."""
+    """Return whether a header names types, events, reasons or codes."""
     words = split_words(name)
     return normalise_word(name) in _NUMBERED_REASONS or (
         all(word in _HEADER_WORDS for word in words) and any(word in _SUBJECTS for word in words)
@@ -217,7 +217,7 @@ def _is_reason_header(name: str) -> bool:
 
 
 def _find_code_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for the SMTP code at the start of a cell, or ``None`` without a code."""
+    """Return the status for an SMTP code at the start of a cell, or ``None`` without a code."""
     text = cell.strip()[:MAX_WORD_CHARACTERS]
     code = _CODE.match(text)
     if code is None:

@@ -1,9 +1,9 @@
 """Undoes an import by restoring the changed members and removing the added members.
 
-If a subscription was changed after the import, an undo restores only the values that haven't been
-changed. A subscription counts as unchanged since the import if its ``updated_at`` is the time of
-the import. Opt-outs that an import stored stay in force after an undo of the import. An undo
-deletes the consent claims that the import stored, even if the member stays in the list.
+If a subscription was changed after the import, the undo restores only the values that haven't been
+changed. A subscription is unchanged since the import if its ``updated_at`` is the time of the
+import. Opt-outs that an import stored stay in force after the undo. The undo deletes the consent
+claims that the import stored, even if the member stays in the list.
 """
 
 from sqlalchemy import text
@@ -16,8 +16,8 @@ from services.subscriptions.undo import RestoredBatch, Undo
 from storage.unit_of_work import UnitOfWork
 
 MEMBERS_PER_BATCH = 10_000
-# A SQL expression for the values of a member's fields after the undo. If a field has the value from
-# the import, the undo restores the field's former value, or removes the field if it had none.
+# An SQL expression for a member's fields after the undo. If a field still has the value from the
+# import, the undo restores the former value, or removes the field if it had none.
 _EARLIER_FIELDS = """CASE WHEN b.fields_after IS NULL THEN {now} ELSE (
             SELECT coalesce(jsonb_object_agg(f.key, f.value), '{{}}') FROM (
                 SELECT n.key, CASE WHEN n.value = b.fields_after -> n.key
@@ -111,8 +111,8 @@ WITH first AS (
 )
 SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
 """  # noqa: S608
-# Removes the subscriptions that the import created, which are those without a row in
-# ``import_changes``. A subscription that existed before the import is never removed.
+# Removes the subscriptions that the import created, which have no row in ``import_changes``.
+# Subscriptions that existed before the import are never removed.
 _REMOVE = """
 WITH batch AS (
     SELECT id, updated_at = imported_at AND created_at = imported_at AS is_untouched
@@ -127,24 +127,21 @@ SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
 
 
 def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
-    # First restore all changed subscriptions. Then remove the subscriptions that the import
-    # created.
+    # Restore all changed subscriptions before removing the subscriptions that the import created.
     for statement, position_column in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
         values = {"import_id": task.id, "user_id": task.user_id, "batch": MEMBERS_PER_BATCH}
         values["after"] = getattr(task, position_column) or 0
         restored, last = uow.session.execute(text(statement), values).one()
         if last is not None:
             return RestoredBatch(restored, {position_column: last})
-    # After all members have been restored or removed, delete the consent claims that the import
-    # stored.
+    # After all members were restored or removed, delete the consent claims that the import stored.
     return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=MEMBERS_PER_BATCH) else None
 
 
 def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
     kept_members = task.added - task.undone
     if status == JobStatus.SUCCEEDED:
-        # Members that the undo skipped, because they were changed after the import, are counted as
-        # kept.
+        # Count members as kept if the undo skipped them because they were changed after the import.
         task.kept = kept_members
     announce_event(
         uow,
@@ -171,10 +168,10 @@ IMPORT_UNDO = Undo(
     restore_batch=_restore_batch,
     end=_end_undo,
     # An undo that skipped changed members isn't complete, so that it can be repeated after the
-    # changes have been undone.
+    # changes were undone.
     is_complete=lambda task: task.undone_at is not None and not task.kept,
     has_total=False,
-    # An undo of an import requires a recent login, because the undo removes members.
+    # Undoing an import requires a recent login, because the undo removes members.
     needs_recent_login=True,
     initial_values=dict.fromkeys(("undone_at", "undo_restored", "undo_removed")),
 )

@@ -1,4 +1,4 @@
-"""Counts the members that an undo of an import would restore."""
+"""Counts the members that the undo of an import would restore."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")
 
 
 class Holder(NamedTuple):
-    """A bulk action or import that prevents the undo of an earlier import by changing members."""
+    """A bulk action or import whose changes to members prevent the undo of an earlier import."""
 
     kind: str
     id: int
@@ -56,10 +56,10 @@ class UndoForecast:
         kept: the number of members that the undo would skip, because they were changed after the
             import.
         left: the number of imported people who are no longer active members.
-        held_by: the bulk actions and imports that changed the skipped members after the import. The
-            skipped members can be restored after everything in ``held_by`` has been undone.
+        held_by: the bulk actions and imports that changed the skipped members after the import.
+            After these bulk actions and imports were undone, the skipped members can be restored.
         is_exact: whether all members of the import were counted. If ``is_exact`` is false, the
-            actual numbers are at least as large as the numbers in the preview.
+            actual numbers may be higher.
     """
 
     undone: int

@@ -7,8 +7,8 @@ INVALID = "invalid"
 DUPLICATE = "duplicate"
 DENIED = "denied"
 OVER_QUOTA = "over_quota"
-# The verdict on a row that is an opt-out. The result of an import includes rows with the verdict
-# ``left`` in the count ``opted_out``.
+# The verdict on a row that is an opt-out. The count of ``opted_out`` in an import's result includes
+# rows with the verdict ``left``.
 LEFT = "left"
 VERDICTS = (ADDED, ALREADY, OPTED_OUT, INVALID, DUPLICATE, DENIED)
 # The names of the row counts in an import's result.

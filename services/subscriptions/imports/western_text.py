@@ -1,13 +1,12 @@
 """Checks whether text that was decoded as Windows-1252 looks Western European.
 
-Almost any sequence of bytes can be decoded as Windows-1252. Text that was wrongly decoded as
-Windows-1252 has symbols or capital letters inside words, or combinations of letters that no Western
-language has.
+Almost any sequence of bytes can be decoded as Windows-1252. Text in a different encoding has
+symbols or capital letters inside words, or letter combinations that no Western language has.
 """
 
 import re
 
-# Each set contains the non-ASCII letters that occur in words and loanwords of one language.
+# The non-ASCII letters in words and loanwords of each language.
 _ALPHABETS = tuple(
     frozenset(letters + letters.upper())
     for letters in (
@@ -38,7 +37,7 @@ _MISPLACED_SYMBOLS = re.compile(
             # The dot is valid only in Catalan l·l, and ordinal signs are valid only after
             # abbreviations, as in nº and M.ª.
             rf"(?<![lL])·|·(?![lL])|(?<=[{_LETTER}]{{2}})[ºª]|(?<![\w.])[ºª]",
-            # A dash can join two names, but doesn't occur inside a name.
+            # A dash can join two names, but can't occur inside a name.
             rf"[{_LETTER}][–—](?![{_CAPITAL}])",
             rf"[{_LETTER}]{{2}}‘|[{_LETTER}]‘(?![{_CAPITAL}])",
             r"[¡-¬®-¿×÷ˆ‰†‡˜€™]{2}",
@@ -46,9 +45,8 @@ _MISPLACED_SYMBOLS = re.compile(
     )
 )
 
-# Matches combinations of accented letters and neighbouring letters that no Western language has.
-# The pattern ``_MISPLACED_LETTERS`` finds Czech, Polish, Turkish and Baltic names that were decoded
-# as Windows-1252 by mistake.
+# Matches letter combinations that no Western language has. The pattern finds Czech, Polish, Turkish
+# and Baltic names that were wrongly decoded as Windows-1252.
 _MISPLACED_LETTERS = re.compile(
     "|".join(
         (
@@ -65,11 +63,11 @@ _MISPLACED_LETTERS = re.compile(
             r"ê(?=[kz])|êb(?![lê])|êg(?![ue])|êc(?!h)|êp(?![ei])|iê(?![nmu])",
             r"^(?=.*ê).*(?:[kw]|[crs]z)",
             r"^[^ß]*ß.*ß|^ß|ç(?=[bcdfghjkmnpqrstvwxz])|^ç(?!a$)",
-            # In Turkish encodings, the bytes of the Icelandic letters ð, þ and ý are Turkish
+            # In Turkish encodings, the bytes of the Icelandic letters ð, þ and ý stand for Turkish
             # letters.
             r"^ð|^(?!.*(?:[áéíóúæ]|rð|guð|frið|heið|auð|eyð)).*[ðþý]",
             r"ø(?=[aouáíóúýìèù])|(?<=.)ø(?=i|e(?!n$).)|aø$",
-            # No Western European language has an acute and a grave accent in the same word.
+            # No Western European language combines an acute and a grave accent in a word.
             r"^(?=.*[áíóú]).*[àèìòù]",
         )
     )
@@ -90,7 +88,7 @@ _MIN_OWNER_CHARACTERS = 3
 _MIN_ELIDED_CHARACTERS = 4
 # The prefixes that a capital letter can follow inside a name, as in McÉvoy.
 _PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
-# The letters that may be lower case in a name that is typed in capitals. On French keyboards, the
+# The letters that may stay lower case in a name that is typed in capitals. On French keyboards, the
 # letters é, è, ç, à and ù stay lower case under Caps Lock. The letter ß is hardly ever written as a
 # capital.
 _SMALL_AMONG_CAPITALS = frozenset("éèçàùß")
@@ -98,7 +96,7 @@ _MIN_ALL_CAPITALS = 2
 
 
 def is_western(text: str) -> bool:
-    """Return whether text decoded as Windows-1252 looks like a Western European language."""
+    """Return whether text that was decoded as Windows-1252 looks Western European."""
     if _MISPLACED_SYMBOLS.search(text) or not _has_paired_marks(text):
         return False
     for before, after in _APOSTROPHE.findall(text):
@@ -108,16 +106,15 @@ def is_western(text: str) -> bool:
 
 
 def _has_paired_marks(text: str) -> bool:
-    """Return whether all quotation marks are in pairs, as in “Ann”, „Ann“ and «Ann»."""
+    """Return whether all quotation marks come in pairs, as in “Ann”, „Ann“ and «Ann»."""
     is_even = len(_QUOTATION_MARKS.findall(text)) % 2 == 0
     return is_even and text.count("«") == text.count("»")
 
 
 def _fits_apostrophe(before: str, after: str, text: str) -> bool:
-    """Return whether an apostrophe between the texts ``before`` and ``after`` is plausible.
+    """Return whether an apostrophe between ``before`` and ``after`` is plausible.
 
-    An implausible apostrophe may be the letter í in Mac Roman, which has the same byte as an
-    apostrophe in Windows-1252.
+    An implausible apostrophe may be the letter í in Mac Roman, which has the same byte.
     """
     if not before:
         return True
@@ -134,7 +131,7 @@ def _fits_apostrophe(before: str, after: str, text: str) -> bool:
 
 def _is_western_word(word: str) -> bool:
     letters = [letter for letter in word if not letter.isascii()]
-    # In a Western European word of several letters, at least a third of the letters are ASCII.
+    # In Western European words of several letters, at least a third of the letters are ASCII.
     if len(word) > 1 and (len(letters) * 3 > len(word) * 2):
         return False
     if not any(alphabet.issuperset(letters) for alphabet in _ALPHABETS):

@@ -1,20 +1,19 @@
 """Builds the SQL statements that store the changes in a chunk of imported rows.
 
-The clause ``OFFSET 0`` in a subquery forces Postgres to look up one row at a time with an index.
+``OFFSET 0`` in a subquery makes Postgres look up one row at a time with an index.
 """
 
 from services.subscriptions.imports.judge_statements import build_new_expiry
 from services.subscriptions.imports.staging import JUDGED, STAGED_DIGESTS, STAGED_EXTRAS
 
-# Counts the existing people in a chunk, the new people, and the subscriptions that the chunk
-# changes.
+# Counts the existing people, the new people and the changed subscriptions in a chunk.
 COUNT_WRITES = f"""
 SELECT count(*) FILTER (WHERE NOT is_new_person), count(*) FILTER (WHERE is_new_person),
     count(*) FILTER (WHERE subscription_id IS NOT NULL AND verdict <> 'left')
 FROM {JUDGED} WHERE verdict IN ('added', 'left') OR is_updated
 """  # noqa: S608
-# Locks the existing people in a chunk, so that nobody can be erased until the transaction is
-# committed. Returns the number of locked people, which omits people who have already been erased.
+# Locks the existing people in a chunk, so that they can't be erased until the transaction ends.
+# Returns the number of locked people, which excludes people who were already erased.
 LOCK_KNOWN_PEOPLE = f"""
 SELECT count(*) FROM (
     SELECT user_id FROM {JUDGED}
@@ -146,7 +145,7 @@ FROM changed
 
 
 def build_insert_statement(*, has_extras: bool) -> str:
-    """Build the SQL statement that adds people as members who have no subscription to the list."""
+    """Build the SQL statement that adds people without a subscription to the list as members."""
     extras = "coalesce(e.fields, '{}'), coalesce(e.tag_ids, '{}'), e.joined_at,"
     return f"""
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,

@@ -2,5 +2,5 @@
 
 Code that activates a subscription or enables mail must first lock the subscription and check
 opt-outs, and then record the change. The module ``locks`` locks subscriptions, ``opt_out_checks``
-checks opt-outs, and ``changes`` records each change in the subscription's history.
+checks opt-outs, and ``changes`` records changes.
 """

@@ -1,7 +1,7 @@
 """Creates and changes single subscriptions, and records each change.
 
-Each change of a subscription adds an event to the subscription's history, and an event to the feed
-of the list's owner. Adding a person to a list also adds a consent entry.
+Each change adds an event to the subscription's history, and an event to the feed of the list's
+owner. Adding a person to a list also adds a consent entry.
 """
 
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ from services.feed.catalogue import FeedEventType, announce_list_event
 from services.subscriptions.consent import entries
 from storage.unit_of_work import UnitOfWork
 
-# Names of actions in the history of a subscription.
+# Names of actions in a subscription's history.
 ERASED = "erased"
 TRANSFERRED_IN = "transferred_in"
 TRANSFERRED_AWAY = "transferred_away"
-# The actions for which a subscription's history stores the person's reason.
+# The actions for which the history stores the person's reason.
 _ACTIONS_WITH_REASON = ("unsubscribed", "email_disabled")
-# Maps columns of a subscription to the names that the subscription's history shows.
+# Maps the columns of a subscription to the names that the history shows.
 _HISTORY_NAMES = {name: name for name in ("name", "email", "type", "paid_expiry")} | {
     "tag_ids": "tags"
 }
@@ -45,8 +45,8 @@ _FEED_EVENT_BY_NEW_STATUS: Mapping[str, FeedEventType] = {
 class Via(StrEnum):
     """How a request to change a subscription reached Pressroom."""
 
-    LOGIN = "login"  # The person or the list's owner sent a request with credentials.
-    CHALLENGE = "challenge"  # The person submitted a sign-up form and solved a CAPTCHA.
+    LOGIN = "login"  # A person or a list's owner sent a request with credentials.
+    CHALLENGE = "challenge"  # The person solved a CAPTCHA and submitted a sign-up form.
     FORM = "form"  # The person submitted a sign-up form without a CAPTCHA.
     CONFIRMATION = "confirmation"  # The person followed the link in a confirmation mail.
     TRACE = "trace"  # An API request contained a trace id from a mail.
@@ -74,8 +74,7 @@ class Actor:
     Attributes:
         page_url: the URL of the page that sent the request, without the query string.
         browser: the name of the browser that sent the request.
-        reason: why the person unsubscribed or disabled mail, or ``None`` if the person gave no
-            reason.
+        reason: the person's reason for unsubscribing or disabling mail, or ``None``.
     """
 
     kind: ActorKind
@@ -98,10 +97,10 @@ def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | N
 def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscription | None:
     """Return the list's record of the person with this user id or normalised address.
 
-    Several records on a list may contain the same address, because people change addresses. The
-    function prefers an active record to an inactive record. If several active records contain the
-    address, the function prefers the record of the person whose account has the address. The
-    function ignores an inactive record if the person's account no longer has the address.
+    Several records on a list may contain the same address, because people change addresses. Active
+    records take precedence over inactive records. If several active records contain the address,
+    the record of the person whose account has the address takes precedence. An inactive record is
+    ignored if the person's account no longer has the address.
     """
     if isinstance(key, int):
         return find_record(uow, list_id, key)
@@ -128,7 +127,7 @@ def add_record(
 def change_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, **values: Any
 ) -> bool:
-    """Set columns of a subscription, and add an event to the subscription's history.
+    """Change columns of a subscription, and add an event to its history.
 
     Return whether any column has changed.
 
@@ -144,8 +143,8 @@ def change_record(
         differing["submitted"] = None
     status = subscription.status
     email_enabled = subscription.email_enabled
-    # After an erasure, don't store the names of changed columns, which could reveal something about
-    # the erased person.
+    # For an erasure, don't store the names of changed columns, which could reveal something about
+    # the person.
     names = None if action == ERASED else _list_changed_names(uow, subscription, differing)
     statement = (
         update(Subscription)
@@ -168,10 +167,10 @@ def change_record(
 def confirm_imported_subscription(
     uow: UnitOfWork, subscription: Subscription, actor: Actor
 ) -> None:
-    """Record that an imported member has signed up, so that undoing the import keeps the member.
+    """Record that an imported member has signed up, so that an undo of the import keeps the member.
 
-    The function adds a consent entry for the sign-up. The function updates ``updated_at``, because
-    undoing an import skips subscriptions that were updated after the import.
+    A consent entry is added for the sign-up. The column ``updated_at`` is updated, because an undo
+    skips subscriptions that were updated after the import.
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
         return
@@ -218,12 +217,13 @@ def record_event(
     status: str | None = None,
     email_enabled: bool | None = None,
 ) -> None:
-    """Add an event to the history of a subscription, and announce the change in the owner's feed.
+    """Add an event to a subscription's history, and announce the change in the owner's feed.
 
-    The history event stores the subscription's status and mail setting before and after the change.
+    The history event contains the subscription's status and mail setting before and after the
+    change.
 
     Args:
-        changed: the names of the changed columns and fields, without the status and the mail
+        changed: the names of the changed columns and fields, except the status and the mail
             setting.
         status: the subscription's status before the change, or ``None`` for a new subscription.
         email_enabled: whether mail was enabled before the change, or ``None`` for a new
@@ -248,11 +248,10 @@ def record_event(
         )
     )
     _record_consent(uow, subscription, action, actor, status)
-    # Don't announce a transfer in the feed, because ``transfer_member`` makes the announcements.
+    # Don't announce a transfer here, because ``transfer_member`` announces transfers.
     if action not in (TRANSFERRED_IN, TRANSFERRED_AWAY):
         kind = _choose_feed_event(subscription, action, status=status, email_enabled=email_enabled)
-        # Omit the keys of changed fields from the feed event, because a key may reveal something
-        # about the person.
+        # Omit the keys of changed fields, because a key may reveal something about the person.
         changed_names = sorted({each.partition(".")[0] for each in changed or ()})
         details = {"changed": changed_names} if changed_names else {}
         announce_change(uow, subscription, kind, action, actor, **details)
@@ -288,7 +287,7 @@ def announce_change(
 ) -> None:
     """Announce a change of a subscription in the feed of the list's owner.
 
-    ``details``: additional values to include in the feed event.
+    ``details``: additional values for the feed event.
     """
     announce_list_event(
         uow,
@@ -307,12 +306,12 @@ def announce_change(
 def _choose_feed_event(
     subscription: Subscription, action: str, *, status: str | None, email_enabled: bool | None
 ) -> FeedEventType:
-    """Choose the type of the feed event that announces a change of a subscription.
+    """Choose the type of the feed event for a change of a subscription.
 
     ``status`` and ``email_enabled``: the subscription's status and mail setting before the change.
     """
-    # Announce an erasure by the event ``subscription.removed``, so that the owner erases copies of
-    # the person's data.
+    # Announce an erasure as ``subscription.removed``, so that the owner deletes copies of the
+    # person's data.
     if action == ERASED:
         return FeedEventType.SUBSCRIPTION_REMOVED
     if subscription.status != status:

@@ -1,12 +1,11 @@
 """Sends confirmation mails, reminders and welcome mails to subscribers.
 
-Each mail to a subscriber is sent by a job. If a worker crashes between sending a mail and
-completing the mail's job, the mail is sent twice. Sending a mail twice is better than losing a
-mail.
+A job sends each mail to a subscriber. If a worker crashes after sending a mail but before
+completing the mail's job, the mail is sent twice, which is better than losing a mail.
 
 The rate limits for unsolicited mail apply to reminders, because strangers can trigger reminders. An
-e-mail address gets at most one reminder per day from all lists together. If a rate limit has been
-reached, a reminder is postponed by a day, unless the first confirmation link will have expired.
+address gets at most one reminder per day from all lists together. If a rate limit is reached, a
+reminder is postponed by a day, or dropped if the first confirmation link expires earlier.
 """
 
 from datetime import datetime, timedelta
@@ -44,10 +43,7 @@ _MAX_REMINDERS_PER_RUN = 1_000
 
 
 def enqueue_due_reminders(resources: Resources) -> int:
-    """Enqueue a mail job for each reminder whose time has come.
-
-    Return the number of enqueued reminders.
-    """
+    """Enqueue a mail job for each reminder that is due. Return the number of enqueued reminders."""
     due_at = Subscription.remind_at
     query = (
         select(Subscription.id, due_at)
@@ -63,7 +59,7 @@ def enqueue_due_reminders(resources: Resources) -> int:
 
 
 def _enqueue_or_postpone(resources: Resources, record_id: int, due_at: datetime) -> bool:
-    """Enqueue, postpone or drop a reminder whose time has come.
+    """Enqueue, postpone or drop a reminder that is due.
 
     Return whether the reminder was enqueued. The transaction that enqueues a reminder also clears
     ``remind_at``, so that no reminder is sent twice.
@@ -100,10 +96,9 @@ def _enqueue_or_postpone(resources: Resources, record_id: int, due_at: datetime)
 
 
 def may_remind(uow: UnitOfWork, resources: Resources, record: Subscription) -> bool:
-    """Return whether Pressroom may remind a person to confirm a sign-up.
+    """Return whether a person may be reminded to confirm a sign-up.
 
-    A person who has opted out of the list, has reported the list, or is on a deny list gets no
-    reminder.
+    People who have opted out of the list, reported the list or are on a deny list get no reminder.
     """
     mailing_list = uow.session.get_one(MailingList, record.list_id)
     person = uow.session.get_one(User, record.user_id)
@@ -121,8 +116,8 @@ def may_remind(uow: UnitOfWork, resources: Resources, record: Subscription) -> b
 def _find_request_event(uow: UnitOfWork, record: Subscription) -> SubscriptionEvent | None:
     """Return the history event of the sign-up that created the subscription.
 
-    Return ``None`` if the sign-up changed an existing subscription, because the person may once
-    have unsubscribed from the list.
+    Return ``None`` if the sign-up changed an existing subscription, because the person may have
+    unsubscribed before.
     """
     event = SubscriptionEvent
     query = (
@@ -143,19 +138,20 @@ def _find_request_event(uow: UnitOfWork, record: Subscription) -> SubscriptionEv
 def _set_reminder_time(
     uow: UnitOfWork, record: Subscription, due_at: datetime, next_at: datetime | None
 ) -> None:
-    """Set the time of the next reminder to a person who hasn't confirmed a sign-up.
+    """Set the time of the next reminder to confirm a sign-up.
 
     Raises ``subscription.changed`` if a concurrent transaction has changed the subscription, so
     that two workers can't send the same reminder.
 
-    To avoid deadlocks with sign-ups, callers must call ``admit_mail``, which locks the rate limits,
-    before ``_set_reminder_time``.
+    To avoid deadlocks with sign-ups, callers must first call ``admit_mail``, which locks the rate
+    limits.
     """
     member = Subscription
     statement = (
         update(member)
         .where(member.id == record.id, member.status == record.status, member.remind_at == due_at)
-        # Don't set ``updated_at``, because the list's owner doesn't see the time of the reminder.
+        # Don't change ``updated_at``, because the list's owner doesn't see the time of the
+        # reminder.
         .values(remind_at=next_at, updated_at=member.updated_at)
         .returning(member.id)
         .execution_options(synchronize_session=False)
@@ -168,7 +164,7 @@ def _set_reminder_time(
 def enqueue_mail(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
     """Enqueue a job that sends a mail to a subscriber.
 
-    The mail job belongs to no user, so that no user sees the job.
+    The job belongs to no user, so that no user sees the job.
     """
     enqueue_job(
         uow,
@@ -184,7 +180,7 @@ def enqueue_mail(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
 def build_list_headers(
     settings: Settings, mailing_list: MailingList, trace_id: str
 ) -> dict[str, str]:
-    """Return the list headers for a mail to one subscriber (RFC 2919, RFC 2369 and RFC 8058)."""
+    """Return the list headers of a mail to one subscriber (RFC 2919, RFC 2369 and RFC 8058)."""
     host = urlsplit(settings.public_base).hostname
     return {
         "List-Id": f"<{mailing_list.slug}.{host}>",
@@ -194,12 +190,12 @@ def build_list_headers(
 
 
 def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Send the mail with a confirmation link, unless the subscription is no longer pending."""
+    """Send a mail with a confirmation link if the subscription is still pending."""
     _send_token(resources, lease, mailer, is_reminder=False)
 
 
 def send_reminder(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Send a reminder with a new confirmation link, unless ``may_remind`` returns false."""
+    """Send a reminder with a new confirmation link if ``may_remind`` still returns true."""
     _send_token(resources, lease, mailer, is_reminder=True)
 
 
@@ -248,10 +244,9 @@ def render_confirmation_mail(
 ) -> Mail:
     """Render the mail that asks a person to confirm a sign-up for a list.
 
-    Pressroom also uses the rendered mail as a preview for the list's owner.
+    The rendered mail is also used as a preview for the list's owner.
     """
-    # Put the text that the owner wrote into quotation marks, because a stranger may have triggered
-    # the mail.
+    # Put the owner's text into quotation marks, because a stranger may have triggered the mail.
     words = mailing_list.confirmation_text
     return render_mail(
         "confirm_subscription",
@@ -270,7 +265,7 @@ def render_confirmation_mail(
 
 
 def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Send the welcome mail to a new subscriber, unless the subscription is no longer active."""
+    """Send the welcome mail to a new subscriber if the subscription is still active."""
     mail = None
     with resources.unit_of_work() as uow:
         member = _find_recipient(uow, lease, SubscriptionStatus.ACTIVE)
@@ -301,7 +296,7 @@ def _create_trace_id(resources: Resources, lease: Lease, record: Subscription) -
 def _find_recipient(
     uow: UnitOfWork, lease: Lease, status: SubscriptionStatus
 ) -> tuple[Subscription, MailingList, User] | None:
-    """Return the recipient of a mail job, with the recipient's subscription and the list.
+    """Return the recipient of a mail job, the recipient's subscription and the list.
 
     Return ``None`` if the subscription's status isn't ``status``, the list is archived, or the
     person is erased.

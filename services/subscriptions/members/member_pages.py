@@ -1,8 +1,8 @@
 """Reads pages of a list's members for the list's owner.
 
-Compiled queries are cached, because SQLAlchemy takes longer to compile a query for a page of
-members than Postgres takes to run the query. Queries for a page of members return plain rows, not
-model objects, because a page may contain a thousand members.
+Compiled queries are cached, because SQLAlchemy takes longer to compile a query than Postgres takes
+to run the query. Queries return plain rows instead of model objects, because a page may contain a
+thousand members.
 """
 
 import re
@@ -57,10 +57,10 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 _Row = dict[str, Any]
-# An estimate of how many bytes the JSON format adds to each row in a response.
+# An estimate of how many bytes the JSON format adds to each row of a response.
 _ADDED_JSON_BYTES = 150
-# Placeholders for an e-mail address in the key of a cached statement, so that the same statement is
-# used for all addresses.
+# Placeholders for an e-mail address in the key of a cached statement, so that all addresses use the
+# same statement.
 _ADDRESS = "an address"
 _ADDRESS_PREFIX = "the beginning of one*"
 _record = Subscription.__table__.c
@@ -73,16 +73,17 @@ _RETIRED = (
     .where(MemberField.user_id == _OWNER_ID, MemberField.retired_at.is_not(None))
     .scalar_subquery()
 )
-# The columns of ``subscriptions`` that a list's owner may see. If a developer adds a column to
-# ``subscriptions``, owners can't see it until the developer adds the column to ``_COLUMNS``.
+# The columns of ``subscriptions`` that a list's owner may see. Owners don't see a new column of
+# ``subscriptions`` until a developer adds the column to ``_COLUMNS``.
 _COLUMNS = (
     *_record["id", "list_id", "user_id", "status", "type", "paid_expiry", "email_enabled"],
     *_record["name", "email", "source", "joined_at", "import_id", "created_at", "updated_at"],
-    # Exclude values for retired fields, because a member may have values for many retired fields.
+    # Exclude the values of retired fields, because a member may have values for many retired
+    # fields.
     _record.fields.op("-", return_type=_record.fields.type)(func.array(_RETIRED)).label("fields"),
     _record.tag_ids,
 )
-# An owner sees the name from a member's account only if the member was logged in when subscribing.
+# An owner sees the name in a member's account only if the member was logged in when subscribing.
 _SHOWN_NAME = case((_record.source == Via.LOGIN.value, _person.name)).label("user_name")
 _RECORDS = (
     select(*_COLUMNS, _SHOWN_NAME)
@@ -91,8 +92,8 @@ _RECORDS = (
 )
 _NAMES = tuple(_RECORDS.selected_columns.keys())
 _TAG_NAMES = Statement("SELECT id, name FROM tags WHERE id = ANY(:tag_ids)")
-# The query returns one row for each field of the list's owner. If the owner has no fields, the
-# query returns one row in which the field is NULL.
+# Selects one row per field of the list's owner, or one row with a NULL field if the owner has no
+# fields.
 _LIST_AND_FIELDS = Statement("""
 SELECT l.user_id, f.id, f.key FROM lists AS l
 LEFT JOIN fields AS f ON f.user_id = l.user_id AND f.retired_at IS NULL
@@ -103,13 +104,13 @@ _BY_IDS = _RECORDS.where(_record.id == any_(bindparam("ids", type_=ARRAY(BigInte
 
 @dataclass(frozen=True)
 class MemberFilters:
-    """Conditions in an owner's request that select the members on a page.
+    """The filters in an owner's request for a page of members.
 
     Attributes:
-        email: the whole address of a member, or the beginning of an address followed by ``*``.
-        premium: ``True`` selects members with a paid tier, ``False`` selects members without a paid
-            tier, and ``None`` selects all members. A value of ``Tier`` selects members with exactly
-            this tier. An expired paid tier counts as the free tier.
+        email: a member's whole address, or the beginning of an address followed by ``*``.
+        premium: ``True`` for members with a paid tier, ``False`` for members without a paid tier,
+            ``None`` for all members, or a ``Tier`` for members with exactly this tier. An expired
+            paid tier counts as the free tier.
     """
 
     status: SubscriptionStatus = SubscriptionStatus.ACTIVE
@@ -119,11 +120,11 @@ class MemberFilters:
 
 @dataclass(frozen=True)
 class MemberPage:
-    """A page of members, and the total number of members who match the filters.
+    """A page of members, and the number of all members who match the filters.
 
     Attributes:
-        page: the rows of the page, which contain the columns that the list's owner may see. The
-            column ``user_name`` contains the name from the member's account.
+        page: the rows of the page, with the columns that the list's owner may see. The column
+            ``user_name`` contains the name in the member's account.
     """
 
     total: int
@@ -135,9 +136,9 @@ def read_member_page(
 ) -> MemberPage:
     """Return a page of the members of a list that the caller owns, newest first.
 
-    Reading a page of up to 50 members takes three or four round trips to the database. If a page
-    has more than 50 members, each 50 additional members take one or two additional round trips to
-    the database. Raises ``list.not_found``, ``list.not_owner`` or ``cursor.invalid``.
+    Reading a page takes three or four round trips to the database for 50 members, and one or two
+    for each 50 further members. Raises ``list.not_found``, ``list.not_owner`` or
+    ``cursor.invalid``.
     """
     field_rows = database.rows(_LIST_AND_FIELDS, list_id=list_id)
     lists.require_owner(field_rows[0][0] if field_rows else None, caller)
@@ -182,7 +183,7 @@ def read_members_by_id(
 
     Args:
         fields: the fields of the list's owner.
-        subscription_ids: the ids of the members' subscriptions in descending order.
+        subscription_ids: the ids of the members' subscriptions, in descending order.
     """
     remaining_ids = list(subscription_ids)
     if not remaining_ids:
@@ -205,7 +206,7 @@ def read_members_by_id(
 
 
 def _add_attributes(attributes: AttributeFormatter, rows: list[_Row]) -> list[_Row]:
-    """Replace the ids of fields by field keys, and the ids of tags by tag names, in each row."""
+    """Replace the ids of fields and tags with field keys and tag names in each row."""
     for row in rows:
         row.update(attributes.format_attributes(row["fields"], row.pop("tag_ids")))
         row["joined_at"] = row["joined_at"] or row["created_at"]
@@ -213,10 +214,10 @@ def _add_attributes(attributes: AttributeFormatter, rows: list[_Row]) -> list[_R
 
 
 def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any]]:
-    """Split filters into a key that identifies a cached statement, and the statement's parameters.
+    """Split filters into the key of a cached statement and the parameters of the statement.
 
-    The key contains a placeholder for the e-mail address, so that the same cached statement is used
-    for all addresses.
+    The key contains a placeholder for the e-mail address, so that all addresses use the same cached
+    statement.
     """
     # A request for the free tier is the same as a request for members without a paid tier.
     premium = False if filters.premium is Tier.FREE else filters.premium
@@ -225,8 +226,8 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
     if email is None or email == "*":
         return kind, {}
     if "\0" in email:
-        # Postgres rejects addresses with NUL characters, so search for an empty address, which
-        # matches no member.
+        # Search for an empty address, which matches no member, because Postgres rejects addresses
+        # with NUL characters.
         email = ""
     elif email.endswith("*"):
         prefix = unicodedata.normalize("NFC", email.removesuffix("*")).lower()
@@ -240,10 +241,10 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
 
 @cache
 def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statement, Statement]:
-    """Build one statement that reads a page of members, and one statement that counts all members.
+    """Build a statement that reads a page of members, and a statement that counts all members.
 
-    To skip the members on previous pages quickly, the statement for a page finds ids in an index
-    before reading whole rows.
+    To skip previous pages quickly, the statement for a page finds ids in an index before reading
+    whole rows.
     """
     before: Any = bindparam("before") if by_cursor else None
     ids_query = select(_record.id).where(*_build_conditions(kind))
@@ -252,8 +253,8 @@ def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statemen
             ids_query, _record.list_id, _LIST_ID, _record.id, before=before, is_read_backwards=True
         )
     else:
-        # OFFSET 0 makes Postgres find all matching members with the index on addresses, and then
-        # sort the members. Without OFFSET 0, Postgres may read the newest members of all lists.
+        # OFFSET 0 makes Postgres find all matching members with the index on addresses and sort
+        # them afterwards, instead of reading the newest members of all lists.
         is_older = true() if before is None else _record.id < before
         matching = ids_query.where(_IS_ON_LIST, is_older).offset(literal_column("0")).subquery()
         ids_query = select(matching.c.id).order_by(matching.c.id.desc())
@@ -266,8 +267,8 @@ def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statemen
 
 def _build_count(kind: MemberFilters) -> ColumnElement[int]:
     if kind.premium is False:
-        # Count members without a paid tier by subtracting paying members from all members. Because
-        # few members pay, counting paying members is much faster.
+        # Count members without a paid tier by subtracting paying members from all members, because
+        # counting the few paying members is much faster.
         all_count = _build_count(replace(kind, premium=None))
         paid_count = _build_count(replace(kind, premium=True))
         return all_count - paid_count
@@ -278,7 +279,7 @@ def _build_count(kind: MemberFilters) -> ColumnElement[int]:
 
 
 def _build_conditions(kind: MemberFilters) -> list[ColumnElement[bool]]:
-    """Build SQL conditions for members who match the filters, without a condition on the list."""
+    """Build SQL conditions for members who match the filters, on any list."""
     conditions = [_record.status == kind.status.value]
     if kind.email == _ADDRESS:
         conditions.append(_record.email == bindparam("email"))

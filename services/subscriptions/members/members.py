@@ -39,13 +39,13 @@ from storage.unit_of_work import UnitOfWork
 
 # The value of the column ``source`` for members that the list's owner adds.
 OWNER_SOURCE = "owner"
-# The columns that a transfer copies from a member's record on the source list to a new record on
-# the target list.
+# The columns that a transfer copies from the source list's record to a new record on the target
+# list.
 _TRANSFERRED_COLUMNS = (
     *("user_id", "name", "email"),
     *("confirmation_asked_at", "submitted", "language"),
 )
-# A person's overview of subscriptions shows subscriptions with these statuses.
+# The statuses of the subscriptions that a person's overview shows.
 _CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
@@ -78,7 +78,8 @@ def set_email(
 ) -> int:
     """Enable or disable the list's mail to a member, on behalf of the list's owner.
 
-    Raises ``subscription.opted_out`` if mail should be enabled but the member has opted out.
+    Raises ``subscription.opted_out`` if the owner tries to enable mail for a member who has opted
+    out.
     """
     member = _lock_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)
@@ -106,7 +107,7 @@ class MemberEdit:
 def update_member(
     uow: UnitOfWork, mailing_list: MailingList, key: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
-    """Edit the list's member with this user id or normalised address.
+    """Edit the member with this user id or normalised address.
 
     Raises ``member.not_found`` and the errors of ``member_attributes.build_changed_columns``.
     """
@@ -168,7 +169,7 @@ def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> 
         record = changes.find_record_by_key(uow, mailing_list.id, key)
         person = None if record is None else accounts.get_user(uow, record.user_id)
         # If the list's record with the address belongs to an erased person, find or create a person
-        # who has the address.
+        # with the address.
         if person is None or person.erased_at is not None:
             if isinstance(key, int):
                 raise errors.MEMBER_NOT_FOUND()
@@ -176,15 +177,15 @@ def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> 
         locked = locks.lock_subscription(uow, mailing_list, person)
         if locked is not None:
             return locked
-        # Repeat the search for the person, because a concurrent transaction has erased the person
-        # while ``lock_subscription`` waited for the lock.
+        # Repeat the search for the person, because the person was erased while
+        # ``lock_subscription`` waited for the lock.
         uow.session.expire(person)
 
 
 def _lock_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
     """Lock a member's subscription to the list, and return the member's record.
 
-    Raises ``member.not_found`` if the list has no record of the person, or if the person is erased.
+    Raises ``member.not_found`` for an erased person, or a person without a record on the list.
     """
     if not locks.lock_pair(uow, user_id, mailing_list.id):
         raise errors.MEMBER_NOT_FOUND()
@@ -210,8 +211,8 @@ def list_history(
 
     Raises ``cursor.invalid``.
 
-    Imports store no history events. For an imported member, ``list_history`` adds an event without
-    an id, which describes the import.
+    Imports store no history events, so the function adds an event without an id that describes the
+    import.
     """
     member = get_member(uow, mailing_list, user_id)
     is_of_member = (
@@ -227,8 +228,8 @@ def list_history(
         stored_count = select(func.count()).where(*is_of_member)
         is_within = bool(events) or page.cursor is not None
         if is_within or page.offset <= (uow.session.scalar(stored_count) or 0):
-            # The event's actor is the user who started the member's latest import. All imports into
-            # a list are started by the list's owner.
+            # The actor of the event is the user who started the latest import, which is always the
+            # list's owner.
             task = uow.session.get_one(MemberImport, member.import_id)
             first_change = select(SubscriptionEvent.email_enabled_before).where(*is_of_member)
             had_mail = uow.session.scalar(first_change.order_by(SubscriptionEvent.id).limit(1))
@@ -241,8 +242,8 @@ def list_history(
                 via=Via.IMPORT,
                 status_after=SubscriptionStatus.ACTIVE,
                 email_enabled_after=member.email_enabled if had_mail is None else had_mail,
-                # The event's time is the time when the member's record was created, because the
-                # import created the record.
+                # The import created the member's record, so the event gets the time of the record's
+                # creation.
                 created_at=member.created_at,
             )
             events.append(imported)
@@ -259,14 +260,14 @@ def transfer_member(
 ) -> int:
     """Transfer a member from the source list to the target list.
 
-    Return 1 if the member was transferred, or 0 if the member has the status ``removed`` on the
-    source list. The source list keeps the member's record, with the status ``removed``. If the
-    target list already has a record of the person, the record on the source list is merged into
-    that record. The person's opt-outs, consent entries and consent claims are copied from the
-    source list to the target list.
+    Return 1 if the member was transferred, or 0 if the member was already removed from the source
+    list. The record on the source list is kept with the status ``removed``. If the target list
+    already has a record of the person, the two records are merged. The person's opt-outs, consent
+    entries and consent claims are copied to the target list.
 
     Raises ``member.not_found``, ``transfer.same_list`` and ``tag.too_many``. Raises
-    ``member.denied`` if the person is on a deny list and isn't an active member of the target list.
+    ``member.denied`` if the person is on a deny list, unless the person is an active member of the
+    target list.
     """
     if source.id == target.id:
         raise errors.TRANSFER_SAME_LIST()
@@ -292,8 +293,8 @@ def transfer_member(
     changes.change_record(uow, source_record, changes.TRANSFERRED_AWAY, actor, status=removed)
     list_ids = {"from_list_id": source_record.list_id, "to_list_id": target_record.list_id}
     event = FeedEventType.SUBSCRIPTION_TRANSFERRED
-    # Announce the transfer in the feeds of the source list and the target list, because a client
-    # may follow only one of the two lists.
+    # Announce the transfer in the feeds of both lists, because a client may follow only one of the
+    # two lists.
     changes.announce_change(uow, source_record, event, changes.TRANSFERRED_AWAY, actor, **list_ids)
     changes.announce_change(uow, target_record, event, changes.TRANSFERRED_IN, actor, **list_ids)
     return 1
@@ -308,8 +309,8 @@ def _write_target_record(
 ) -> Subscription:
     """Create or change a transferred member's record on the target list.
 
-    The function copies the member's consent entries and claims. If the member is pending, the
-    function also moves the confirmation link to the target list.
+    The member's consent entries and claims are copied as well. If the member is pending, the
+    confirmation link is moved to the target list.
     """
     if target_record is None:
         copied = {name: getattr(source_record, name) for name in _TRANSFERRED_COLUMNS}
@@ -328,16 +329,16 @@ def merge_records(
     target_record: Subscription | None,
     opt_out_kinds: set[OptOutKind],
 ) -> dict[str, Any]:
-    """Merge the records that a member has on the source list and the target list of a transfer.
+    """Merge a member's records on the source list and the target list of a transfer.
 
-    The merged record gets the highest tier and the first of the statuses ``active``, ``pending``
-    and ``unsubscribed`` that any of the records has. Mail is enabled in the merged record only if
-    mail is enabled in each of the records. If the person has opted out of the target list, the
-    merged record can be pending, but not active.
+    The merged record gets the highest tier, and the first of the statuses ``active``, ``pending``
+    and ``unsubscribed`` that any record has. The merged record has mail enabled only if mail is
+    enabled in all records. If the person has opted out of the target list, the merged record can be
+    pending, but not active.
     """
     records = [source_record]
-    # Ignore a record on the target list with the status ``removed``, because a former membership
-    # has no effect on the new membership.
+    # Ignore a record with the status ``removed``, because a former membership has no effect on the
+    # new membership.
     if target_record and target_record.status != SubscriptionStatus.REMOVED:
         records.append(target_record)
     statuses = {each.status for each in records}
@@ -352,7 +353,7 @@ def merge_records(
 
 
 def choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
-    """Return the highest tier and the latest expiry date that occur in a member's records."""
+    """Return the highest tier and the latest expiry date of a member's records."""
     # A paid tier without an expiry date never expires.
     never_ends = any(each.type != Tier.FREE and each.paid_expiry is None for each in records)
     expiries = [each.paid_expiry for each in records if each.paid_expiry is not None]
@@ -363,12 +364,12 @@ def choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
 
 
 class OwnSubscriptionState(StrEnum):
-    """The state of a subscription, as Pressroom's pages show it to the subscriber."""
+    """The state of a subscription, as pages show it to the subscriber."""
 
     SUBSCRIBED = "subscribed"
     WITHOUT_MAIL = "without_mail"  # The subscriber has disabled the list's mail.
     PENDING = "pending"
-    LEFT = "left"  # The person unsubscribed, or opted out without a record on the list.
+    LEFT = "left"  # The person has unsubscribed, or has opted out without a record on the list.
     ABSENT = "absent"
     # A visitor with a revoked trace id can unsubscribe, but can't see the state of the
     # subscription.
@@ -386,7 +387,7 @@ class OwnSubscription:
 def read_own_subscription(
     uow: UnitOfWork, mailing_list: MailingList, person: User | None
 ) -> OwnSubscription:
-    """Return the state of a person's subscription to a list, with all opt-outs taken into account.
+    """Return the state of a person's subscription to a list, taking opt-outs into account.
 
     ``person``: the subscriber, or ``None`` if the subscriber's account was purged.
     """
@@ -432,10 +433,10 @@ def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscri
 
 
 def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
-    """Change a loaded record as the person's opt-outs require, without storing the changes.
+    """Apply a person's opt-outs to a loaded record, without storing the changes.
 
-    If a person opts out while a bulk action is running, the stored record is updated by a job after
-    the bulk action.
+    If a person opts out while a bulk action is running, a job updates the stored record after the
+    bulk action.
     """
     values = opt_out_checks.find_opt_out_changes(uow, record)
     # Detach the record from the SQLAlchemy session, so that changes to the record aren't stored.
@@ -463,7 +464,7 @@ def list_subscriptions(
 def find_subscriptions_with_lists(
     uow: UnitOfWork, page: PageRequest, *conditions: ColumnElement[bool]
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
-    """Return a page of subscriptions that meet SQL conditions, newest first, with their lists.
+    """Return a page of subscriptions that meet the SQL conditions, newest first, with their lists.
 
     Subscriptions to archived lists are omitted.
 

@@ -1,24 +1,22 @@
 """Checks whether a person has opted out of a list or of a list's mail.
 
-All code that checks opt-outs must use the functions and SQL conditions in ``opt_out_checks``.
-Before adding, restoring or transferring a single member, enabling mail, or sending a list's mail,
-code must call ``find_opt_outs``.
+All code that checks opt-outs must use the functions and SQL conditions in ``opt_out_checks``. Code
+must call ``find_opt_outs`` before adding, restoring or transferring a single member, enabling mail,
+or sending a list's mail.
 
 Modules that change or export many members at once use the SQL conditions and queries in
 ``opt_out_checks``.
 
-- The module ``imports.judge_statements`` finds the opt-outs of imported people with
-  ``build_opt_out_query``.
-- The module ``bulk_actions.batches`` checks opt-outs before restoring members
+- ``imports.judge_statements`` finds the opt-outs of imported people with ``build_opt_out_query``.
+- ``bulk_actions.batches`` checks opt-outs before restoring members
   (``build_no_opt_out_condition``), and skips pending members who have unsubscribed (``HAS_LEFT``).
-- The module ``export_sheets`` checks the opt-outs of exported members (``HAS_LEFT``,
-  ``HAS_NO_MAIL``) and of the recipients in a roster (``has_opt_out_on``,
-  ``find_opted_out_digests``).
-- The modules ``unsubscribe``, ``members`` and ``opt_outs`` find subscriptions that contradict an
-  opt-out (``HAS_LEFT``, ``HAS_NO_MAIL``).
+- ``export_sheets`` checks the opt-outs of exported members (``HAS_LEFT``, ``HAS_NO_MAIL``) and of
+  the recipients in a roster (``has_opt_out_on``, ``find_opted_out_digests``).
+- ``unsubscribe``, ``members`` and ``opt_outs`` find subscriptions that contradict an opt-out
+  (``HAS_LEFT``, ``HAS_NO_MAIL``).
 
-The undo of an import doesn't check opt-outs, because the undo never activates a member and never
-enables mail.
+The undo of an import doesn't check opt-outs, because the undo never activates members or enables
+mail.
 
 Deny lists are checked by ``deny_lists.find_denied``.
 """
@@ -32,15 +30,14 @@ from core.keyring import Keyring
 from models import OptOut, OptOutKind, Subscription, SubscriptionStatus, User
 from storage.unit_of_work import UnitOfWork
 
-# The purpose for which keys in the keyring sign digests of addresses in opt-outs. The opt-outs of
-# erased people contain only a digest of the address. An opt-out that contains only a digest has no
-# effect after the operator has removed the digest's key from the keyring.
+# The purpose of the keys that sign digests of addresses in opt-outs. An erased person's opt-out
+# contains only a digest of the address, and has no effect after the operator has removed the
+# digest's key from the keyring.
 _PURPOSE = "opt-out"
 _FIND_DIGESTS = text(
     "SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)"
 )
-# ORDER BY makes Postgres find an opt-out from the list with an index, instead of reading the whole
-# table ``opt_outs``.
+# ORDER BY makes Postgres use an index instead of reading the whole table ``opt_outs``.
 _COUNT_FIRST = text("""
 SELECT count(*) FROM (
     SELECT 1 FROM opt_outs WHERE list_id = :list_id ORDER BY user_id LIMIT 1
@@ -49,7 +46,7 @@ SELECT count(*) FROM (
 
 
 def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
-    """Return the kinds of the person's opt-outs from the list or from the list's mail."""
+    """Return the kinds of the person's opt-outs from the list or the list's mail."""
     query = select(OptOut.kind).where(
         OptOut.list_id == list_id, is_opt_out_of(uow.settings.keyring, person)
     )
@@ -68,7 +65,7 @@ def compute_address_digests(keyring: Keyring, address: str) -> list[bytes]:
 
 
 def create_address_digester(keyring: Keyring) -> Callable[[str], list[bytes]]:
-    """Return a function that computes digests of addresses, reusing one signer."""
+    """Return a function that computes digests of addresses with a single signer."""
     signer = keyring.signer(_PURPOSE)
     return lambda address: signer.digests(address.encode())
 
@@ -79,7 +76,7 @@ def compute_address_digest(keyring: Keyring, address: str) -> bytes:
 
 
 def _has_opt_out(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Build an SQL condition for subscribers who have an opt-out of the given kind on the list."""
+    """Build an SQL condition for subscribers who have an opt-out of one kind on the list."""
     return exists().where(
         OptOut.list_id == Subscription.list_id,
         OptOut.user_id == Subscription.user_id,
@@ -88,9 +85,9 @@ def _has_opt_out(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnEl
     )
 
 
-# An SQL condition for people who have opted out of the list, although their subscription has the
-# status ``active`` or ``pending``. A pending subscription only meets the condition if the opt-out
-# is newer than ``updated_at``, because a person may sign up again after an opt-out.
+# An SQL condition for active or pending subscribers who have opted out of the list. For a pending
+# subscription, only opt-outs newer than ``updated_at`` count, because people may sign up again
+# after an opt-out.
 HAS_LEFT = or_(
     and_(Subscription.status == SubscriptionStatus.ACTIVE, _has_opt_out(OptOutKind.LIST)),
     and_(
@@ -98,13 +95,13 @@ HAS_LEFT = or_(
         _has_opt_out(OptOutKind.LIST, OptOut.created_at > Subscription.updated_at),
     ),
 )
-# An SQL condition for people who have opted out of the list's mail, although mail is enabled in
-# their subscription.
+# An SQL condition for subscribers who have opted out of the list's mail, although their mail is
+# enabled.
 HAS_NO_MAIL = and_(Subscription.email_enabled, _has_opt_out(OptOutKind.EMAIL))
 
 
 def find_opt_out_changes(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
-    """Return the columns of a subscription that contradict an opt-out, with correct values."""
+    """Return the columns of a subscription that contradict an opt-out, with the correct values."""
     query = select(HAS_LEFT, HAS_NO_MAIL).where(Subscription.id == record.id)
     has_left, has_no_mail = uow.session.execute(query).one()
     status = {"status": SubscriptionStatus.UNSUBSCRIBED} if has_left else {}
@@ -112,14 +109,14 @@ def find_opt_out_changes(uow: UnitOfWork, record: Subscription) -> dict[str, Any
 
 
 def has_opt_out_on(list_id: int) -> ColumnElement[bool]:
-    """Build an SQL condition for subscribers who have any opt-out from the list."""
+    """Build an SQL condition for subscribers who have any opt-out on the list."""
     return exists().where(OptOut.list_id == list_id, OptOut.user_id == Subscription.user_id)
 
 
 def find_opted_out_digests(
     connection: Connection, list_id: int, digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return the digests, among the given digests, that an opt-out from the list contains."""
+    """Return the digests in ``digests`` for which the list has an opt-out."""
     values = {"list_id": list_id, "digests": list(digests)}
     return {bytes(digest) for (digest,) in connection.execute(_FIND_DIGESTS, values)}
 
@@ -127,7 +124,7 @@ def find_opted_out_digests(
 def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> str:
     """Build an SQL condition for subscribers who have no opt-out, or no opt-out of one kind.
 
-    ``member``: the alias for ``subscriptions`` in the SQL statement that contains the condition.
+    ``member``: the alias of ``subscriptions`` in the SQL statement that contains the condition.
     """
     of_kind = f" AND o.kind = '{kind}'" if kind else ""
     return f"""NOT EXISTS (
@@ -136,9 +133,9 @@ def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> s
 
 
 def build_opt_out_query(list_id: str, condition: str) -> str:
-    """Build an SQL query that returns the kinds of all opt-outs from a list that meet a condition.
+    """Build an SQL query for the kinds of all opt-outs from a list that meet a condition.
 
-    OFFSET 0 makes Postgres look up opt-outs one by one, as ``imports.judge_statements`` explains.
+    OFFSET 0 makes Postgres look up opt-outs one by one (see ``imports.judge_statements``).
     """
     return f"SELECT kind FROM opt_outs WHERE list_id = {list_id} AND {condition} OFFSET 0"  # noqa: S608
 

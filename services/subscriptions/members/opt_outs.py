@@ -2,16 +2,15 @@
 
 An opt-out can only be undone by the person who has opted out.
 
-The module ``opt_out_checks`` finds opt-outs before a person becomes a member or gets mail.
+The module ``opt_out_checks`` checks opt-outs before a person is added or gets mail.
 
-The row for an opt-out contains the person's id and an HMAC of the person's address. Erasing a
-person keeps the HMAC of the address, so that the opt-out applies if an owner adds the address. For
-each former address of the person, an opt-out has a row that contains an HMAC of the address but no
+The row of an opt-out contains the person's id and an HMAC of the person's address. Erasing a person
+keeps the HMAC, so that the opt-out still applies if an owner adds the address. For each former
+address of the person, an opt-out has an additional row with an HMAC of the address but without the
 person's id.
 
-An opt-out takes effect as soon as its transaction commits, even without a lock on the list. If a
-bulk action has locked the list, a job updates the person's subscription when the bulk action has
-ended.
+An opt-out takes effect as soon as its transaction is committed, even without a lock on the list. If
+a bulk action has locked the list, a job updates the person's subscription after the bulk action.
 """
 
 from collections.abc import Collection, Sequence
@@ -43,7 +42,7 @@ from services.subscriptions.members.opt_out_checks import (
 )
 from storage.unit_of_work import UnitOfWork
 
-# A person's opt-out gets additional rows for at most this number of former addresses.
+# The maximum number of former addresses for which an opt-out has additional rows.
 _MAX_FORMER_ADDRESSES = 50
 
 
@@ -64,8 +63,8 @@ def record_opt_out(
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
     if uow.session.scalar(statement.returning(OptOut.id)) is not None:
         return
-    # If an opt-out contains only a digest of the address, set the person's id. An erasure removes a
-    # person's id from opt-outs, and the erased person may have signed up with a new id.
+    # Add the person's id to an opt-out that contains only a digest, because an erased person may
+    # have signed up again with a new id.
     person_opt_out = aliased(OptOut)
     has_opt_out = exists().where(
         person_opt_out.list_id == list_id,
@@ -89,10 +88,10 @@ def record_opt_out(
 def renew_opt_out(
     uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> int | None:
-    """Store an opt-out of the person with the current time, and return the opt-out's id.
+    """Store an opt-out of the person with the current time, and return the id of the opt-out.
 
-    If the person already has the same kind of opt-out, only the opt-out's time and source are
-    updated.
+    If the person already has the same kind of opt-out, the existing opt-out gets the current time
+    and the new source.
     """
     record_opt_out(uow, list_id, person, kind=kind, source=source)
     set_time = (
@@ -134,7 +133,7 @@ def restore_opt_out(
 
 
 def apply_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
-    """Change a subscription to the status that the person's opt-out requires.
+    """Change a subscription to the status that the person's opt-outs require.
 
     The caller must have locked the person's subscription to the list.
     """
@@ -169,11 +168,9 @@ def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKin
 def _release_digests(
     uow: UnitOfWork, list_id: int, user_id: int, digests: Collection[bytes]
 ) -> None:
-    """Remove digests of a person's address from opt-outs of other people who once had the address.
+    """Remove a person's address from opt-outs of other people who once had the address.
 
-    The opt-outs of people who once had the address stay valid, because an opt-out also contains the
-    person's id. The erasure of a person adds a digest of the person's current address to the
-    person's opt-outs.
+    The opt-outs of the other people stay valid, because an opt-out also contains a person's id.
     """
     is_of_other_person = (
         OptOut.list_id == list_id,
@@ -182,15 +179,15 @@ def _release_digests(
     )
     other_ids = set(uow.session.scalars(select(OptOut.user_id).where(*is_of_other_person)))
     for other_id in other_ids:
-        # Replace the digest of the address by a digest of the person's id, because the column
-        # ``address_hmac`` must not be NULL and must be unique per list.
+        # Replace the digest of the address with a digest of the person's id, because
+        # ``address_hmac`` must be unique per list and not NULL.
         digest = compute_address_digest(uow.settings.keyring, str(other_id))
         statement = update(OptOut).where(*is_of_other_person, OptOut.user_id == other_id)
         _execute_update(uow, statement.values(address_hmac=digest))
 
 
 def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
-    """Transfer a person's opt-outs to the account that takes over the person's e-mail address.
+    """Transfer a person's opt-outs to the account that takes over the person's address.
 
     The transferred opt-outs apply to all addresses of the person and of the account. The caller
     must have locked the rows of the person and of the account.
@@ -220,13 +217,13 @@ def copy_opt_outs_to_address(uow: UnitOfWork, person: User, address: str) -> Non
 
 
 def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
-    """Remove a person's id from the person's opt-outs, before the person is erased.
+    """Remove a person's id from the person's opt-outs before the person is erased.
 
-    Return the number of changed opt-outs. Without the person's id, the opt-outs stay valid, because
-    the opt-outs contain HMACs of the person's addresses.
+    Return the number of changed opt-outs. The opt-outs stay valid without the id, because opt-outs
+    also contain HMACs of addresses.
 
-    ``address``: a verified e-mail address of the person, for which opt-outs are stored in addition
-    to former addresses.
+    ``address``: a verified address of the person, for which opt-outs are stored in addition to
+    former addresses.
     """
     is_of_person = OptOut.user_id == person.id
     _copy_to_address(uow, address, is_of_person)
@@ -237,7 +234,7 @@ def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
 
 
 def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[bool]) -> None:
-    """Copy opt-outs that meet a condition to rows that contain the address but no person's id."""
+    """Copy the opt-outs that meet a condition to rows with an address but without a person's id."""
     digest = literal(compute_address_digest(uow.settings.keyring, address))
     copies = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at).where(
         condition
@@ -250,8 +247,8 @@ def _copy_to_address(uow: UnitOfWork, address: str, condition: ColumnElement[boo
 def _list_former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:
     """Return a person's most recent former addresses that no account has taken over.
 
-    If an account has taken over a former address, only the account's owner may decide about
-    opt-outs for the address.
+    If an account has taken over an address, only the account's owner may decide about opt-outs for
+    the address.
     """
     query = select(FormerAddress.email).where(
         FormerAddress.user_id == person.id, ~exists().where(User.email == FormerAddress.email)

@@ -1,17 +1,16 @@
 """Creates and verifies trace ids, which authenticate the recipient of a mail in links and forms.
 
-Only mails to a person contain the person's trace id, which is secret. A request that contains a
-trace id counts as a request by the recipient of the mail.
+A person's trace id is secret, and only mails to the person contain the trace id. A request that
+contains a trace id counts as a request by the recipient of the mail.
 
 A trace id has the form ``1<payload>.<key id>.<mac>``, with at most 80 characters from
-``[A-Za-z0-9_.-]``. The payload of a trace id contains the list's id, the user's id and the delivery
-number, in base64url. In the payload of a trace id, the list's id and the user's id take 7 bytes
-each, because all ids are below 2**53. The delivery number in the payload of a trace id takes 8
-bytes. The MAC in a trace id consists of the first 16 bytes of the HMAC-SHA256 of the version and
-the encoded payload.
+``[A-Za-z0-9_.-]``. The payload of a trace id consists of the list id, the user id and the delivery
+number in base64url. The list id and the user id have 7 bytes each, because all ids are below 2**53,
+and the delivery number has 8 bytes. The MAC in a trace id consists of the first 16 bytes of the
+HMAC-SHA256 of the version and the encoded payload.
 
-A trace id doesn't expire, because people may read a mail much later. The owner of a list can revoke
-the trace ids in all mails that the list has sent. With a revoked trace id, a person can only
+A trace id doesn't expire, because people may read a mail much later. A list's owner can revoke the
+trace ids in all mails that the list has sent. With a revoked trace id, a person can only
 unsubscribe.
 """
 
@@ -44,9 +43,8 @@ class Trace:
     """The list, the user and the delivery that a trace id identifies.
 
     Attributes:
-        delivery: the delivery number, which is the id of the job that exported the roster or sent
-            the mail, or a number from ``allocate_delivery_number``. Trace ids that an old release
-            created have the delivery number 0.
+        delivery: the id of the job that exported the roster or sent the mail, or a number from
+            ``allocate_delivery_number``. Trace ids from old releases have the delivery number 0.
     """
 
     list_id: int
@@ -55,16 +53,16 @@ class Trace:
 
 
 def allocate_delivery_number(uow: UnitOfWork) -> int:
-    """Return a new delivery number, which is greater than the numbers of all past deliveries."""
-    # Delivery numbers come from the database sequence for job ids, so that no delivery number is
-    # equal to a job id.
+    """Return a new delivery number, which is greater than all previous delivery numbers."""
+    # Delivery numbers and job ids come from the same database sequence, so that they are never
+    # equal.
     return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
 
 
 def revoke_traces(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
     """Revoke the trace ids in all mails that the list has sent. Raises ``auth.login_again``.
 
-    With a revoked trace id, a person can only unsubscribe from the list.
+    With a revoked trace id, a person can only unsubscribe.
     """
     require_recent_login(uow, caller)
     mailing_list.traces_revoked_through = allocate_delivery_number(uow)
@@ -80,10 +78,9 @@ def create_trace_id(keyring: Keyring, trace: Trace) -> str:
 
 
 def build_trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Callable[[int], str]:
-    """Return a function that creates trace ids for a list's subscribers.
+    """Return a function that creates trace ids for the subscribers of a list.
 
-    The function creates the HMAC signer only once, because a roster may contain a million trace
-    ids.
+    The function reuses one HMAC signer, because a roster may contain a million trace ids.
     """
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     list_bytes = list_id.to_bytes(_ID_BYTES, "big")
@@ -100,14 +97,13 @@ def build_trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Cal
 def read_trace_id(keyring: Keyring, token: str) -> Trace:
     """Verify and decode a trace id, or raise ``trace.invalid``.
 
-    A trace id becomes invalid if the operator removes the key that signed the trace id from the
-    keyring.
+    A trace id becomes invalid when the operator removes its key from the keyring.
     """
     signed, _, signature = token.partition(".")
     if len(token) > MAX_TRACE_ID_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
         raise TRACE_INVALID()
-    # Verify the signature of the payload before decoding the payload, so that only one encoding of
-    # a trace id is valid.
+    # Verify the signature before decoding the payload, so that only one encoding of a trace id is
+    # valid.
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     if not token.startswith(_VERSION) or not signer.verify(signed.encode(), signature):
         raise TRACE_INVALID()

@@ -1,8 +1,8 @@
 """Lets people unsubscribe from a list, disable a list's mail, and undo their opt-outs.
 
-A person's opt-outs may only be stored or undone at the person's request. Even people without a
-subscription can opt out of a list, so that the list's owner can't add them. If the trace id belongs
-to an erased person, opting out changes nothing and raises no error.
+A person's opt-outs may only be stored or undone at the person's request. People without a
+subscription can also opt out of a list, so that the list's owner can't add them. If the trace id
+belongs to an erased person, opting out changes nothing and raises no error.
 """
 
 from datetime import timedelta
@@ -41,7 +41,7 @@ def opt_out(
     """Store and commit a person's opt-out from a list or from a list's mail.
 
     The opt-out takes effect immediately. If a bulk action has locked the list, a job updates the
-    person's subscription when the bulk action has ended.
+    person's subscription after the bulk action.
     """
     try:
         with resources.unit_of_work() as uow:
@@ -66,7 +66,7 @@ def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
     contradicts = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
     query = select(Subscription.list_id).where(Subscription.user_id == user_id, contradicts)
     list_ids = uow.session.scalars(query).all()
-    # Enqueue only one job per list, because the job applies all of the person's opt-outs from the
+    # Enqueue only one job per list, because a job applies all of the person's opt-outs from the
     # list.
     opt_out_ids = (
         select(func.min(OptOut.id))
@@ -80,12 +80,12 @@ def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
 def apply_opt_out(resources: Resources, lease: Lease) -> None:
     """Update the subscription of a person who opted out while a bulk action locked the list.
 
-    The function changes nothing if the person has undone the opt-out, or if the person was erased.
+    Nothing changes if the person has undone the opt-out or was erased.
     """
     with resources.unit_of_work() as uow:
         stored = uow.session.get(OptOut, lease.subject_id)
         if stored is not None and stored.user_id is not None:
-            # In an imported opt-out, the column ``source`` contains a reason such as a bounce
+            # The column ``source`` of an imported opt-out contains a reason such as a bounce,
             # instead of a value of ``Via``.
             via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
             actor = Actor(ActorKind.USER, via, user_id=stored.user_id)
@@ -103,13 +103,13 @@ def apply_opt_out(resources: Resources, lease: Lease) -> None:
 APPLY_OPT_OUT = register_kind(
     JobKind(
         "opt_out.follow",
-        # Use the maintenance queue, because in the queue for bulk jobs the job could wait for a
-        # long time.
+        # Use the maintenance queue, because jobs may wait for a long time in the queue for bulk
+        # jobs.
         Queue.MAINTENANCE,
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=apply_opt_out,
-        # Retry the job for up to a year, because even a long outage must not cause the loss of an
+        # Retry the job for up to a year, so that even a long outage doesn't cause the loss of an
         # opt-out.
         patience=timedelta(days=365),
     )
@@ -160,8 +160,8 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
 def _find_status_before_leaving(uow: UnitOfWork, record: Subscription) -> SubscriptionStatus:
     """Return the status that a subscription had before the person last unsubscribed.
 
-    If a person unsubscribed before a transfer, the history of the target list doesn't contain the
-    status, and the function returns ``active``.
+    If the person unsubscribed before a transfer, the target list's history doesn't contain the
+    status, so the function returns ``active``.
     """
     event = SubscriptionEvent
     unsubscribed = SubscriptionStatus.UNSUBSCRIBED
@@ -189,7 +189,7 @@ def set_email(
     enabled: bool,
     wait: bool = True,
 ) -> None:
-    """Enable or disable the list's mail to a person, without changing the subscription's status.
+    """Enable or disable the list's mail to a person. The subscription's status stays the same.
 
     ``wait``: whether to wait while a bulk action locks the list, or to raise ``list.busy``
     immediately.

@@ -15,8 +15,7 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
-# For each list, the export contains at most this number of consent entries, and at most this number
-# of history events.
+# The maximum number of consent entries and of history events that are exported per list.
 _MAX_ENTRIES_PER_LIST = 1_000
 _RECORD_COLUMNS = (
     *("status", "email_enabled", "name", "email"),
@@ -33,7 +32,7 @@ JsonObject = dict[str, Any]
 
 
 def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
-    """Return all data about the visitor of a preferences page that one owner's lists contain."""
+    """Return all data about a visitor of the preferences page that one owner's lists contain."""
     query = (
         select(Subscription, MailingList)
         .join(MailingList, MailingList.id == Subscription.list_id)
@@ -57,8 +56,8 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
             DeniedEntry.user_id == visit.owner_id, DeniedEntry.entry == visit.person.email
         )
     )
-    # Export all opt-outs with the person's id or address, including opt-outs from lists that have
-    # no record of the person.
+    # Export all opt-outs of the person, including opt-outs from lists without a record of the
+    # person.
     is_of_person = opt_out_checks.is_opt_out_of(uow.settings.keyring, visit.person)
     opt_out_rows = uow.session.execute(
         select(OptOut, MailingList.title)
@@ -109,5 +108,5 @@ def _export_columns(row: object, names: Iterable[str]) -> JsonObject:
 
 
 def _export_value(value: Any) -> Any:
-    """Convert a time or date to text, and return any other value unchanged."""
+    """Convert times and dates to text, and return any other value unchanged."""
     return clock.format_timestamp(value) if hasattr(value, "isoformat") else value

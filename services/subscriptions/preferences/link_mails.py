@@ -1,11 +1,10 @@
 """Mails people a link to their preferences page.
 
-A mailed link to the preferences gives access to a person's subscriptions to all lists of one owner.
-A trace id gives access to only one list, because all mails from a list contain a trace id, and
-people may forward a mail.
+A mailed link gives access to a person's subscriptions to all lists of one owner. A trace id gives
+access to only one list, because all mails contain a trace id and people may forward a mail.
 
-A worker checks whether the owner's lists contain the person's address, so that neither the response
-to the person's request nor its duration reveals the result.
+A worker looks up the person's address, so that neither the response nor its duration reveals
+whether an owner's list contains the address.
 """
 
 from typing import NamedTuple
@@ -29,11 +28,11 @@ from storage.unit_of_work import UnitOfWork
 def request_link(
     uow: UnitOfWork, mailing_list: MailingList, email: str, *, language: str, source: bytes | None
 ) -> None:
-    """Enqueue a mail with a link to the preferences, unless a rate limit has been reached.
+    """Enqueue a mail with a link to the preferences page, unless a rate limit has been reached.
 
     The worker sends the mail only if one of the owner's lists contains the address.
 
-    ``email``: the normalised address to which the mail should be sent.
+    ``email``: the normalised address of the recipient.
     """
     if account_mails.is_mail_limit_reached(uow, MailKind.PREFERENCES, email):
         return
@@ -58,7 +57,7 @@ def request_link(
 
 
 def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Mail a link to the preferences if one of the owner's lists contains the person's address."""
+    """Mail a link to the preferences page if one of the owner's lists contains the address."""
     mail = None
     with resources.unit_of_work() as uow:
         request = uow.session.get(AccountMail, lease.subject_id)
@@ -93,10 +92,10 @@ MAIL_PREFERENCES = register_mail_kind("subscription.mail_preferences", mail_link
 
 
 class _Recipient(NamedTuple):
-    """The recipient of a mailed link to the preferences.
+    """The recipient of a mailed link to the preferences page.
 
     Attributes:
-        mailing_list: the list whose page the person used to request the link to the preferences.
+        mailing_list: the list on whose page the person requested the link.
         language: the language of the sign-up form that the person submitted, or ``None``.
     """
 

@@ -19,23 +19,22 @@ from storage.unit_of_work import UnitOfWork
 # The maximum number of lists on the preferences page.
 MAX_SHOWN_LISTS = 100
 MAX_NAME_CHARACTERS = 200
-# A visitor of the preferences page may change the name and fields of subscriptions with these
-# statuses.
+# A visitor may change the name and fields of subscriptions with these statuses.
 _EDITABLE_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
 @dataclass(frozen=True)
 class OwnList:
-    """A list, and the subscription of the preferences page's visitor to the list."""
+    """A list, and the visitor's subscription to the list."""
 
     mailing_list: MailingList
     subscription: OwnSubscription
 
 
 def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
-    """Return the owner's lists for which the visitor of the preferences page has a subscription.
+    """Return the owner's lists for which the visitor has a subscription.
 
-    The list whose page the visitor used to request the link to the preferences comes first.
+    The list on whose page the visitor requested the link comes first.
 
     Lists from which the owner has removed the visitor are omitted.
     """
@@ -73,9 +72,9 @@ def change_answers(
     name: str,
     values: Mapping[str, str],
 ) -> None:
-    """Change the name and the public fields that a list has stored about the visitor.
+    """Change the visitor's name and the public field values that a list has stored.
 
-    An empty text deletes the visitor's name or the value of a field.
+    An empty text deletes the name or the value of a field.
 
     Raises ``list.not_found``, ``subscription.not_found``, ``list.busy`` and ``field.value``.
     """

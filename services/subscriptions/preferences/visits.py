@@ -1,7 +1,6 @@
 """Starts and ends visits, which are sessions on the preferences page for one owner's lists.
 
-A visit to the preferences page starts when a person opens a mailed link, requires no login, and
-expires after an hour.
+A visit starts when a person opens a mailed link, requires no login, and expires after an hour.
 """
 
 from contextlib import suppress
@@ -23,7 +22,7 @@ class Visit:
     """A person's session on the preferences page for the lists of one owner.
 
     Attributes:
-        mailing_list: the list whose page the person used to request the link to the preferences.
+        mailing_list: the list on whose page the person requested the link.
     """
 
     person: User
@@ -35,7 +34,7 @@ class Visit:
 
 
 def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
-    """Verify a mailed link to the preferences, without marking the link as used.
+    """Verify a mailed link to the preferences page, without marking the link as used.
 
     Raises ``preferences_link.invalid``, ``preferences_link.used``.
     """
@@ -50,7 +49,7 @@ def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
 
 
 def begin_visit(uow: UnitOfWork, secret: str) -> str:
-    """Start a visit, mark the mailed link as used, and return a secret that identifies the visit.
+    """Start a visit, mark the mailed link as used, and return the secret of the visit.
 
     Raises the errors of ``read_link``.
     """
@@ -66,7 +65,7 @@ def begin_visit(uow: UnitOfWork, secret: str) -> str:
 
 
 def read_visit(uow: UnitOfWork, secret: str | None) -> Visit:
-    """Return the visit that the secret identifies, or raise ``visit.over``."""
+    """Return the visit with the given secret, or raise ``visit.over``."""
     link = _read_visit_link(uow, secret)
     assert link.list_id is not None
     person = _find_person(uow, link)
@@ -76,7 +75,7 @@ def read_visit(uow: UnitOfWork, secret: str | None) -> Visit:
 
 
 def end_visit(uow: UnitOfWork, secret: str | None) -> None:
-    """End the visit that the secret identifies, unless the visit has already ended."""
+    """End the visit with the given secret, unless the visit has already ended."""
     with suppress(DomainError):
         _read_visit_link(uow, secret).used_at = func.now()
 

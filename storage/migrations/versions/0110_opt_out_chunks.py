@@ -1,7 +1,4 @@
-"""Add the column imports.opt_out_chunks, which lists the chunks with opt-outs.
-
-An import applies its chunks with opt-outs first.
-"""
+"""Add the column imports.opt_out_chunks. An import applies its chunks with opt-outs first."""
 
 from alembic import op
 
