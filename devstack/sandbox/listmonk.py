@@ -37,7 +37,7 @@ MAX_TEMPLATES = 100
 _MAX_RECIPIENTS = 100
 _MAX_NAME_CHARACTERS = 200
 _SENDER = "listmonk <noreply@listmonk.example>"
-_ACTION = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
+_ACTION = re.compile(r"\{\{([^{}]*)\}\}")
 _DATA_ACTION = re.compile(r"\.Tx\.Data((?:\.\w+)+)")
 _EMAIL_ACTION = ".Subscriber.Email"
 
@@ -155,9 +155,10 @@ def render_template(
     """Replace the actions of a template with values. A missing value is empty, as in listmonk."""
 
     def replace(action: re.Match[str]) -> str:
-        if action[1] == _EMAIL_ACTION:
+        expression = action[1].strip()
+        if expression == _EMAIL_ACTION:
             return escape(email)
-        path = _DATA_ACTION.fullmatch(action[1])
+        path = _DATA_ACTION.fullmatch(expression)
         if path is None:
             raise refuse(400, f"The sandbox doesn't support the action {action[0]}.")
         value: Any = data

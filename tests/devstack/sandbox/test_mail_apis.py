@@ -36,15 +36,15 @@ Call = Callable[..., httpx2.Response]
 
 
 @pytest.fixture
-def mailbox() -> Mailbox:
+def inbox() -> Mailbox:
     return Mailbox()
 
 
 @pytest.fixture
-def send(mailbox: Mailbox) -> Call:
+def send(inbox: Mailbox) -> Call:
     """A function that sends a mail through the sandbox's Resend."""
     app = FastAPI()
-    app.include_router(resend.build_router(mailbox))
+    app.include_router(resend.build_router(inbox))
 
     def post(
         fields: dict[str, Any] | None = None, key: str = RESEND_API_KEY, **headers: str
@@ -58,10 +58,10 @@ def send(mailbox: Mailbox) -> Call:
 
 
 @pytest.fixture
-def call(mailbox: Mailbox) -> Call:
+def call(inbox: Mailbox) -> Call:
     """A function that calls the sandbox's listmonk."""
     app = FastAPI()
-    app.include_router(listmonk.build_router(mailbox))
+    app.include_router(listmonk.build_router(inbox))
 
     def request(
         method: str, path: str, content: dict[str, Any] | None = None, token: str = LISTMONK_TOKEN
@@ -73,11 +73,11 @@ def call(mailbox: Mailbox) -> Call:
 
 
 def test_sandbox_resend_stores_mails_with_unchanged_long_headers(
-    send: Call, mailbox: Mailbox
+    send: Call, inbox: Mailbox
 ) -> None:
     sent = send({"headers": {"List-Unsubscribe": LINK}, "reply_to": "editor@example.com"})
     assert (sent.status_code, set(sent.json())) == (200, {"id"})
-    [mail] = mailbox
+    [mail] = inbox
     assert (mail.recipients, mail.subject) == (("reader@example.com",), "Hello")
     assert (mail.text, mail.html) == ("Plain\n", "<p>Html</p>\n")
     assert f"\nList-Unsubscribe: {LINK}".encode() in mail.raw
@@ -97,13 +97,13 @@ def test_sandbox_resend_stores_mails_with_unchanged_long_headers(
     ],
 )
 def test_sandbox_resend_refuses_invalid_mails(
-    fields: dict[str, Any], name: str, message: str, send: Call, mailbox: Mailbox
+    fields: dict[str, Any], name: str, message: str, send: Call, inbox: Mailbox
 ) -> None:
     reply = send(fields)
     assert (reply.status_code, reply.json()["name"]) == (422, name)
     assert reply.json()["statusCode"] == 422
     assert message in reply.json()["message"]
-    assert list(mailbox) == []
+    assert list(inbox) == []
 
 
 def test_sandbox_resend_requires_the_key_and_limits_the_size(
@@ -115,10 +115,10 @@ def test_sandbox_resend_requires_the_key_and_limits_the_size(
     assert send({"text": "x" * 1000}).status_code == 413
 
 
-def test_sandbox_resend_sends_once_per_idempotency_key(send: Call, mailbox: Mailbox) -> None:
+def test_sandbox_resend_sends_once_per_idempotency_key(send: Call, inbox: Mailbox) -> None:
     first, second = (send(Idempotency_Key="tea/1") for _ in range(2))
     assert first.json() == second.json()
-    assert len(list(mailbox)) == 1
+    assert len(list(inbox)) == 1
     changed = send({"subject": "Changed"}, Idempotency_Key="tea/1")
     assert (changed.status_code, changed.json()["name"]) == (409, "invalid_idempotent_request")
     too_long = send(Idempotency_Key="x" * 257)
@@ -126,7 +126,7 @@ def test_sandbox_resend_sends_once_per_idempotency_key(send: Call, mailbox: Mail
     assert send(Idempotency_Key="tea/2").json() != first.json()
 
 
-def test_sandbox_resend_defers_and_loses_mails_by_recipient(send: Call, mailbox: Mailbox) -> None:
+def test_sandbox_resend_defers_and_loses_mails_by_recipient(send: Call, inbox: Mailbox) -> None:
     replies = [
         send({"to": "later+tea@example.com"}, Idempotency_Key="tea/1", X_Try=f"{number}")
         for number in range(3)
@@ -134,16 +134,16 @@ def test_sandbox_resend_defers_and_loses_mails_by_recipient(send: Call, mailbox:
     assert [each.status_code for each in replies] == [429, 500, 200]
     assert replies[0].headers["retry-after"] == "1"
     assert send({"to": "reject@example.com"}).status_code == 200
-    assert [each.recipients for each in mailbox] == [("later+tea@example.com",)]
+    assert [each.recipients for each in inbox] == [("later+tea@example.com",)]
 
 
-def test_sandbox_listmonk_sends_template_to_unknown_address(call: Call, mailbox: Mailbox) -> None:
+def test_sandbox_listmonk_sends_template_to_unknown_address(call: Call, inbox: Mailbox) -> None:
     template = call("POST", "templates", TEMPLATE).json()["data"]
     assert call("GET", "templates").json() == {"data": [template]}
     headers = [{"List-Unsubscribe": LINK}, {"List-Id": "<tea.pressroom.example>"}]
     message = MESSAGE | {"data": {"user": {"name": "<Ada>"}}, "headers": headers}
     assert call("POST", "tx", message).json() == {"data": True}
-    [mail] = mailbox
+    [mail] = inbox
     assert (mail.recipients, mail.subject) == (("reader@example.com",), "Tea")
     assert (mail.text, mail.html) == (None, "<p>&lt;Ada&gt;</p>\n")
     assert f"\nList-Unsubscribe: {LINK}".encode() in mail.raw
@@ -151,7 +151,7 @@ def test_sandbox_listmonk_sends_template_to_unknown_address(call: Call, mailbox:
 
 
 def test_sandbox_listmonk_refuses_wrong_token_and_invalid_requests(
-    call: Call, mailbox: Mailbox
+    call: Call, inbox: Mailbox
 ) -> None:
     refused = call("GET", "templates", token="wrong")
     assert (refused.status_code, refused.json()) == (403, {"message": "invalid API credentials"})
@@ -168,13 +168,13 @@ def test_sandbox_listmonk_refuses_wrong_token_and_invalid_requests(
     ]
     for fields in invalid_fields:
         assert call("POST", "tx", MESSAGE | fields).status_code == 400, fields
-    assert list(mailbox) == []
+    assert list(inbox) == []
 
 
-def test_sandbox_listmonk_defers_mails_and_limits_templates(call: Call, mailbox: Mailbox) -> None:
+def test_sandbox_listmonk_defers_mails_and_limits_templates(call: Call, inbox: Mailbox) -> None:
     for _ in range(MAX_TEMPLATES):
         assert call("POST", "templates", TEMPLATE).status_code == 200
     assert "at most" in call("POST", "templates", TEMPLATE).json()["message"]
     message = MESSAGE | {"subscriber_emails": ["later@example.com"]}
     assert [call("POST", "tx", message).status_code for _ in range(3)] == [429, 500, 200]
-    assert [each.recipients for each in mailbox] == [("later@example.com",)]
+    assert [each.recipients for each in inbox] == [("later@example.com",)]
