@@ -21,8 +21,8 @@ class Drain:
     """The period after SIGTERM in which the API process still serves requests.
 
     A proxy sends requests to an API process until ``/readyz`` returns 503. If the process exited
-    immediately at SIGTERM, the proxy would still send requests to it. During the drain period,
-    ``/readyz`` returns 503, and each response closes its connection.
+    immediately on SIGTERM, requests that the proxy still sends to the process would fail. During
+    the drain period, ``/readyz`` returns 503, and each response closes its connection.
 
     Args:
         seconds: the length of the drain period.
@@ -34,7 +34,7 @@ class Drain:
 
     @contextmanager
     def start_on_sigterm(self, at_end: Callable[[], None]) -> Iterator[None]:
-        """Start the drain period at SIGTERM.
+        """Start the drain period when the process receives SIGTERM.
 
         When the drain period ends, call ``at_end`` and the original signal handler. A second
         SIGTERM is ignored, because some process managers signal a process and its parent, which

@@ -173,7 +173,8 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
     path or an invalid query gets the status 400.
 
     Args:
-        errors: the validation errors from Pydantic, or only the first ones of very many.
+        errors: the validation errors from Pydantic. If Pydantic found very many errors, only the
+            first ones.
         count: the number of all validation errors, if ``errors`` contains only the first ones.
     """
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))
@@ -216,8 +217,8 @@ HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, An
     TransientError: _handle_unreachable_dependency,
     OperationalError: _handle_unreachable_dependency,
     InterfaceError: _handle_unreachable_dependency,
-    # psycopg2 raises its own errors if SQLAlchemy isn't used or returns a broken connection to the
-    # pool.
+    # Errors of psycopg2 itself occur in code that bypasses SQLAlchemy, and when SQLAlchemy returns
+    # a broken connection to its pool.
     psycopg2.OperationalError: _handle_unreachable_dependency,
     psycopg2.InterfaceError: _handle_unreachable_dependency,
     PoolTimeoutError: _handle_unreachable_dependency,

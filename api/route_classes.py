@@ -87,8 +87,8 @@ class JsonRoute(ThreadedRoute):
             if self.body_field is not None and await json_request.body():
                 require_json_type(json_request)
                 if has_strict_handling(json_request):
-                    # Parse the body first, because FastAPI would turn the error about unknown names
-                    # into a general error.
+                    # Parse the body before FastAPI does, because FastAPI would turn the error about
+                    # unknown fields into a general error.
                     with suppress(JSONDecodeError):
                         await json_request.json()
             return await handle(json_request)

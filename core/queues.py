@@ -10,19 +10,19 @@ class Queue(StrEnum):
     The jobs in a queue take a similar amount of time and depend on the same servers.
     """
 
-    # Composer calls, for which an API caller waits.
+    # Composer calls. An API caller waits for the result.
     REQUEST = "request"
-    # Searches for stock photos, for which an API caller waits.
+    # Searches for stock photos. An API caller waits for the result.
     PHOTOS = "photos"
-    # Calls to payment providers, for which an API caller may be waiting.
+    # Calls to payment providers. An API caller often waits for the result.
     MONEY = "money"
     # Tasks that send mail and take as long as the mail server needs.
     MAIL = "mail"
     # Webhook deliveries, which depend on the speed of the owners' servers.
     WEBHOOKS = "webhooks"
-    # Exports, which use a CPU core for minutes.
+    # Exports. One export uses a CPU core for minutes.
     EXPORT = "export"
-    # Image conversions, which use a CPU core for about a second.
+    # Image conversions. One conversion uses a CPU core for about a second.
     MEDIA = "media"
     # Bulk adds, imports and undos of imports, which pause every few seconds to let other jobs run.
     BULK = "bulk"

@@ -191,7 +191,7 @@ class HttpClient:
 
 
 def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
-    """Return a trace span for an HTTP call, which contains only the HTTP method and the host.
+    """Return a trace span for an HTTP call. The span contains only the HTTP method and the host.
 
     Paths, queries and headers are not traced, because they may contain search terms or API keys.
     The trace context isn't sent to the external server.

@@ -87,8 +87,8 @@ class Job(Model):
 
     # The earliest time at which a worker may claim the job, for example after the delay of a retry.
     run_at: Mapped[CreatedAt]
-    # When the sweep may send a broker message for the queued job. Queued jobs without a broker
-    # message (`sends` is 0) get their first message in the order of `send_after`.
+    # The earliest time at which the sweep sends a broker message for the queued job. Queued jobs
+    # without a broker message (`sends` is 0) get their first message in the order of `send_after`.
     send_after: Mapped[CreatedAt]
     sends: Mapped[int] = mapped_column(default=0, server_default="0")
 
@@ -101,8 +101,8 @@ class Job(Model):
     traceparent: Mapped[str | None] = mapped_column(Text)
     # The API process that is notified when the job changes, or NULL to notify every API process.
     waiter: Mapped[str | None]
-    # The version of the job, which increases with each change that API callers can see. Server-sent
-    # events about a job have its version as their id.
+    # The version of the job, which increases with each change that API callers can see. The id of a
+    # server-sent event about a job is the job's version.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
 
     created_at: Mapped[CreatedAt]

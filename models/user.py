@@ -48,8 +48,8 @@ class ApiKey(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
-    # The database stores only an HMAC of an API key, and the last characters, so that people can
-    # recognize their keys.
+    # The database stores only the HMAC and the last four characters of an API key. People recognise
+    # their API keys by the last characters.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     last_four: Mapped[str]
     # The scopes of the API key, or NULL for an unrestricted API key, which has all scopes of its
@@ -139,7 +139,7 @@ class RecoveryCode(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # An HMAC of the recovery code, which only the person has.
+    # The HMAC of a recovery code. Only the person knows the recovery code.
     code_hmac: Mapped[bytes] = mapped_column(unique=True)
     created_at: Mapped[CreatedAt]
     used_at: Mapped[datetime | None]
@@ -224,7 +224,7 @@ class AccountMail(Model):
     # counts the mails with the same `source_digest`.
     source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
-    # When the rate limits for strangers admitted the mail.
+    # The time at which the mail passed the rate limits for strangers.
     admitted_at: Mapped[datetime | None]
     sent_at: Mapped[datetime | None]
 
@@ -245,7 +245,7 @@ class Erasure(Model):
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id"), primary_key=True, autoincrement=False
     )
-    # ``job_id`` has no foreign key, because the job is deleted before the erasure.
+    # ``job_id`` has no foreign key, because the row of the job is deleted earlier than this row.
     job_id: Mapped[int]
     # An HMAC of the person's address while the erasure is unfinished, or NULL afterwards.
     address_hmac: Mapped[bytes | None]

@@ -1,9 +1,9 @@
 """Envelope encryption of stored objects with AES-256-GCM (NIST SP 800-38D).
 
 Each stored object has a random data key. Data keys are stored wrapped, which means encrypted with
-one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` wraps all data keys again, but doesn't
-rewrite the objects. The ``context`` of an object, such as its name, is authenticated, so that
-swapped objects or wrapped keys can't be decrypted.
+one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` encrypts all data keys again, but not
+the objects. The ``context`` of an object, such as its name, is authenticated, so that swapped
+objects or wrapped keys can't be decrypted.
 """
 
 import secrets
@@ -79,10 +79,10 @@ def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
 
 
 def seal(plain: bytes, key: bytes | None, object_key: str) -> bytes:
-    """Return the encrypted bytes of an object, or the plain bytes if ``key`` is ``None``."""
+    """Return the encrypted bytes of an object, or the unencrypted bytes if ``key`` is ``None``."""
     return plain if key is None else encrypt(plain, key, object_key)
 
 
 def unseal(stored: bytes, key: bytes | None, object_key: str) -> bytes:
-    """Return the plain bytes of a stored object. Raises ``DecryptionFailed``."""
+    """Return the unencrypted bytes of a stored object. Raises ``DecryptionFailed``."""
     return stored if key is None else decrypt(stored, key, object_key)

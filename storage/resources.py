@@ -59,7 +59,7 @@ def open_resources(
     single_statements: int = 0,
     object_prefix: str = "",
 ) -> Resources:
-    """Return the database and the clients of a process, each of which connects at its first use.
+    """Return a process's database and clients, which connect at their first use.
 
     Args:
         concurrency: the number of threads that use the resources at the same time.

@@ -37,8 +37,8 @@ class IncompatibleQueues(ValueError):
 class Serving:
     """The queues of a worker, and its kind of pool.
 
-    Each queue has its own limit of concurrent jobs, and the pool has room for all limits together.
-    With separate limits, a hanging remote server delays only the jobs of one queue. Long
+    Each queue has a separate limit of concurrent jobs, and the size of the pool is the sum of all
+    limits. With separate limits, a hanging remote server delays only the jobs of one queue. Long
     computations run in processes, because in a thread they would delay all other threads.
     """
 
@@ -58,7 +58,7 @@ class Serving:
 
 
 def plan_serving(queues: Collection[Queue], limit: int | None = None) -> Serving:
-    """Plan the pool and the limits of concurrent jobs for a worker.
+    """Choose a worker's pool, and limit how many jobs of each queue run at the same time.
 
     Raises ``IncompatibleQueues`` if the queues need different kinds of pools.
 

@@ -87,7 +87,8 @@ class PublicAccess(Access):
 class LinkAccess(PublicAccess):
     """An access rule for links in mails, which ignores credentials.
 
-    A request is counted against the rate limit of the person that its trace id identifies.
+    The query parameter ``trace_id`` of the link identifies a person. The request counts against
+    this person's rate limit.
     """
 
     def _count(self, request: Request) -> None:
@@ -114,9 +115,9 @@ class CallerAccess(Access):
 class TraceAccess(Access):
     """An access rule that requires credentials or a trace id.
 
-    A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read without a check, because it may contain
-    the trace id. Before a body above ``MAX_UNCHECKED_BODY_BYTES`` is read, the credentials or the
-    trace id in the query are checked.
+    A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read before the caller is checked, because the
+    body may contain the trace id. Before a body above ``MAX_UNCHECKED_BODY_BYTES`` is read, the
+    credentials or the trace id in the query are checked.
     """
 
     async def authorise(self, request: Request) -> None:

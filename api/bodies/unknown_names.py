@@ -83,7 +83,7 @@ def find_unknown_query_names(request: Request, names: KnownNames) -> list[str]:
 
 
 def begin_strict_handling(request: Request, names: KnownNames) -> None:
-    """Make ``check_body_names`` refuse unknown names in the body of the request."""
+    """Make ``check_body_names`` reject unknown fields in the body of the request."""
     request.scope["pressroom.headers"].append((b"preference-applied", b"handling=strict"))
     request.scope[_NAMES_KEY] = names
 
@@ -93,7 +93,7 @@ def has_strict_handling(request: Request) -> bool:
 
 
 def check_body_names(request: Request, parsed: object) -> None:
-    """Refuse unknown names in the body if the request asks for strict handling.
+    """Reject unknown fields in the body if the request asks for strict handling.
 
     Raises ``request.option_in_body`` if the body contains the name of a query parameter. Raises
     ``request.unknown`` for a name that the route accepts neither in the body nor in the query.
@@ -139,8 +139,8 @@ def find_unknown_names(
             for alternative in schema["anyOf"]
         ]
         # If the schema has alternatives, report only the alternative with the fewest unknown names.
-        # If several alternatives have equally few unknown names, choose the one with the deepest
-        # unknown name.
+        # Among alternatives with the same number of unknown names, choose the alternative whose
+        # unknown name is nested most deeply.
         yield from min(
             alternatives, key=lambda places: (len(places), -max(map(len, places), default=0))
         )
@@ -166,7 +166,7 @@ def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
 def refuse_options(request: Request, names: Iterable[str]) -> None:
     """Raise ``request.option_in_body`` if a body field has the name of a query parameter.
 
-    Ignoring ``dry_run`` in the body, for example, would change data.
+    If ``dry_run`` was sent in the body and ignored, for example, the request would change data.
     """
     route: APIRoute = request.scope["route"]
     options = {parameter.alias for parameter in route.dependant.query_params}

@@ -22,12 +22,12 @@ FILTER_MATCHES = {
 }
 TIERS = {"free": "Free", "silver": "Silver", "gold": "Gold"}
 SOURCES = {
-    "challenge": "By a sign-up form with a challenge",
-    "form": "By a sign-up form",
+    "challenge": "Sign-up form with CAPTCHA",
+    "form": "Sign-up form",
     "login": "Subscribed while logged in",
     "import": "Imported",
     "transfer": "Moved from another list",
-    "owner": "Added one by one",
+    "owner": "Added individually",
 }
 QUOTAS: Mapping[PlanQuota, str] = {
     PlanQuota.MEMBERS: "Members",

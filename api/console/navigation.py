@@ -68,7 +68,7 @@ LIST_PAGES = (
 _SEARCHABLE_PAGES = (
     NavigationEntry("Create a list", f"{CONSOLE_PATH}/lists/new"),
     NavigationEntry("Import a file", f"{CONSOLE_PATH}/imports/new"),
-    NavigationEntry("Fields of your members", f"{CONSOLE_PATH}/fields"),
+    NavigationEntry("Member fields", f"{CONSOLE_PATH}/fields"),
     NavigationEntry("Create an API key", f"{CONSOLE_PATH}/developers/keys/new"),
     NavigationEntry("Create a webhook", f"{CONSOLE_PATH}/developers/webhooks/new"),
     NavigationEntry("Buy credits", f"{CONSOLE_PATH}/credits/buy"),

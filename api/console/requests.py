@@ -78,8 +78,8 @@ class ConsoleRequest:
     def get_own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
         """Return a list that the caller owns, or raise ``list.not_found``.
 
-        Another owner's list raises the same error as an unknown id, so that nobody learns which
-        lists exist.
+        For another owner's list, the error is the same as for an unknown id, so that nobody learns
+        which lists exist.
         """
         try:
             return lists.get_own_list(uow, self.caller, list_id)
@@ -137,7 +137,7 @@ class ConsoleRequest:
         return self.render_page(template, status=form.status, form=form, **values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_SOURCES) -> TypedForm:
-        """Return the submitted form with an error message, or raise an error that forms can't show.
+        """Return the submitted form with an error message, or raise the error if no form shows it.
 
         ``places``: maps an error code to the form field that shows the error.
         """

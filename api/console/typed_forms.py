@@ -16,7 +16,7 @@ BodyT = TypeVar("BodyT", bound=Body)
 
 CORRECT_FIELDS_TEXT = "Please correct the fields below."
 _NO_PLACES: Mapping[str, str] = MappingProxyType({})
-# Forms show errors of these kinds, and a separate page shows all other errors.
+# The kinds of errors that are shown in the form. All other errors are shown on a separate page.
 _CORRECTABLE_KINDS = frozenset(
     {
         Kind.MALFORMED,

@@ -1,8 +1,8 @@
 """Renders HTML pages with a common style sheet and strict security headers.
 
-A link in a mail needs no login and acts for the recipient of the mail, so the URL of a page must
-stay secret. The security headers keep the URL of a page out of caches, search engines and
-``Referer`` headers.
+A link in a mail needs no login and acts for the recipient of the mail, so the URL of the page that
+the link opens must stay secret. The security headers keep the URL of a page out of caches, search
+engines and ``Referer`` headers.
 """
 
 from collections.abc import Mapping
@@ -150,7 +150,7 @@ def render_line(text: str) -> Response:
 def redirect_to_query(query: str) -> Response:
     """Redirect the browser to the current path with another query.
 
-    The browser follows with GET, so that reloading the page doesn't repeat a POST.
+    The browser follows the redirect with GET, so that reloading the page doesn't repeat a POST.
     """
     # A relative URL works even if a proxy serves the page under a different path.
     return redirect_to(f"?{query}")

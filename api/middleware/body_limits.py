@@ -20,12 +20,12 @@ from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 MULTIPART_OVERHEAD_BYTES = 64 * 1024
 # The maximum time between two chunks of a request body.
 MAX_BODY_SILENCE_SECONDS = 20.0
-# The maximum time in which a whole request body must arrive. For example, a request body of 5 MB
-# must arrive at an average rate of at least 60 KB/s.
+# The time limit for receiving a whole request body. For example, a request body of 5 MB must arrive
+# at an average rate of at least 60 KB/s.
 MAX_BODY_SECONDS = 90.0
-# The maximum time in which an uploaded file with members must arrive. An uploaded file with members
-# may take hours, because the file is stored while it arrives and needs little memory. For example,
-# a file of 2 GB must arrive at an average rate of at least 150 KB/s.
+# The time limit for receiving an uploaded file with members. An uploaded file with members may take
+# hours, because the file is stored while it arrives and needs little memory. For example, a file of
+# 2 GB must arrive at an average rate of at least 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 # The maximum time for which received bytes may stay in memory. For example, an 8 MB part of an
 # uploaded file must arrive at an average rate of at least 14 KB/s.
@@ -94,7 +94,7 @@ def find_body_limit(path: str) -> BodyLimit:
 
 
 class BodyRefused(Exception):
-    """An exception that stops the handler of a request after its body was refused."""
+    """An exception that stops a request's handler because the request body was rejected."""
 
 
 class BoundedBody:
@@ -133,8 +133,8 @@ class BoundedBody:
     async def is_within(self, max_bytes: int) -> bool:
         """Return whether the body has at most ``max_bytes`` bytes.
 
-        Reading stops as soon as the answer is known. ``receive`` later returns the ASGI messages
-        that were read.
+        Reading stops as soon as the body exceeds the limit. ``receive`` later returns the ASGI
+        messages that were read.
         """
         if self._declared_bytes > max_bytes:
             return False
@@ -174,7 +174,7 @@ class BoundedBody:
         return message
 
     def move_to_large_pool(self) -> None:
-        """Move the body to the pool for large bodies, because the request waits for a worker.
+        """Release the memory pool for small bodies while the request waits for a worker.
 
         Raises ``service.busy`` if the pool for large bodies is full. Raises
         ``body.too_many_unfinished`` if the caller uses too much memory.

@@ -95,7 +95,7 @@ def generate_methods(document: Json) -> str:
 
 
 def generate_contract(codes: list[str], version: str, release: str) -> str:
-    """Return the source code of a module with the versions and all error codes.
+    """Return the source code of a module with all error codes and two versions.
 
     Args:
         version: the version of the API contract, which is a date.
@@ -107,7 +107,7 @@ def generate_contract(codes: list[str], version: str, release: str) -> str:
 
 
 def _inline_types(operation: Operation) -> dict[str, Json]:
-    """Return the schemas that the document defines only inside an operation, by new names."""
+    """Return the schemas that the document defines only inside an operation, under new names."""
     types: dict[str, Json] = {}
     if operation.body in {BodyKind.JSON, BodyKind.FORM} and "properties" in operation.body_schema:
         types[f"{operation.pascal_name}Body"] = operation.body_schema

@@ -2,7 +2,7 @@
 
 When a server fails, its circuit breaker rejects all calls to the server for a few seconds. A few
 seconds after a failure, the circuit breaker admits a single call as a probe. While a server hangs,
-only the probes wait for a timeout.
+only probes wait for a timeout, and all other calls fail at once.
 """
 
 import threading

@@ -41,8 +41,8 @@ def answer_messages(
     The loop ends early if the process has used too much CPU time or memory.
 
     Args:
-        confine: restricts the process before the first message. ``confine`` gets the memory limit
-            in bytes.
+        confine: a function that restricts the child process before the process reads its first
+            message. ``confine`` gets the memory limit in bytes.
         max_resident_bytes: the resident memory above which the process exits after an answer.
     """
     parent = int(sys.argv[1])

@@ -6,9 +6,9 @@ A server process creates 200,000 objects during startup, but hardly any garbage.
 import gc
 
 _STANDARD_THRESHOLDS = gc.get_threshold()
-# The first threshold exceeds the number of objects that a process creates during startup. Garbage
-# collection isn't disabled, because a process that never calls ``end_start`` could run out of
-# memory.
+# The first threshold of garbage collection exceeds the number of objects that a process creates
+# during startup. Garbage collection isn't disabled, because a process that never calls
+# ``end_start`` could run out of memory.
 _STARTUP_THRESHOLDS = (1_000_000, 10, 10)
 
 
@@ -29,7 +29,7 @@ def end_start() -> None:
 
 
 def freeze_before_fork() -> None:
-    """Exclude existing objects from garbage collection, so forked processes share their memory.
+    """Exclude existing objects from garbage collection, so that forked processes share memory.
 
     Garbage collection writes to every object, and the kernel copies each memory page to which a
     forked process writes.

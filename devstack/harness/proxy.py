@@ -230,8 +230,8 @@ class Proxy:
             client.write(reply)
             await client.drain()
             client.write_eof()
-            # Wait before resetting the connection, because a client that is still sending would
-            # lose the answer.
+            # Wait before resetting the connection, because a client that is still sending would not
+            # receive the response.
             await asyncio.sleep(0.1)
 
     def _call(self, function: Callable[[], T]) -> T:

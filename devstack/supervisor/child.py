@@ -27,7 +27,7 @@ _STABLE_AFTER_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Program:
-    """A program that the supervisor runs, and the check whether the program is ready.
+    """A program that the supervisor runs, with a function that checks whether the program is ready.
 
     Attributes:
         is_ready: a function that the supervisor calls repeatedly until it returns true.
@@ -232,7 +232,7 @@ class Child:
         return True
 
     def _clean_up(self) -> int:
-        """Kill the rest of an ended process's group, and return the exit code of the process."""
+        """Kill what is left of an ended process's group, and return the process's exit code."""
         assert self.process is not None
         pid = self.process.pid
         code = self.process.returncode

@@ -15,7 +15,7 @@ _servers: dict[str, "LlmServerState"] = {}
 
 
 def language_model(given: Settings, report: Report) -> LanguageModel | None:
-    """Return the configured language model, or ``None`` without one.
+    """Return the configured language model, or ``None`` if no model is configured.
 
     All threads of a process share the model and the state of its server.
 

@@ -40,7 +40,8 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_PER_MB = 2**20
-# How many bytes of the storage quota each stored row consumes, without its filter.
+# The number of bytes of the storage quota that a stored row consumes, in addition to the size of
+# its filter.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
 # actions. All other kinds of jobs are limited only by the job queue.
@@ -124,7 +125,7 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
         return True
-    # The highest use of the quota at which ``MAX_SHARES`` shares still remain.
+    # If the quota is used up to this count, at least ``MAX_SHARES`` shares are left.
     max_count = limit * _unit(quota) - share_size * MAX_SHARES
     values = {"quota": quota, "user_id": user_id, "shares": MAX_SHARES}
     if _count(uow, user_id, quota) > max_count or not uow.session.scalar(_LOCK_FREE_SHARE, values):

@@ -60,7 +60,7 @@ def place_order(
 ) -> AcceptedJob:
     """Store an order and the job that creates the order's payment page, in one transaction.
 
-    Raises ``topup.channel``, ``topup.channel_unavailable``, and every error of
+    Raises ``topup.channel``, ``topup.channel_unavailable``, and the same errors as
     ``prices.price_order``, ``return_urls.check_return_url`` and ``services.jobs.idempotency``.
     """
     if request.redirect_url != return_urls.console_url(resources.settings):
@@ -133,7 +133,8 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
 def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Lock the job before its order, as abandoning a job does, to prevent deadlocks.
+        # Lock the job before its order. Code that abandons a job uses the same order of locks, so
+        # no deadlock can occur.
         complete_job(uow, lease, {"order_id": lease.subject_id})
         order = lock_order(uow, lease.subject_id)
         if opened is not None:

@@ -66,9 +66,9 @@ def consume_credits(
 ) -> Charge:
     """Subtract an amount from the caller's balance with a single SQL statement.
 
-    Several requests with the same idempotency key charge the account only once. To save a query,
-    the SQL statement for the charge also checks the caller's API key. Raises
-    ``auth.invalid_credentials``, ``credits.insufficient``, ``idempotency.key_reused`` or
+    Several requests with the same idempotency key charge the account only once. The SQL statement
+    for the charge also checks the caller's API key, because a separate query would take longer.
+    Raises ``auth.invalid_credentials``, ``credits.insufficient``, ``idempotency.key_reused`` or
     ``idempotency.in_progress``. Raises ``credits.amount``, ``credits.source_id`` or
     ``credits.meta`` for invalid values.
     """

@@ -137,8 +137,8 @@ SELECT low FROM halves WHERE low = high
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
     """Return the number of the last ledger entry before the date ``day`` plus ``days`` days.
 
-    Return 0 if all ledger entries are newer. If ``day`` is ``None``, return the number of the
-    newest ledger entry.
+    Return 0 if all ledger entries are newer than ``day``. If ``day`` is ``None``, return the number
+    of the newest ledger entry.
     """
     if day is None:
         rows = database.rows(_LAST_ENTRY, user_id=user_id)

@@ -5,9 +5,9 @@ before the call to the provider, and the charge stays open until the call has su
 Each open charge has a row in ``open_charges``. Only the process that deletes the row of an open
 charge may settle or reverse the charge.
 
-A worker takes an open charge and calls the provider. The worker settles the charge if the call to
-the provider succeeds, and otherwise reverses the charge. If no worker has taken a charge by the end
-of the HTTP request, the API process reverses the charge. Maintenance reverses charges that are
+A worker claims an open charge and calls the provider. The worker settles the charge if the call to
+the provider succeeds, and otherwise reverses the charge. If no worker has claimed a charge by the
+end of the HTTP request, the API process reverses the charge. Maintenance reverses charges that are
 still open after their deadline, because the responsible process was probably killed.
 """
 
@@ -38,8 +38,8 @@ REVERSE_OPEN = register_maintenance(
 )
 # How much time the API process has to reverse a charge after the end of the HTTP request.
 _REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
-# How much time a worker has to settle a charge. The deadline must exceed the longest call to a
-# provider.
+# How much time a worker has to settle a charge. This time must exceed the duration of the longest
+# call to a provider.
 _WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 
@@ -91,7 +91,7 @@ def charge_call(
 def take_charge(database: Database, work: str, worker: str) -> int | None:
     """Let a worker take an open charge for ``work``, and return the id of its ledger entry.
 
-    Charges that another worker has already taken come last, because the other worker may still be
+    Charges that another worker has claimed are claimed last, because the other worker may still be
     running.
     """
     rows = database.rows(_TAKE, work=work, worker=worker, taken_for=_WORKER_DEADLINE)

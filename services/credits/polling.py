@@ -60,7 +60,7 @@ _RETRY_DELAY = timedelta(hours=1)
 
 
 def refresh_order(resources: Resources, providers: PaymentChannels, order_id: int) -> str:
-    """Settle an order with evidence from its provider, and return the order's new status."""
+    """Update an order to its state at the payment provider, and return the order's new status."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)
     if order.status not in _PAYABLE_STATUSES or order.session_id is None:

@@ -294,8 +294,8 @@ class _Verification:
                 self._book.write(checkpoints)
                 checkpoints = []
         self._book.write(checkpoints)
-        # Mark the checkpoints of faulty accounts as suspect, because a fault may precede the
-        # checkpoint.
+        # Mark the checkpoints of accounts with ledger errors as suspect, because an error may be
+        # older than the checkpoint.
         self._book.mark_suspect(user_id for user_id in self._faulty_users if user_id is not None)
         self._verify_orders()
         return self._report
@@ -307,7 +307,7 @@ class _Verification:
     def _verify_orders(self) -> None:
         after = self._book.last_verified_change(self._connection)
         faults_before = len(self._report.faults)
-        # The batch ``None`` contains all orders.
+        # The value ``None`` stands for all orders.
         batches: list[list[int] | None] = [None]
         if not self._is_whole and after is not None:
             self._new_orders.update(row.order_id for row in self._rows(NEW_ORDERS, after=after))

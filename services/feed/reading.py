@@ -1,8 +1,9 @@
 """Reads an owner's feed, which is the ordered sequence of the owner's events.
 
 An event's place in the feed is the id of the Postgres transaction that wrote it, plus an offset. An
-event stays hidden while a transaction with a lower id is open. New events never appear before
-visible events, so a client that continues after the last event that it has read misses no event.
+event stays hidden until all transactions with lower ids than the event's transaction have ended.
+New events never appear before visible events, so a client that continues after the last event that
+it has read misses no event.
 """
 
 import re
@@ -108,9 +109,9 @@ def newest_position(session: Session) -> FeedPosition:
 def find_place_before(session: Session, since: datetime) -> int:
     """Return a place in the feed before all events that happened at or after ``since``.
 
-    Event ids and places rise with time, except in simultaneous transactions. Because a transaction
-    can stay open for an hour, the result is the place of an event that happened more than an hour
-    before ``since``.
+    Later events have higher ids and positions, except events of simultaneous transactions. A
+    transaction can stay open for an hour, and its events become visible only at its end. The result
+    is therefore the place of an event that happened more than an hour before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place
@@ -130,7 +131,7 @@ def raise_feed_places(uow: UnitOfWork) -> None:
     """Advance the feed after a restore, so that no position is used twice.
 
     API clients may hold cursors from the time between backup and restore. New events must get
-    places after all cursors of API clients, so that no client misses them.
+    positions after the cursors of all API clients, so that no client misses a new event.
     """
     uow.session.execute(select(func.raise_feed_places()))
 

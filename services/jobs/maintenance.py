@@ -54,7 +54,7 @@ class MaintenanceKind:
     # A maintenance run that takes longer than ``max_run`` loses its lease, so that a hanging run
     # doesn't block later runs.
     max_run: timedelta
-    # The pause after a failed maintenance run. If ``every`` is shorter, the pause is ``every``.
+    # The pause after a failed maintenance run. The pause is never longer than ``every``.
     max_failure_pause: timedelta
 
 

@@ -155,7 +155,7 @@ def list_all_jobs(
 
 
 def get_any_job(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
-    """Return the job of any user, for the operator. Raises ``job.not_found``."""
+    """Return any user's job, for use by the operator. Raises ``job.not_found``."""
     job = uow.session.get(Job, job_id, with_for_update=lock or None)
     if job is None:
         raise JOB_NOT_FOUND_BY_ID(job_id=job_id)

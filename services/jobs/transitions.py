@@ -5,8 +5,8 @@ the fence, checks either the attempt number of a worker's lease or the id of a l
 status changes of a job race, the fence of the second one no longer matches.
 
 A job can delegate its remaining work to smaller jobs, which are called its helpers. A delegating
-job stays running without a worker. Each write of a helper checks the ``attempt`` of the delegating
-job.
+job has the status "running" although no worker holds the job. Each write of a helper checks the
+``attempt`` of the delegating job.
 """
 
 from datetime import UTC, datetime
@@ -88,7 +88,7 @@ def complete_job(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
 
 
 def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
-    """Mark the job as failed, and end its subject, for example an import. Raises ``LeaseLost``.
+    """Mark the job and its subject, for example an import, as failed. Raises ``LeaseLost``.
 
     A client that is waiting for the job receives ``error``.
     """
@@ -99,7 +99,7 @@ def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
 
 
 def cancel_job(uow: UnitOfWork, lease: Lease) -> None:
-    """Cancel the job because its owner requested it, and end the job's subject.
+    """Cancel a job and its subject, for example an import, at its owner's request.
 
     Raises ``LeaseLost``.
     """

@@ -27,8 +27,8 @@ _PURPOSE = "oauth-client"
 # (RFC 8252, 7.3). A redirect URI with "localhost" must have the registered port, because
 # "localhost" may resolve to a different machine.
 _LOOPBACK_ADDRESSES = {"127.0.0.1", "::1"}
-# The characters that RFC 3986 allows in a URI. Backslashes must not match, because browsers treat
-# them as slashes.
+# The characters that RFC 3986 allows in a URI. The set excludes backslashes, because browsers treat
+# backslashes as slashes.
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]+\Z")
 # A private URI scheme must be a reversed domain name, so that two programs don't use the same
 # scheme (RFC 8252, 7.1).

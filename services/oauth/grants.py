@@ -233,10 +233,7 @@ def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuth
 
 
 def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
-    """Mark a refresh token as replaced by a new token.
-
-    Lock the grant before calling ``mark_rotated``.
-    """
+    """Mark a refresh token as replaced by a new token. The caller must have locked the grant."""
     token.rotated_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
 

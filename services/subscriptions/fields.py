@@ -46,7 +46,7 @@ _BOOLEAN_BY_WORD = {
 FieldValue = str | bool | int | float
 # Maps field ids, as strings, to one member's values.
 StoredValues = Mapping[str, FieldValue]
-# Values for columns of a field, as validated by ``validate_columns``.
+# Values for columns of the table ``fields`` that ``validate_columns`` has validated.
 CheckedColumns = NewType("CheckedColumns", dict[str, Any])
 
 
@@ -299,7 +299,7 @@ def retire_field(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
 
 
 def get_field(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) -> MemberField:
-    """Return a field of the owner.
+    """Return the owner's field with this id.
 
     Raises ``field.not_found`` if the field doesn't exist, is retired, or belongs to another owner.
     """

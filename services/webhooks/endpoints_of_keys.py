@@ -56,7 +56,7 @@ def revoke_key(
 def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
     """Return the endpoints of an API key and of the keys that it created, newest first.
 
-    Ended endpoints are not included.
+    The result contains no ended endpoints.
     """
     return webhook_endpoints.find_live_endpoints(
         uow, WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))

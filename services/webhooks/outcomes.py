@@ -86,7 +86,7 @@ def record_outcomes(
 def _count_silences(
     uow: UnitOfWork, endpoint: WebhookEndpoint, outcomes: Mapping[int, Outcome]
 ) -> None:
-    """Count consecutive unanswered calls, and let the endpoint rest after two of them."""
+    """Count consecutive unanswered calls, and pause the endpoint after two such calls."""
     for outcome in outcomes.values():
         duration = timedelta(milliseconds=outcome.milliseconds)
         is_silence = outcome.status is None and duration >= MIN_SILENT_DURATION

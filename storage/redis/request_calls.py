@@ -34,18 +34,18 @@ MAX_QUEUED_REQUESTS = 1_000
 # can't fill the backlog.
 MAX_QUEUED_REQUESTS_PER_OWNER = 500
 # The total size of an owner's inputs in the backlog is limited, because all owners share the memory
-# of Redis. The total size is checked only for large inputs, because the check reads the whole
-# backlog.
+# of Redis. The total size of an owner's inputs is checked only when a large input arrives, because
+# the check reads the whole backlog.
 MAX_QUEUED_BYTES_PER_OWNER = 16 * 1024 * 1024
 MAX_SMALL_INPUT_BYTES = 32 * 1024
 # The maximum age of the oldest request in the backlog. Above this age, the API refuses calls,
-# because a late response is hardly worth the wait. The maximum age is doubled for owners without
-# requests in the backlog, because they didn't cause it.
+# because a late response is hardly worth the wait. For owners without requests in the backlog, the
+# limit is twice as high, because these owners didn't cause the backlog.
 MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
 # The maximum total size of the inputs in one round trip to Redis, because large inputs would delay
-# small inputs. An input that exceeds the maximum is sent in a round trip of its own.
+# small inputs. An input above this size is sent in a separate round trip.
 MAX_ROUND_TRIP_BYTES = 256 * 1024
 
 Argument = str | bytes | int
@@ -66,8 +66,8 @@ class RequestCalls:
     """The request-only work that the callers of an API process wait for.
 
     Args:
-        send: sends messages if the broker is a separate server. Without ``send``, the script that
-            adds a caller also puts the message on the queue.
+        send: a function that sends messages to a broker on a separate server. Without ``send``, the
+            script that adds a caller also puts the message on the queue.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class RequestCalls:
     ) -> None:
         """Add a caller to a request, and send a message unless a worker already runs the request.
 
-        Every API call sends a message, even if an equal call has sent one, so that no caller
-        depends on another caller's message. The first message that a worker takes starts the
-        request.
+        Every API call sends its own message, even after an identical call, so that no caller
+        depends on another caller's message. The first of these messages that a worker receives
+        starts the request's work.
 
         Raises ``queue.overloaded`` if the backlog is full, or if the oldest queued request is too
         old. Raises ``queue.too_many_of_yours`` if the owner has too many requests in the backlog.
@@ -114,7 +114,8 @@ class RequestCalls:
                 don't apply to a caller that is already waiting. Adding a waiting caller again
                 restores the request if Redis has lost its keys or message.
         """
-        # If equal API calls share a run, the worker continues the trace of the first call.
+        # A single run can answer several equal API calls. The worker continues the trace of the
+        # first call.
         trace = spans.current_traceparent()
         traced_payload = payload
         if trace is not None:
@@ -158,7 +159,7 @@ class RequestCalls:
         removal.add_done_callback(_log_failed_removal)
 
     async def fetch_results(self, topics: list[str]) -> Mapping[str, bytes | str]:
-        """Return the available results, keyed by notification topic."""
+        """Return the results of finished requests, keyed by notification topic."""
         keys = [request_scripts.build_result_key(parse_result_topic(topic)) for topic in topics]
         values = await self._client.mget(keys)
         results = zip(topics, values, strict=True)

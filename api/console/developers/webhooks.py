@@ -56,7 +56,7 @@ _STATE_CHOICES = (
 )
 
 
-# The form fields and URL parameters for the time since which events are resent.
+# The form fields and URL parameters for the start of the period whose events are sent again.
 DAY_FIELD = "day"
 TIME_FIELD = "time"
 
@@ -329,7 +329,7 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
 
 
 def _read_moment(inputs: Mapping[str, str]) -> datetime:
-    """Return the submitted time for resending events, or raise ``body.invalid``."""
+    """Return the time in the form from which events are sent again."""
     try:
         day = date.fromisoformat(inputs.get(DAY_FIELD, "").strip())
     except ValueError:

@@ -19,18 +19,18 @@ STATUS_CHOICES = (
     ("unsubscribed", "Unsubscribed"),
     ("bounced", "Bounced"),
     ("complained", "Complained"),
-    ("not_subscribed", "Not subscribed: don’t import"),
+    ("not_subscribed", "Not subscribed (not imported)"),
 )
 _UNKNOWN = "unknown"
 _MEANING_LABELS = {
     "subscribed": "Subscribed",
-    "unsubscribed": "Opted out: unsubscribed",
-    "cleaned": "Opted out: cleaned",
-    "bounced": "Opted out: bounced",
-    "complained": "Opted out: complained",
-    "not_subscribed": "Not subscribed: not imported",
-    "may_pass": "Soft bounce: not imported",
-    _UNKNOWN: "Not recognised: not imported",
+    "unsubscribed": "Unsubscribed",
+    "cleaned": "Opted out (cleaned)",
+    "bounced": "Opted out (bounced)",
+    "complained": "Opted out (complained)",
+    "not_subscribed": "Not subscribed (not imported)",
+    "may_pass": "Soft bounce (not imported)",
+    _UNKNOWN: "Not recognised (not imported)",
     "nothing": "No effect",
 }
 
@@ -90,8 +90,8 @@ def _iterate_values(
             listed.add(fold_value(each["value"]))
             yield column["name"], each["value"], each["rows"], each["read_as"]
     if task.kind != ImportKind.MEMBERS:
-        # Unless the file contains members, the result of the import lists only unrecognised consent
-        # values.
+        # For files of opt-outs, the import's result contains only the consent values that were not
+        # recognised.
         for each in result.get("unknown_values", ()):
             listed.add(fold_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
@@ -105,7 +105,7 @@ def _iterate_values(
 def read_status_choices(
     task: MemberImport, values: Sequence[StatusValue], form: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """Return the statuses that the owner assigned, or ``None`` if there are none.
+    """Return which status the owner assigned to each consent value, or ``None``.
 
     A consent value without a select box keeps its status. Raises ``body.invalid``.
     """
@@ -115,7 +115,7 @@ def read_status_choices(
         if status == each.chosen:
             continue
         if status and status not in STATUS_VALUES:
-            raise build_field_error(str(each.box), "Choose one of these statuses.")
+            raise build_field_error(str(each.box), "Choose a status from the list.")
         folded = fold_value(each.value)
         assigned_statuses = {
             value: old_status

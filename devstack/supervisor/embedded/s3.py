@@ -27,7 +27,7 @@ _SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the server puts its sockets there,
 def pick_ports(picker: PortPicker) -> dict[str, int]:
     """Return a free port for each part of the S3 server, keyed by the part's name.
 
-    S3 clients connect to the port with the key ``s3``.
+    The result contains the port for S3 clients under the key ``s3``.
     """
 
     def is_usable(port: int) -> bool:

@@ -22,8 +22,8 @@ _log = get_logger(__name__)
 class ConverterProcess:
     """Converts images in a child process, so that a hostile image can't harm the worker.
 
-    A conversion that takes longer than ``timeout`` seconds or needs more than ``memory_bytes`` of
-    address space fails. Threads must not share a ``ConverterProcess``.
+    A conversion fails if it takes longer than ``timeout`` seconds, or if it needs more than
+    ``memory_bytes`` of address space. Threads must not share a ``ConverterProcess``.
     """
 
     def __init__(self, *, timeout: float = 30.0, memory_bytes: int = MEMORY_BYTES) -> None:

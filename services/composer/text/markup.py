@@ -55,7 +55,7 @@ _OPTIONS = (
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
 # The maximum number of characters per paragraph, and per post, that are parsed again to find nested
-# markup. A paragraph above this limit loses all characters that could be markup.
+# markup. From a longer paragraph, all characters that could be markup are removed without parsing.
 _MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REPARSED_CHARACTERS = 200_000
 _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
@@ -73,8 +73,8 @@ _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.
 # Docusaurus.
 _CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
-# Placeholders of private Unicode characters replace URLs while a text is parsed again. Cleaned
-# texts contain no private Unicode characters.
+# While a text is parsed again, each URL is replaced with a placeholder of private-use Unicode
+# characters. Cleaned texts contain no private Unicode characters.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
 # A private character at the start of a text, so that the parser recognises no heading, list or
 # horizontal rule there.
@@ -116,7 +116,7 @@ class HtmlBlocks:
     def _process_token(self, tokens: list[Token], place: int) -> int:
         """Process an HTML token, and return the index of the next token to process.
 
-        If a hidden element begins, its tokens are skipped.
+        When a hidden element begins, its tokens are skipped.
         """
         kind, data = tokens[place]
         while self._enclosing_styles and self._enclosing_styles[-1][0] <= place:
@@ -167,7 +167,7 @@ class HtmlBlocks:
         return False
 
     def _inherit(self, place: int, visibility: Visibility) -> None:
-        """Store the visibility of an element's text for the inner elements."""
+        """Store whether the text in an element and in its inner elements is visible."""
         is_invisible = visibility.is_invisible
         has_no_size = visibility.has_no_size
         if is_invisible is None and has_no_size is None:

@@ -250,7 +250,7 @@ def remove_marks(text: str) -> str:
 
 
 class _Removal(NamedTuple):
-    """A template placeholder to remove, with its position and replacement."""
+    """A template placeholder, with its position and the text that replaces the placeholder."""
 
     start: int
     end: int
@@ -265,7 +265,8 @@ def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Itera
         if replacement is None:
             continue
         groups = match.groupdict()
-        # Keep the character after a shortcode, which is matched only to rule out Markdown links.
+        # Keep the character after a shortcode. The pattern contains this character only to rule out
+        # Markdown links.
         end = match.end() - len(groups.get("target") or "")
         is_person = not replacement and _is_person(groups.get("field") or "")
         yield _Removal(match.start(), end, replacement, is_person, groups.get("name") in _INLINE)

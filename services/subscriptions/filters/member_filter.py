@@ -101,7 +101,7 @@ class MemberFilter:
         return and_(has_status, self.node.build_condition(Members(rows, self.tag_ids)))
 
     def build_indexed_condition(self) -> Condition | None:
-        """Build an SQL condition that can use an index and is true for all matching members.
+        """Build an indexable SQL condition that excludes no member who matches the filter.
 
         Return ``None`` if no index can speed up the search.
         """
@@ -236,7 +236,7 @@ def restore_names(
 ) -> list[dict[str, Any]]:
     """Convert stored filters to the form of API requests, with field keys and tag names.
 
-    A retired field gets the key that it had when it was retired.
+    Retired fields are called by their former keys.
     """
     keys = {str(each.id): each.key for each in _read_fields(uow, mailing_list)}
     names = tags.find_tag_names(uow, set().union(*map(_list_tag_ids, stored_filters)))

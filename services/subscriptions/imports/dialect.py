@@ -80,7 +80,7 @@ def detect_csv_dialect(
 
 
 def find_email_column(records: Sequence[Record]) -> int | None:
-    """Return the index of the column with mostly addresses, or ``None`` without such a column."""
+    """Return the index of the column that contains mostly e-mail addresses, or ``None``."""
     addresses = Counter(
         index for cells in records for index, cell in enumerate(cells) if _is_like_address(cell)
     )
@@ -96,7 +96,7 @@ def extend_header(header: Sequence[str], width: int) -> list[str]:
 
 
 def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
-    """Map line numbers to the first non-blank records."""
+    """Return the first non-blank records, by line number."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     records: dict[int, list[str]] = {}
     line = 1
@@ -115,9 +115,9 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
 def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
     """Return a rank for the records into which a delimiter splits the file.
 
-    The delimiter whose records have the highest rank is chosen. The rank compares addresses and
-    known headers first, then whether all records have the same number of cells, and then the number
-    of cells.
+    The delimiter whose records have the highest rank is chosen. Delimiters are ranked by addresses
+    and known headers. Ties are broken by the share of records with the most frequent number of
+    cells, and then by this number.
     """
     if not records:
         return 0, 0, 0

@@ -40,7 +40,7 @@ def judge_rows(
             batch.append(row)
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:
-                # Count the sentences about omitted values, because the sentences are much longer
+                # The messages about omitted values count too, because the messages are much longer
                 # than the values.
                 characters += sum(map(len, map(str, row.extras.left_out)))
             if characters >= MAX_BATCH_CHARACTERS:
@@ -56,7 +56,7 @@ def _judge_batch(
     members = [row for row in batch if isinstance(row, MemberRow)]
     normalised = email_addresses.normalise_addresses([row.email for row in members])
     strictest = _find_strictest(members, normalised)
-    # The addresses for which a preceding row will be applied.
+    # The addresses that an earlier row of the file imports.
     used = set()
     for address, earlier in seen.add(strictest).items():
         if earlier >= strictest[address]:

@@ -131,8 +131,8 @@ class RowExtrasReader:
     def _parse_claim(self, part: str, index: int, text: str) -> str | None:
         """Convert a part of the consent, such as a time, to the form in which it is stored.
 
-        Raises ``ValueError`` for an invalid text. The error's message states which rule the text
-        breaks.
+        Raises ``ValueError`` if the text isn't a valid value for ``part``. The error's message
+        states which rule the text breaks.
         """
         if part in _TIMES:
             moment = self._forms.parse_date(index, text)

@@ -99,8 +99,8 @@ def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscri
 
     Several records on a list may contain the same address, because people change addresses. Active
     records take precedence over inactive records. If several active records contain the address,
-    the record of the person whose account has the address takes precedence. An inactive record is
-    ignored if the person's account no longer has the address.
+    the record of the person whose account has the address takes precedence. An inactive record that
+    contains the address is ignored if the person's account has a different address.
     """
     if isinstance(key, int):
         return find_record(uow, list_id, key)
@@ -202,7 +202,10 @@ def _list_changed_names(
 def switch_mail(
     uow: UnitOfWork, subscription: Subscription, actor: Actor, *, enabled: bool
 ) -> bool:
-    """Enable or disable mail for a subscription. Return whether the mail setting has changed."""
+    """Enable or disable mail for a subscription.
+
+    Return whether this call changed the subscription's mail setting.
+    """
     action = "email_enabled" if enabled else "email_disabled"
     return change_record(uow, subscription, action, actor, email_enabled=enabled)
 
@@ -285,7 +288,7 @@ def announce_change(
     actor: Actor,
     **details: Any,
 ) -> None:
-    """Announce a change of a subscription in the feed of the list's owner.
+    """Announce a change to a subscription in the feed of the list's owner.
 
     ``details``: additional values for the feed event.
     """

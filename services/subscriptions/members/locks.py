@@ -16,8 +16,8 @@ changed while a chunk is applied.
 - A transaction that changes a single subscription holds a shared lock on the gate, which stops new
   chunks, and waits until no chunk holds a lock on the room.
 
-The gate and the room are described in "Concurrent control with readers and writers" by Courtois and
-others (1971).
+The algorithm with two locks per list comes from "Concurrent control with readers and writers" by
+Courtois and others (1971).
 
 Every change of a subscription takes a shared lock on the person's row in ``users``, so that no data
 about an erased person is stored. An erasure locks the person's row exclusively before it marks the
@@ -64,9 +64,9 @@ _TRY_LOCK_LIST_SHARED = text(
     f" ELSE pg_advisory_unlock({_ROOM}) END"
 )
 _LOCK_LIST_FOR_CHUNK = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
-# The gate needs a session-level lock, because the gate must be released before the transaction
-# ends. The shared lock on the room never blocks, because a transaction needs the gate to lock the
-# room exclusively.
+# The lock ``_GATE`` is a session-level lock, because ``_GATE`` must be released before the
+# transaction ends. The shared lock on ``_ROOM`` never blocks, because only a transaction with a
+# lock on ``_GATE`` locks ``_ROOM`` exclusively.
 _ENTER_ROOM = text(
     f"SELECT pg_advisory_lock({_GATE}), pg_advisory_xact_lock_shared({_ROOM}),"
     f" pg_advisory_unlock({_GATE})"
@@ -208,7 +208,7 @@ def lock_subscription(
 
 
 def lock_list(uow: UnitOfWork, list_id: int) -> None:
-    """Prevent all other changes of subscriptions to the list until the transaction ends.
+    """Block other transactions that change the list's subscriptions until this transaction ends.
 
     The caller must take FOR KEY SHARE locks on the rows of all people whose subscriptions are
     changed. Raises ``TransientError`` if waiting for the lock takes too long.
@@ -232,8 +232,8 @@ def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
                 uow.session.execute(_ENTER_ROOM, {"list_id": list_id})
         except OperationalError as error:
             # Release the gate, because Postgres may have granted the lock at the moment of the
-            # timeout. A rollback doesn't release a session-level lock, so all other transactions
-            # would wait for the gate.
+            # timeout. The gate is a session-level lock. A rollback would not release the gate, so
+            # all other transactions would wait.
             if not error.connection_invalidated:
                 uow.session.execute(_RELEASE_GATE, {"list_id": list_id})
             raise

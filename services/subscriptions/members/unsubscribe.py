@@ -66,7 +66,7 @@ def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
     contradicts = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
     query = select(Subscription.list_id).where(Subscription.user_id == user_id, contradicts)
     list_ids = uow.session.scalars(query).all()
-    # Enqueue only one job per list, because a job applies all of the person's opt-outs from the
+    # Enqueue only one job per list, because the job applies every opt-out of the person from that
     # list.
     opt_out_ids = (
         select(func.min(OptOut.id))

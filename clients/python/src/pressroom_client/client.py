@@ -33,7 +33,7 @@ class Pressroom(Operations):
         on_progress: Callable[[types.JobRecord], object] | None = None,
         timeout: float | None = None,
     ) -> types.JobRecord:
-        """Wait for the success of a job, and return the job.
+        """Wait until a job succeeds, and return the job.
 
         Raises ``JobFailed`` if the job fails or is cancelled. Raises ``TimeoutError`` if the job
         hasn't ended after about ``timeout`` seconds. The job continues after a timeout.

@@ -65,7 +65,7 @@ class OAuth:
         self._api = Operations(base_url, http=http)
 
     def begin(self, scopes: Sequence[str]) -> BegunLogin:
-        """Start a login in which a person grants the scopes."""
+        """Start a login in which a person grants the client these scopes."""
         verifier = secrets.token_urlsafe(48)
         state = secrets.token_urlsafe(24)
         digest = hashlib.sha256(verifier.encode()).digest()
@@ -110,7 +110,7 @@ class OAuth:
         return self._request_tokens(grant_type="refresh_token", refresh_token=tokens.refresh_token)
 
     def revoke(self, tokens: Tokens) -> None:
-        """Revoke the access of the tokens."""
+        """Revoke the tokens, and the access that the person has granted with them."""
         token = tokens.refresh_token or tokens.access_token
         self._api.revoke_token(self._body(token=token))
 
