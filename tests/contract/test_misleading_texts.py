@@ -144,7 +144,7 @@ def test_operator_reviews_suspicious_texts_and_sees_them_again_after_a_change(
             # What changed since the page was made is not reviewed with it.
             assert "changed in the meantime" in operator.do(OPERATORS, form, version="0" * 16)
             assert shown_text in shown()
-            assert "again if they change" in operator.do(OPERATORS, form)
+            assert "Changed texts are shown again" in operator.do(OPERATORS, form)
             assert shown_text not in shown()
     assert client.patch(f"/lists/{list_id}", json={**changes, "colour": "#1d4ed8"}).is_success
     assert title not in shown()

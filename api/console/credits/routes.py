@@ -104,8 +104,8 @@ _STATE_EXPLANATIONS = {
         "the payment."
     ),
     OrderStatus.DISPUTED: (
-        "The payer’s bank disputes the payment, so the credits were removed. If the payment is "
-        "upheld, the credits are added again."
+        "The payer disputed the payment with their bank, so the credits were removed. If the bank "
+        "rejects the dispute, the credits are added again."
     ),
     OrderStatus.REFUNDED: "The payment was refunded in full, and the credits were removed.",
 }

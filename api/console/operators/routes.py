@@ -111,7 +111,7 @@ def review_texts(console: OperatorConsoleForm) -> Response:
         is_reviewed = changes.review_texts(
             uow, console.caller, kind, parse_id(record_id) or 0, version
         )
-    notice = "The texts were marked as reviewed. They are shown again if they change."
+    notice = "The texts were marked as reviewed. Changed texts are shown again."
     return console.redirect_with_notice(
         OPERATORS_PAGE.path, notice if is_reviewed else _TEXTS_CHANGED_NOTICE
     )
