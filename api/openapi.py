@@ -170,7 +170,7 @@ def describe_security_schemes(settings: Settings) -> dict[str, Any]:
 
 
 def _public_base(settings: Settings) -> str:
-    """Return the deployment's public URL, or an empty text if no public URL is configured.
+    """Return the deployment's public URL, or an empty string if no public URL is configured.
 
     Without a public URL, the URLs in the OpenAPI document are relative.
     """

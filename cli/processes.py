@@ -1,7 +1,7 @@
 """The commands that run the processes of Pressroom in the foreground.
 
-Every ``pressroom`` command imports this module, so its commands import their libraries only when
-they run.
+Every ``pressroom`` command imports this module, so the functions of this module import libraries
+only when they run.
 """
 
 import os

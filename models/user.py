@@ -197,9 +197,9 @@ class FormerAddress(Model):
 
 
 class AccountMail(Model):
-    """A mail about an account, which is deleted soon after it was sent.
+    """A mail about an account. The row is deleted soon after the mail was sent.
 
-    The recipient of the mail may have no account.
+    Some recipients of these mails have no account.
     """
 
     __tablename__ = "account_mails"

@@ -263,7 +263,7 @@ def run_single_statement(
 
 
 def _instrument(engine: Engine) -> None:
-    """Measure the engine's statements, and count its connections in use."""
+    """Measure the duration of the engine's statements, and count its connections in use."""
 
     @event.listens_for(engine, "before_cursor_execute")
     def start_timer(

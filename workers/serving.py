@@ -1,4 +1,4 @@
-"""Plans which queues a worker serves, and how many jobs of each queue run concurrently."""
+"""Determines which queues a worker serves, and how many jobs of each queue run concurrently."""
 
 import os
 from collections.abc import Collection, Mapping

@@ -72,7 +72,7 @@ class BodyBudget:
 
 
 class HeldBody:
-    """The memory that a request body has reserved.
+    """The memory that is reserved for a request body.
 
     A body first reserves memory from the pool for small bodies. When the body exceeds
     ``MAX_SMALL_BODY_BYTES``, the memory is reserved in the pool for large bodies instead.

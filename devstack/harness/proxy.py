@@ -215,8 +215,8 @@ class Proxy:
             return False
         self._trap = None
         if trap.deliver:
-            # Deliver the data before the cut, so that the server executes a command but the client
-            # gets no answer.
+            # Deliver the data before cutting the connection, so that the server executes a command
+            # but the client gets no reply.
             link.flowing.clear()
             server.write(data)
             await server.drain()

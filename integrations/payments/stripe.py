@@ -1,9 +1,9 @@
 """An adapter for payments with Stripe Checkout.
 
 The development stack's sandbox differs from Stripe only in the base URL and the keys. The Stripe
-adapter converts the objects in Stripe's API replies and webhooks to `Evidence`. Webhooks may use an
-older version of Stripe's API than the API replies. The Stripe adapter reads only fields that are
-the same in all API versions since 2022.
+adapter converts the objects in Stripe's API replies and webhooks to `Evidence`. The API version of
+Stripe's webhooks can be older than the API version of Stripe's replies. The Stripe adapter reads
+only fields that are the same in all API versions since 2022.
 
 Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
 /webhooks and /payments/checkout/fulfill-orders.

@@ -164,7 +164,7 @@ def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[
     count = func.count(MailingList.id).label("lists")
     owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
     # For speed, the first query reads only an index on the table of mailing lists. A second query
-    # loads the owners.
+    # loads the owners of the lists.
     query = paging.select_page_by_moment(
         select(owned), owned.c.newest, owned.c.user_id, page_request
     )

@@ -168,7 +168,7 @@ def request_run(uow: UnitOfWork, name: str) -> None:
 
 
 def read_bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
-    """Return the id of the row where the next maintenance run continues to scan a large table."""
+    """Return the id of the row from which the next run resumes the scan of a large table."""
     return uow.session.scalar(select(Maintenance.bookmark).where(Maintenance.name == kind.name))
 
 

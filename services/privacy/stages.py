@@ -188,7 +188,7 @@ def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
 
 
 def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
-    """Return a function that builds the condition for rows that refer to a person's rows."""
+    """Return a function that builds the condition for rows that reference a person's rows."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 

@@ -1,9 +1,9 @@
 """Purges abandoned orders, unconfirmed subscription requests and strangers every hour.
 
 Orders and subscription requests require no account, so anybody could fill the database with them. A
-subscription request lapses if it isn't confirmed within the retention period. When a request
-lapses, the subscription of a new reader is deleted, and the subscription of a former member gets
-its earlier status back.
+subscription request expires if it isn't confirmed within the retention period. When a request
+expires, a new reader's subscription is deleted, and a former member's subscription returns to its
+earlier status.
 
 A stranger is a person who can't log in and has no data except events about unconfirmed subscription
 requests. Events about unconfirmed subscription requests are deleted together with the person who
@@ -91,7 +91,8 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
     array = func.array(oldest.scalar_subquery())
     people = _lock_people(uow, User.id == any_(array))
     records = select(Subscription.id).where(Subscription.user_id.in_(people), *is_over)
-    # Skip locked subscriptions, because undoing an import locks subscriptions but not people.
+    # Skip locked subscriptions to prevent a deadlock. Undoing an import locks subscriptions but not
+    # people.
     requests = uow.session.scalars(records.with_for_update(skip_locked=True)).all()
     of_member = (
         SubscriptionEvent.list_id == Subscription.list_id,

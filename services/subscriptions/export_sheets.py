@@ -60,8 +60,8 @@ _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
 # removes only the added apostrophe.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
-# Search for a sign before searching for a formula, because few cells contain a sign and the search
-# for a formula is slower.
+# First search for a character that can start a formula, because few cells contain such a character
+# and the search for formulas is slower.
 _ANY_SIGN = re.compile(_SIGN)
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),

@@ -143,7 +143,7 @@ def enqueue_export(
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
     # Set a provisional prefix, because ``object_prefix`` must not be NULL. Each attempt to run the
-    # export's job replaces the prefix.
+    # export's job stores its files under a new prefix.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
         list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns

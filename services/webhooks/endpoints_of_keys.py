@@ -40,7 +40,8 @@ def revoke_key(
 ) -> int:
     """Revoke an API key and the keys that it created, and end their webhook endpoints.
 
-    ``keep_endpoints``: whether the endpoints become endpoints of the account instead of ending.
+    ``keep_endpoints``: whether the key's endpoints are transferred to the account. Otherwise they
+    end.
     """
     revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:

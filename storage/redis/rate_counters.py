@@ -103,7 +103,7 @@ class RateCounters:
         return RateLimitStatus(item.amount, window, item.amount - number, seconds_left)
 
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
-        """Count one API call in the memory of this process, against half the rate limit.
+        """Count one API call in the memory of this process. Half the rate limit applies.
 
         The rate limit is halved, because without Redis every process counts only its own calls.
         """

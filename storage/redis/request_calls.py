@@ -1,4 +1,4 @@
-"""Adds and removes API callers that wait for the result of request-only work.
+"""Registers and unregisters API callers that wait for the result of a request.
 
 Script calls that are enqueued at the same time share one round trip to Redis. Redis executes script
 calls in the order in which they were enqueued, so that no caller is removed before it was added.
@@ -154,7 +154,10 @@ class RequestCalls:
             raise QUEUE_UNAVAILABLE()
 
     def remove_caller(self, request_id: str, caller: str) -> None:
-        """Remove a caller. A request without callers is deleted unless a worker runs it."""
+        """Remove a caller.
+
+        A request without callers is deleted, unless a worker is processing it.
+        """
         keys = request_scripts.build_keys(request_id)
         removal = self._enqueue(request_scripts.REMOVE_CALLER_SCRIPT, keys, [caller])
         removal.add_done_callback(_log_failed_removal)

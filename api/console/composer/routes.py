@@ -76,7 +76,8 @@ class _Outcome:
     Attributes:
         fields: maps the names of form fields to their new values.
         invalid_form: the form with error messages, or ``None`` if the user's input was valid.
-        finds: the found photos, or ``None`` if the user didn't search photos.
+        finds: the photos that the search returned, or ``None`` if the user didn't search for
+            photos.
     """
 
     fields: Mapping[str, str]
@@ -162,7 +163,7 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
 
 
 async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Outcome:
-    """Search photos, or return the URL of the photo that the user chose."""
+    """Search for photos, or return the URL of the photo that the user chose."""
     state = calls.state
     try:
         if endpoint := inputs.get("use"):

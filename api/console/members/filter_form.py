@@ -42,7 +42,7 @@ class NotRepresentable(Exception):
 class Row:
     """A row of the filter form, which tests a member attribute.
 
-    Rows without a value are left out of the filter.
+    The filter omits form rows without a value.
 
     Attributes:
         name: the name of the tested attribute, such as ``email`` or ``fields.city``.
@@ -250,7 +250,7 @@ def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) 
     """Return the group at the position ``place`` in the submitted form.
 
     ``remaining_rows``: a list with a single number, which limits how many more rows are read. All
-    groups of the form decrease the same number, so that the total number of rows is limited.
+    groups of the form share this number, which limits the total number of rows.
     """
     match = form.get(f"match.{place}", "all")
     group = Group(match if match in FILTER_MATCHES else "all", place=place)

@@ -122,8 +122,8 @@ class S3:
             "s3.allowDeleteBucketNotEmpty": "false",
             "master.telemetry": "false",
             "master.resumeState": "false",
-            # SeaweedFS stores each bucket in a separate volume. Set a high maximum number of
-            # volumes, because a long test run exceeds the default.
+            # SeaweedFS stores each bucket in a separate volume. Allow many SeaweedFS volumes,
+            # because a long test run creates more buckets than the default allows.
             "master.volumeSizeLimitMB": 128,
             "volume.max": 1000,
         }

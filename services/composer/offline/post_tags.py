@@ -234,8 +234,8 @@ def _drop_overlapping(
 def _spell_phrase(key: PhraseKey, phrases: dict[PhraseKey, _PhraseCounts]) -> str:
     """Return the most frequent spelling of a phrase inside sentences.
 
-    A phrase that never occurs inside a sentence loses its capital letter if its first word is
-    usually lower-case.
+    The first letter of a phrase that occurs only at the start of sentences becomes lower-case if
+    its first word is usually lower-case.
     """
     counts = phrases[key]
     if counts.inner_surfaces or len(key) == 1:

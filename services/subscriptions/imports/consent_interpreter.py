@@ -159,7 +159,7 @@ class ConsentInterpreter:
         }
 
     def has_misread_rows(self) -> bool:
-        """Return whether the file contradicts a provisional decision."""
+        """Return whether the file contradicts a provisional decision about a consent column."""
         return self._final_decisions() != self._decisions
 
     def list_values_by_column(self) -> dict[int, list[dict[str, Any]]]:

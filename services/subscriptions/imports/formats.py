@@ -49,9 +49,9 @@ _ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
 
 Outcome = MemberRow | RejectedRecord | None
 Records = Sequence[Sequence[str]]
-# A function that assigns the owner's fields to the columns of a layout. The function gets a sample
-# of the file's first records. When a later record adds columns, the function is called again with
-# an empty sample.
+# A function that assigns the owner's fields to the columns of a layout. The ``Records`` are a
+# sample of the file's first records. When a later record adds columns, the function is called again
+# with an empty sample.
 FindFields = Callable[[ColumnLayout, Records], None]
 # A function that receives the header and the first records before the roles of the columns are
 # known.

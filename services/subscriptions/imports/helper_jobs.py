@@ -212,8 +212,8 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        # Cancel the import's job, because an older release can cancel an import but not its
-        # helpers.
+        # If an older release has cancelled the import, cancel the import's job too, because the
+        # older release doesn't know the helpers.
         if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None
@@ -244,8 +244,8 @@ def _find_other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Se
 
 
 # Claims the first waiting chunk that no helper has claimed. Chunks without opt-outs wait until all
-# chunks with opt-outs were applied. A chunk that was tried before can be claimed only as the first
-# chunk of a helper's turn.
+# chunks with opt-outs have been applied. A chunk that was tried before can be claimed only as the
+# first chunk of a helper's turn.
 _CLAIM_CHUNK = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (

@@ -32,7 +32,7 @@ class JudgedRow(NamedTuple):
     Attributes:
         line: the line number where the row begins, counted from 1. For a request, ``line`` is the
             member's position in the request.
-        email: the normalised address, or an empty text if the address is invalid or the row is a
+        email: the normalised address, or an empty string if the address is invalid or the row is a
             duplicate.
         paid_expiry: when the paid tier ends, or ``None`` if the row states no end. The value
             ``CLEARED`` removes the member's end date.

@@ -134,7 +134,7 @@ class RowMapper:
 
 
 class _TierReader:
-    """A reader that finds the tier of each record in the columns about tiers and payment."""
+    """Determines each record's tier from the columns about tiers and payment."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout

@@ -27,7 +27,7 @@ To avoid deadlocks, every transaction first locks the list, then the gate, the r
 pairs of list and person, and finally rows of people.
 
 A transaction that changes a single subscription waits at most two seconds for each lock. The
-transactions of an import end within two seconds, but a bulk action may lock a list for longer.
+transactions of an import end within two seconds, but a bulk action can lock a list for longer.
 """
 
 from collections.abc import Iterator
@@ -167,8 +167,8 @@ def _translate_lock_timeout() -> AbstractContextManager[None]:
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
     """Lock the person's subscriptions to the lists until the transaction ends.
 
-    Return whether the person exists and isn't erased. If the person doesn't exist or is erased, the
-    caller must not change any records. Raises ``list.busy``.
+    Return whether the person exists and hasn't been erased. If the person doesn't exist or is
+    erased, the caller must not change any records. Raises ``list.busy``.
 
     ``wait_for_lists``: whether to wait while a bulk action locks a list, or to raise ``list.busy``
     immediately.
@@ -187,7 +187,7 @@ def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: boo
 def lock_person_shared(uow: UnitOfWork, user_id: int) -> bool:
     """Lock the person's row, so that the person can't be erased until the transaction ends.
 
-    Return whether the person exists and isn't erased.
+    Return whether the person exists and hasn't been erased.
     """
     return uow.session.scalar(_LOCK_PERSON_SHARED, {"user_id": user_id}) is not None
 
