@@ -104,7 +104,7 @@ def read_manifests(place: SealedPlace) -> Iterator[Manifest]:
 def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
     """Return the manifest of a backup, or of the newest backup if the id is ``newest``.
 
-    Raises ``backup.not_found`` if no backup has the id ``backup_id``. Raises every error of
+    Raises ``backup.not_found`` if no backup has the id ``backup_id``. Raises the same errors as
     ``read_manifest``.
     """
     if backup_id == NEWEST:
@@ -115,7 +115,7 @@ def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
 
 
 def read_manifest(place: SealedPlace, backup_id: str) -> Manifest:
-    """Read the manifest of a backup. Raises every error of ``read_file``."""
+    """Read the manifest of a backup. Raises the same errors as ``read_file``."""
     # Ignore unknown fields, because a newer release of Pressroom may have written the manifest.
     return TypeAdapter(Manifest).validate_json(read_file(place, MANIFESTS + backup_id))
 

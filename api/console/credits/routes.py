@@ -217,7 +217,7 @@ def _render_credits(
         form=form,
         low=threshold_form or TypedForm({THRESHOLD_FIELD: threshold}),
         balance=format_credits(Decimal(account["balance_credit"])),
-        # If an owner has a debt, bought credits first pay the debt.
+        # If an owner has a debt, the credits that the owner buys first pay off the debt.
         debt=format_credits(debt) if debt else None,
         entries=[EntryView.of(entry) for _, entry in page.rows],
         actions=[

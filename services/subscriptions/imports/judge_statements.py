@@ -18,11 +18,11 @@ from services.subscriptions.members.opt_out_checks import build_opt_out_query
 # row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # Selects the applied row for each member who has changed their address. A member may have several
-# rows, because a former address also identifies the member. Only one row per member is applied. If
-# any row of the member is an opt-out, an opt-out is applied. Only one row of a member is applied.
-# The member's other rows count as duplicates, even in different chunks. Chunks with opt-outs are
-# applied first, so that an opt-out is never skipped as the duplicate of an ordinary row. Rows are
-# sorted by person, so that the transactions of two chunks can't deadlock.
+# rows, because a former address also identifies the member. If a member has several rows and one of
+# them is an opt-out, an opt-out is applied. Only one row of a member is applied. The member's other
+# rows count as duplicates, even in different chunks. Chunks with opt-outs are applied first, so
+# that an opt-out is never skipped as the duplicate of an ordinary row. Rows are sorted by person,
+# so that the transactions of two chunks can't deadlock.
 _APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
@@ -55,12 +55,12 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person whose address is in a row. The first choice is a member of the list whose
-# subscription has the address, even if the member has changed their address. The second choice for
-# the person is the account with the address (``u``). The third choice is a person who formerly had
-# the address. ``OFFSET 0`` makes Postgres use an index even if outdated statistics suggest a scan.
-# The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table
-# instead of using an index.
+# Finds the person whose address is in a row. A member whose subscription has the row's address
+# takes precedence, even if the member has since changed their address. Otherwise, the query chooses
+# the account with the address (``u``). If there is no such account, the query chooses a person who
+# formerly had the address. ``OFFSET 0`` makes Postgres use an index even if outdated statistics
+# suggest a scan. The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres
+# scan a table instead of using an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions
