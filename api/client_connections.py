@@ -13,8 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from api.limits.body_budgets import name_address_holder
 
 # The maximum time until all headers of a request have arrived. For the first request on a
-# connection, the time starts when the connection opens. For later requests on a connection, the
-# time starts with the first byte of the request.
+# connection, the time limit for the headers starts when the connection opens. For later requests on
+# a connection, the time limit for the headers starts with the first byte of the request.
 MAX_HEAD_SECONDS = 15.0
 MAX_HEAD_BYTES = 64 * 1024
 # The maximum time for which an idle client connection stays open. ``KEEP_ALIVE_SECONDS`` exceeds

@@ -50,7 +50,7 @@ _TRACING_VARIABLES = {
     "OTEL_TRACES_SAMPLER_ARG": "Argument of that, such as 0.1 for each tenth",
     "OTEL_RESOURCE_ATTRIBUTES": "What the collector is told of each process beside its name",
 }
-# Passwords that deploy/compose/secrets.sh reads from the written file.
+# Passwords that deploy/compose/secrets.sh reads from the file that ``pressroom env`` writes.
 _PASSWORDS = {
     "POSTGRES_PASSWORD": "Password of the owner of the database's tables",
     "POSTGRES_APP_PASSWORD": "Password of the application's role in the database",
@@ -145,7 +145,7 @@ def _create_password() -> str:
 
 
 def _require_usable(values: Mapping[str, str]) -> None:
-    """Check that the file can contain all values, and that they are valid settings.
+    """Check that the values are valid settings and can be written to the settings file.
 
     Raises ``SettingsError``.
     """

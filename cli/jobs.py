@@ -91,7 +91,7 @@ def watch_job(job_id: JobId, as_json: Json = False) -> None:
 
 
 def register_kinds() -> None:
-    """Register all kinds of jobs, because cancelling or retrying a job may change its subject."""
+    """Register all kinds of jobs, because a cancelled or retried job calls code of its kind."""
     import workers.task_table  # noqa: F401
 
 

@@ -108,7 +108,7 @@ class LazyGroups(TyperGroup):
 
 
 def load_command(command: Any) -> Any:
-    """Return the command, and import its module if necessary."""
+    """Import a command's module if necessary, and return the command."""
     return command.load() if isinstance(command, UnloadedGroup) else command
 
 

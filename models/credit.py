@@ -241,8 +241,8 @@ class PaymentOrder(Model):
     claim_token_hmac: Mapped[bytes | None] = mapped_column(unique=True)
     claimed_at: Mapped[datetime | None]
 
-    # The facts that the payment provider has reported about the payment. Reported facts are never
-    # removed, so that the provider may report them in any order.
+    # The facts that the payment provider has reported about the payment. Facts that the provider
+    # has reported are never removed, so that its reports can arrive in any order.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))

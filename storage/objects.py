@@ -23,7 +23,8 @@ from storage.s3_errors import add_advice, explain_error
 
 STREAM_BYTES = 128 * 1024
 # The time limit of a call to the object storage, including a retry. A call transfers at most a few
-# megabytes. Jobs have a far longer time limit, so that they can retry a call that hangs.
+# megabytes. Jobs have a far longer time limit than ``MAX_CALL_SECONDS``, so that a job can retry a
+# call that hangs.
 MAX_CALL_SECONDS = 10.0
 # The maximum number of objects per deletion request. Deleting too many objects in one request would
 # exceed the time limit.

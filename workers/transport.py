@@ -1,11 +1,11 @@
 """Adapts kombu's Redis transport and Celery's consumer.
 
-It happens that a worker acknowledges or requeues a message after the message's channel was closed.
-In kombu 5.7, acknowledging on a closed channel raises ``AttributeError``, because the channel has
-lost its connection settings. The ``AttributeError`` ends the worker's main loop, so that the
-process neither works nor exits. With this module's transports, a closed channel raises a connection
-error, which kombu handles like any lost connection. If a closed channel could not requeue a
-message, the sweep of lost jobs sends the message again.
+Sometimes a worker acknowledges or requeues a message after the message's channel was closed. In
+kombu 5.7, acknowledging on a closed channel raises ``AttributeError``, because the channel has lost
+its connection settings. An ``AttributeError`` during an acknowledgement ends the worker's main
+loop, so that the process neither works nor exits. With this module's transports, a closed channel
+raises a connection error, which kombu handles like any lost connection. If a closed channel could
+not requeue a message, the sweep of lost jobs sends the message again.
 
 By default, Celery has one consumer and one limit of concurrent jobs for all queues. If stuck jobs
 used up a common limit, the worker would serve no queue. With ``QueueConsumers``, each queue has its

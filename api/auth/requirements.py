@@ -57,8 +57,8 @@ class Access(ABC):
     async def admit(self, request: Request) -> None:
         """Authorise the request, and store the caller in the request.
 
-        The body gets the caller's user id, because each user has a memory budget for request
-        bodies.
+        Store the caller's user id with the body, so that the body's size counts against the user's
+        memory budget.
         """
         caller = await self.authorise(request)
         request.scope[_CALLER_KEY] = caller

@@ -32,9 +32,9 @@ SOURCES = {
 QUOTAS: Mapping[PlanQuota, str] = {
     PlanQuota.MEMBERS: "Members",
     PlanQuota.LISTS: "Lists",
-    PlanQuota.STORAGE_MB: "Megabytes stored",
+    PlanQuota.STORAGE_MB: "Storage (MB)",
     PlanQuota.KEYS: "API keys",
-    PlanQuota.UNFINISHED_JOBS: "Jobs under way",
+    PlanQuota.UNFINISHED_JOBS: "Jobs in progress",
     PlanQuota.COMPOSER_PER_DAY: "Composer calls today",
 }
 

@@ -33,8 +33,8 @@ _NO_SOURCES: Mapping[str, str] = {}
 _SOURCES = {
     "default-src": "'none'",
     "style-src": f"'{hash_source(_STYLE)}'",
-    # Allow data URLs for images, because the page icon is an empty data URL, so that browsers don't
-    # request an icon file.
+    # Allow data URLs for images, because the page icon is an empty data URL. This icon stops
+    # browsers from requesting an icon file.
     "img-src": "data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",

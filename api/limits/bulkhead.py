@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Bulkhead:
-    """A thread pool with a limited number of threads and of waiting callers."""
+    """A thread pool that limits the number of threads and the number of waiting callers."""
 
     def __init__(
         self,

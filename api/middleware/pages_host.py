@@ -29,8 +29,8 @@ class PagesHostMiddleware:
     Readers' pages contain texts that list owners write. On the host of the login page, a malicious
     text could imitate the login and deceive people and password managers.
 
-    ``ApiCorsMiddleware`` must run before ``PagesHostMiddleware``, because it marks requests for
-    readers' pages.
+    ``ApiCorsMiddleware`` marks requests for readers' pages, so it must run before
+    ``PagesHostMiddleware``.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, cookies: Collection[str]) -> None:

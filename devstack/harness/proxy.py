@@ -102,7 +102,7 @@ class Proxy:
         self.cut()
 
     def flowing(self, *, having: bytes) -> int:
-        """Count connections that aren't stalled and on which the client has sent ``having``."""
+        """Count connections that aren't stalled and whose client has sent the text ``having``."""
         return self._call(
             lambda: sum(having in link.seen and link.flowing.is_set() for link in self._links)
         )

@@ -106,7 +106,7 @@ class RequestRejected(Exception):
     text: str
 
 
-# The type of a token count. Invalid token counts become 0.
+# A number of prompt tokens or completion tokens. Invalid token counts become 0.
 _Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
 
 

@@ -152,6 +152,6 @@ class Payments(Protocol):
     def parse_event(self, body: bytes, signature: str) -> Event:
         """Verify the signature of a webhook, and parse its body.
 
-        Raises ``webhook.signature_invalid`` (malformed) if the signature is missing, wrong or too
-        old. Raises ``webhook.unreadable`` (malformed) if a signed body is not an event.
+        Raises ``webhook.signature_invalid`` if the signature is missing, wrong or too old. Raises
+        ``webhook.unreadable`` if a signed body is not an event.
         """

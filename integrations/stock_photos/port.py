@@ -106,7 +106,7 @@ class StockPhotos(Protocol):
     def parse_endpoint(self, endpoint: str) -> Photo:
         """Return the photo that an endpoint URL identifies. No request is sent.
 
-        Raises ``stockphoto.endpoint_not_allowed`` (malformed) if the URL doesn't identify a photo.
+        Raises ``stockphoto.endpoint_not_allowed`` if the URL doesn't identify a photo.
         """
 
     def download_url(self, photo: Photo) -> str:

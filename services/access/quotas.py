@@ -44,7 +44,7 @@ BYTES_PER_MB = 2**20
 # its filter.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
-# actions. All other kinds of jobs are limited only by the job queue.
+# actions. Kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.
 LIMITED_JOB_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
 # The queues that contain the jobs of ``LIMITED_JOB_KINDS``.
 _LIMITED_QUEUES = (Queue.BULK, Queue.EXPORT)

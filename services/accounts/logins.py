@@ -257,10 +257,10 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
     """After a failed login, count the account for the client's network.
 
-    Raises ``login.paused`` during a pause after failed login attempts. The counter
-    ``client_subject`` refers to the network's counter, from which a successful login subtracts one.
-    A login doesn't reset the network's counter, because attackers could otherwise reset it with
-    their own accounts.
+    Raises ``login.paused`` during a pause after failed login attempts. The row of
+    ``client_subject`` stores which counter belongs to the network. A successful login subtracts one
+    from the network's counter. A login doesn't reset the network's counter, because attackers could
+    otherwise reset it with their own accounts.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:

@@ -25,7 +25,7 @@ def create_own_key(
     """Create an API key for the user who sent the request, and return the key and its secret.
 
     A mail notifies the user of the new API key. Raises ``auth.scope_not_grantable``,
-    ``auth.login_again`` and ``quota.exceeded``. Raises all errors of ``api_keys.create_key``.
+    ``auth.login_again``, ``quota.exceeded`` and the same errors as ``api_keys.create_key``.
     """
     if scopes is not None and Scope.DELIVERY in scopes:
         raise AUTH_SCOPE_NOT_GRANTABLE()

@@ -104,7 +104,7 @@ def read_manifests(place: SealedPlace) -> Iterator[Manifest]:
 def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
     """Return the manifest of a backup, or of the newest backup if the id is ``newest``.
 
-    Raises ``backup.not_found`` if no backup has the id ``backup_id``. Raises all errors of
+    Raises ``backup.not_found`` if no backup has the id ``backup_id``. Raises the same errors as
     ``read_manifest``.
     """
     if backup_id == NEWEST:

@@ -44,7 +44,7 @@ class WorkerRequest(Protocol):
 
 
 def build_cache_key(keyring: Keyring, *parts: str) -> str:
-    """Build the cache key of the result for ``parts``."""
+    """Build the cache key of a result from the values in ``parts``."""
     message = bytearray()
     for part in parts:
         text = part.encode("utf-8", "surrogatepass")

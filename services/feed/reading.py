@@ -2,8 +2,8 @@
 
 An event's place in the feed is the id of the Postgres transaction that wrote it, plus an offset. An
 event stays hidden until all transactions with lower ids than the event's transaction have ended.
-New events never appear before visible events, so a client that continues after the last event that
-it has read misses no event.
+New events never appear before visible events. A client that resumes after the last event it has
+read therefore misses no event.
 """
 
 import re
@@ -203,7 +203,8 @@ def next_events(
     The query ends before the first position at which an open transaction can still add an event. To
     limit the cost, the query reads at most ``limit`` index rows for each event type.
 
-    ``type_starts``: maps some of the event types to a later start position.
+    ``type_starts``: maps an event type to the feed position where it starts, if that is later than
+    ``position``.
     """
     type_names = sorted(types)
     starts = [max(position, type_starts.get(name, position)) for name in type_names]

@@ -120,7 +120,7 @@ def delegate_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
     """Delegate the job's remaining work to helper jobs. Raises ``LeaseLost``.
 
     The caller must enqueue the first helper job in the transaction that delegates the work. The
-    last helper job must end the delegating job.
+    helper job that finishes last must end the job that delegated the work.
     """
     changes: dict[str, Any] = {"attempt": Job.attempt + 1, "crashes": 0, **_NO_FAILURES}
     change_held_job(uow, lease, lease_expires_at=HELPERS_LEASE_END, **changes)
@@ -176,13 +176,14 @@ def change_job(
     """Change and return the job that matches ``fence``, or return ``None``.
 
     Clients that are waiting for the job are notified after the commit. If a job fails or is
-    cancelled, its subject ends, and the idempotency key can be used again.
+    cancelled, the import or other object that the job works on ends too. The job's idempotency key
+    can then be used again.
 
     Args:
         to: the new status, or ``None`` to keep the status, the lease, the error and the end time.
         error: the error to store in a failed or cancelled job.
-        ends_subject: whether ``change_job`` ends the subject of a failed or cancelled job, rather
-            than its caller.
+        ends_subject: whether to call the kind's function ``on_abandoned`` for a failed or cancelled
+            job. If false, the caller must end the object that the job works on.
         changes: new values for columns of the job, by column name.
     """
     if to is not None:

@@ -31,7 +31,8 @@ class MaintenanceRun:
 def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
     """Return the latest run of each kind of maintenance.
 
-    The database's clock decides whether maintenance is due, as in the workers.
+    The function compares due times with the database's clock, because the workers use this clock
+    too.
     """
     now = uow.session.scalar(select(func.now()))
     assert now is not None

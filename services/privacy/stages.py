@@ -23,8 +23,8 @@ from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of events, and of other rows, per batch of an erasure. Erasing a full batch
-# takes a fraction of a second.
+# The maximum numbers of events and of other rows that an erasure processes per batch. Erasing a
+# full batch takes a fraction of a second.
 MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
 # The number of lists per batch is small, because bulk actions on these lists must wait for the

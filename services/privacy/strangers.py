@@ -81,7 +81,7 @@ FROM lapsed
 
 
 def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
-    """Purge lapsed subscription requests, and the strangers who sent the requests.
+    """Delete expired subscription requests, and the records of strangers who sent the requests.
 
     Every transaction that writes about a person locks the person's row. A purge locks the rows of
     people before deleting them, and skips rows that are already locked.
@@ -110,7 +110,7 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
 
 
 def _purge_next_people(resources: Resources, age: timedelta) -> int:
-    """Delete the strangers among the next half a million people."""
+    """Delete the strangers among the 500,000 people who follow the last examined person."""
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:

@@ -1,9 +1,8 @@
 """Reads the daily figures of lists, which count members who joined or left.
 
-Whenever the number of active members in a list changes, a database trigger stores the difference as
-a row in a separate table. A maintenance job regularly adds the stored differences to the daily
-figures. Queries add the differences that were not yet merged into the daily figures, so the results
-are exact.
+Whenever the number of active members in a list changes, a database trigger stores the change as a
+row in a separate table. A maintenance job regularly merges the stored changes into the daily
+figures. Queries add the changes that aren't merged yet, so the results are exact.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -2,8 +2,8 @@
 
 A call to an unresponsive receiver blocks a thread that other owners' endpoints need. After two
 consecutive unanswered calls, an endpoint rests, which means that it receives no events for at least
-30 seconds. Each further unanswered call doubles the rest period, up to five minutes. Because
-unresponsive endpoints rest, one process can handle more than a hundred of them.
+30 seconds. Each additional unanswered call doubles the endpoint's pause, up to five minutes.
+Because unresponsive endpoints rest, one process can handle more than a hundred of them.
 """
 
 from collections.abc import Mapping

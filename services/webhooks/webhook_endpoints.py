@@ -230,7 +230,7 @@ def list_live_endpoints(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
 
 
 def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[WebhookEndpoint]:
-    """Return the endpoints that meet a condition and have not ended, newest first."""
+    """Return the endpoints that meet a condition and aren't in state ``ENDED``, newest first."""
     query = select(WebhookEndpoint).where(condition, WebhookEndpoint.state != EndpointState.ENDED)
     return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
 

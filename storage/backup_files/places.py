@@ -28,7 +28,7 @@ from storage.encryption import DecryptionFailed, KeyWrapper, WrappedKey
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
 # How long a failed call is retried, so that a long backup survives a short outage of the backup
-# place.
+# storage.
 MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0
 _CONTENT_TYPE = "application/octet-stream"
@@ -70,7 +70,7 @@ class BackupPlace(Protocol):
 
 @dataclass(frozen=True)
 class FolderPlace:
-    """A backup place in a folder, which may be on a network file system."""
+    """A folder for backup files, which may be on a network file system."""
 
     folder: Path
 

@@ -155,8 +155,8 @@ def _run_program(
             try:
                 yield process
             except BaseException:
-                # Kill the program before closing its input, which pg_restore would take for the end
-                # of the dump.
+                # Kill the program before closing its input, because pg_restore would treat a closed
+                # input as the end of the dump.
                 process.kill()
                 raise
         if process.returncode:

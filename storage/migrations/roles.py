@@ -77,7 +77,7 @@ def grant_application_access(connection: Connection, login: URL) -> None:
     logged.
 
     Args:
-        connection: a connection of the owner role.
+        connection: a database connection that is logged in as the owner role.
         login: the database URL of the application, which contains the role and the password.
     """
     with connection.begin():

@@ -27,7 +27,8 @@ from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
-# In a backlog with fewer requests, the age of the oldest request doesn't matter.
+# If the backlog has fewer requests than ``MIN_QUEUED_REQUESTS``, the age of its oldest request is
+# ignored.
 MIN_QUEUED_REQUESTS = 10
 MAX_QUEUED_REQUESTS = 1_000
 # The maximum number of queued requests per owner is half the maximum backlog, so that one owner
@@ -63,7 +64,7 @@ class _ScriptCall:
 
 
 class RequestCalls:
-    """The request-only work that the callers of an API process wait for.
+    """The requests whose results callers in this API process are waiting for.
 
     Args:
         send: a function that sends messages to a broker on a separate server. If ``send`` is
@@ -111,8 +112,8 @@ class RequestCalls:
         Args:
             seconds: how long the caller waits for the result.
             again: whether the caller is already waiting for the result. Limits on waiting callers
-                don't apply to a caller that is already waiting. Adding a waiting caller again
-                restores the request if Redis has lost its keys or message.
+                don't apply to a caller that is already waiting. If Redis has lost the request's
+                keys or its message, adding the caller again restores the request.
         """
         # A single run can answer several equal API calls. The worker continues the trace of the
         # first call.

@@ -9,8 +9,8 @@ request id, so that a worker does their work only once. A request has these Redi
   whose process was killed counts as waiting until the end of its waiting time.
 - ``input``: the input, until a worker takes the request or no caller waits anymore.
 - ``running``: the lease of the worker that runs the request.
-- ``told``: the callers that were notified of the result and have not left yet. A call after the
-  delivery of the result starts a new run.
+- ``told``: the callers that were notified of the result but haven't been removed yet. A call after
+  the delivery of the result starts a new run.
 - ``result``: the result of the work, for callers that missed the notification. The key ``result``
   is deleted when the last caller leaves.
 

@@ -59,7 +59,7 @@ _NO_SEARCH_TEXT = TypedForm(
 
 @dataclass(frozen=True)
 class PhotoFinds:
-    """A page of found photos."""
+    """A page of search results from a stock photo provider."""
 
     search: PhotoSearch
     photos: list[FoundPhoto]
@@ -93,7 +93,7 @@ def show_composer(console: Console) -> Response:
 
 @router.post("")
 async def compose_post(request: Request, console: ConsoleForm) -> Response:
-    """Write texts for a post or search photos, depending on which button was pressed."""
+    """Write texts for a post or search for photos, depending on which button was pressed."""
     calls = ComposerCaller(request, console.state, console.caller)
     inputs = console.form
     is_writing = "write" in inputs

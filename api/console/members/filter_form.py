@@ -197,7 +197,7 @@ class FilterDraft:
         return parse_filter(self.text) if self.text.strip() else None
 
     def add_error(self, error: DomainError) -> bool:
-        """Show an error in the row of the form that caused it.
+        """Show an error in the form row whose input caused the error.
 
         Return ``False`` if no row caused the error.
         """

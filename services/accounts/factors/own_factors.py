@@ -75,7 +75,7 @@ def add_passkey(
 ) -> list[str]:
     """Add a passkey. Return recovery codes if the caller had no second factor before.
 
-    Raises ``auth.login_again`` if the caller's last login is too old. Raises all errors of
+    Raises ``auth.login_again`` if the caller's last login is too old. Raises the same errors as
     ``passkeys.add_passkey``.
     """
     sessions.lock_caller(uow, caller)

@@ -47,7 +47,7 @@ _ARTICLES = _load_words("articles.txt")
 # Words for quantities and times, which are frequent but never a post's topic.
 _MEASURES = _load_words("measures.txt")
 
-# The keys of a phrase's one or two words.
+# The keys of the words in a phrase, which has one or two words.
 PhraseKey = tuple[str, ...]
 
 

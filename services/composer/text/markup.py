@@ -220,7 +220,8 @@ def parse_post(post: Post) -> PlainPost:
         blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean_text(post.title)
     texts = _clean_blocks(blocks.paragraphs)
-    # Skip empty paragraphs in the indexes of list items, because they are removed from the post.
+    # Leave out empty paragraphs, because ``listed`` must have exactly one entry per paragraph of
+    # the post.
     listed = [place in blocks.listed for place, text in enumerate(texts) if text]
     paragraphs = tuple(filter(None, texts)) or tuple(
         filter(None, _clean_blocks(blocks.table_texts))

@@ -275,8 +275,8 @@ def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Itera
 def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
     """Yield the parts of a text that remain without the placeholders in ``removals``.
 
-    With a placeholder for a person's name, the preceding greeting and the following comma are
-    removed.
+    When a placeholder for a person's name is removed, the greeting before the placeholder and the
+    comma after it are removed too.
     """
     at = 0
     for removal in _join_adjacent(text, removals):

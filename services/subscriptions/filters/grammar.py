@@ -39,8 +39,9 @@ class Combination:
         return combine(*(part.build_condition(members) for part in self.parts))
 
     def build_indexed_condition(self, members: Members) -> Condition | None:
-        """Build an SQL condition that can use an index and is true for all matching members.
+        """Build an SQL condition that can use an index.
 
+        The condition is true for all members who match the filter, and possibly for other members.
         Return ``None`` if no index can speed up the search.
         """
         possible_conditions = [part.build_indexed_condition(members) for part in self.parts]

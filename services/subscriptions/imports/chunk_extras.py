@@ -35,7 +35,7 @@ def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedR
 
     The result omits new tags that would exceed the maximum number of tags per list. Tags are
     created in a separate short transaction, because other transactions that create the same tag
-    must wait.
+    wait until it commits.
     """
     # If several rows spell a new tag differently, the first spelling is stored.
     names = dict.fromkeys(name for _, extras in _list_extras(rows) for name in extras.tags)

@@ -55,7 +55,7 @@ class ColumnEvidence:
         return evidence
 
     def add_cell(self, cell: str) -> None:
-        """Add the evidence from one cell."""
+        """Add one cell to the evidence about the column."""
         for item in split_items(cell):
             meaning = interpret_item(item)
             if meaning is Meaning.EMPTY:

@@ -141,7 +141,10 @@ class ConsentInterpreter:
             self._counts[value] += rows
 
     def count_ignored(self, index: int, answer: Answer, rows: int) -> None:
-        """Count an opt-out in a consent column that the owner's column mapping ignores."""
+        """Count an answer in an ignored consent column.
+
+        If the answer is an opt-out, add ``rows`` to the number of ignored opt-outs.
+        """
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def find_decisions(self) -> dict[str, bool]:

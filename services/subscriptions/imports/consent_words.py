@@ -31,8 +31,8 @@ _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
 _ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
 _BLANKS = " \t\r\n\xa0\ufeff\u200b"
 _MINUS = "\N{MINUS SIGN}"
-# Matches texts whose punctuation doesn't change the meaning of known words, unlike a question mark
-# after a word.
+# Matches texts without punctuation that changes the meaning of the words. A question mark, for
+# example, changes the meaning.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
 # The years in which a person can have opted out. In some newsletter products, an opt-out date
@@ -148,7 +148,7 @@ def is_date(text: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Return whether the text is a number except 0, 1 or a date."""
+    """Return whether the text is a number other than 0 or 1, and isn't a date."""
     return _NUMBER.match(text) is not None and interpret_item(text) is Meaning.UNKNOWN
 
 

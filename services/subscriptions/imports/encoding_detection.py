@@ -309,7 +309,8 @@ def _choose_best(
         return None
     best = alphabetic[0]
     confidence = confidences.get(best, 0.0)
-    # Require more confidence for Windows-1252, because the text doesn't look Western European.
+    # Require a larger lead of Windows-1252 over other encodings, because the text doesn't look
+    # Western European.
     is_doubtful = ambiguous_cells < _FEW_CELLS or best == WINDOWS_1252
     factor = _MIN_FACTOR_FEW_CELLS if is_doubtful else _MIN_FACTOR
     if ambiguous_cells >= _MANY_CELLS:

@@ -112,7 +112,7 @@ class FileRows:
         return chunk
 
     def find_facts(self) -> FileFacts:
-        """Return the file's encoding, notations and consent columns, or an error.
+        """Return the file's encoding, column formats and consent columns, or an error.
 
         Call the method only after the whole file has been read.
         """

@@ -201,8 +201,8 @@ class _LayoutDetector:
         self.email = self._find_email(dialect)
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
-        # The header, including the columns that records have added so far. New columns are added to
-        # the existing list object, because the ``RowReader`` refers to the list.
+        # The header, including the columns that records have added so far. Append new columns to
+        # ``header`` in place, because the ``RowReader`` holds a reference to this Python list.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:

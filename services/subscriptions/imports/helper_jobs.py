@@ -306,8 +306,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
                 lease.check_cancelled()
                 claims = resources.database.rows(_CLAIM_CHUNK, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():
-                    # Retry the claim, because chunks without opt-outs become available when the
-                    # last chunk with opt-outs was applied.
+                    # Retry the claim, because chunks without opt-outs can be claimed as soon as the
+                    # last chunk with opt-outs has been applied.
                     continue
                 if not claims:
                     break

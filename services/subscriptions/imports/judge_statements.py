@@ -55,12 +55,12 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person whose address is in a row. The first choice is a member of the list whose
-# subscription has the address, even if the member has changed their address. The second choice for
-# the person is the account with the address (``u``). The third choice is a person who formerly had
-# the address. ``OFFSET 0`` makes Postgres use an index even if outdated statistics suggest a scan.
-# The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table
-# instead of using an index.
+# Finds the person whose address is in a row. A member whose subscription has the row's address
+# takes precedence, even if the member has since changed their address. Otherwise, the query chooses
+# the account with the address (``u``). If there is no such account, the query chooses a person who
+# formerly had the address. ``OFFSET 0`` makes Postgres use an index even if outdated statistics
+# suggest a scan. The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres
+# scan a table instead of using an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions

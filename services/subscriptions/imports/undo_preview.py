@@ -60,7 +60,7 @@ class UndoForecast:
             owner can restore the skipped members after undoing the blocking bulk actions and
             imports.
         is_exact: whether all members of the import were counted. If ``is_exact`` is false, the
-            actual numbers may be higher.
+            numbers of members are lower bounds.
     """
 
     undone: int

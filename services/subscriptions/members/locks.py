@@ -1,10 +1,10 @@
 """Locks subscriptions, so that only one transaction at a time can change a subscription.
 
 Pressroom uses advisory locks, because Postgres can't lock a missing row (see "Explicit Locking" in
-the Postgres manual). For example, a person may opt out of a list without a subscription while an
-owner adds the person. To change a single subscription, a transaction locks the pair of list and
-person exclusively, and takes a shared lock on the list. A bulk action locks the list exclusively,
-because locking each subscription would take too many locks.
+the Postgres manual). For example, an owner may add a person at the moment when this person, still
+without a subscription, opts out. To change a single subscription, a transaction locks the pair of
+list and person exclusively, and takes a shared lock on the list. A bulk action locks the list
+exclusively, because locking each subscription would take too many locks.
 
 Several chunks of an import can be applied at the same time, because no person is in two chunks.
 Each chunk of an import takes a shared lock on the list, so that no bulk action runs at the same

@@ -1,4 +1,4 @@
-"""Stores and deletes the opt-outs of people from a list or from a list's mail.
+"""Stores and deletes opt-outs, either from a list or only from the list's mail.
 
 An opt-out can only be undone by the person who has opted out.
 
@@ -170,7 +170,8 @@ def _release_digests(
 ) -> None:
     """Remove a person's address from opt-outs of other people who once had the address.
 
-    The opt-outs of the other people stay valid, because an opt-out also contains a person's id.
+    The opt-out of a person who once had the address stays valid, because it also contains this
+    person's id.
     """
     is_of_other_person = (
         OptOut.list_id == list_id,
