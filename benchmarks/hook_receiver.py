@@ -61,8 +61,8 @@ class _Tally:
 class _Receiver(asyncio.Protocol):
     """A connection on which the program receives webhooks.
 
-    All connections count received webhooks in the newest counter. The request ``DELETE /taken``
-    starts a new counter at zero.
+    All connections share one current counter of received webhooks. ``DELETE /taken`` starts a new
+    counter.
     """
 
     def __init__(self, tallies: list[_Tally]) -> None:

@@ -17,7 +17,7 @@ from services.webhooks import endpoints_of_keys
 keys = create_group("API keys.")
 
 _KEY_FIELDS = "id name last_four scopes created_at expires_at last_used_at revoked_at"
-# The fields of an API key for a table in a narrow terminal.
+# The fields of an API key that fit into a table in a narrow terminal.
 _KEY_ROW_FIELDS = "id name last_four expires_at revoked_at"
 
 

@@ -40,7 +40,7 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
 
 
 def select_fields(record: object, names: str) -> dict[str, Any]:
-    """Return the fields of a record that ``names`` lists."""
+    """Return some fields of a record. ``names``: the names of the fields, separated by spaces."""
     return {name: getattr(record, name) for name in names.split()}
 
 

@@ -246,7 +246,7 @@ class PaymentOrder(Model):
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # When the payment provider reported that the payment page is closed.
+    # The time at which the payment provider reported that the payment page was closed.
     closed_at: Mapped[datetime | None]
     # The total amount of all refunds of the payment, in the smallest unit of the currency.
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))

@@ -36,8 +36,8 @@ class NewAddress:
     """The e-mail address that a person has chosen as the new address of an account.
 
     Attributes:
-        has_record: whether a mailing list has a record for the new address, which must be erased
-            first.
+        has_record: whether a mailing list has a record for the new address. Such a record must be
+            erased before the account can get the address.
     """
 
     email: str

@@ -192,7 +192,8 @@ def open_replica(url: SecretStr, *, application_name: str) -> Engine:
 def require_time_limits(settings: DatabaseSettings) -> None:
     """Raise ``TimeLimitsMissing`` if the sessions of the database role have no time limits.
 
-    An unreachable database is not an error, because each new connection checks the time limits.
+    Do nothing if the database is unreachable, because each new connection checks the time limits
+    again.
     """
     _, connect = build_connector(settings.database_url, "pressroom-start")
     try:

@@ -104,8 +104,8 @@ class ObjectStore:
             )
         try:
             while True:
-                # The circuit breaker doesn't cover the reading of chunks, because the reader may
-                # pause between them.
+                # Read the chunks without the circuit breaker, because the reader may pause between
+                # two chunks.
                 with _translate_errors(key), time_limit(MAX_CALL_SECONDS):
                     chunk = response.read(STREAM_BYTES)
                 if not chunk:

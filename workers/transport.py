@@ -29,10 +29,10 @@ from storage.task_messages import queue_name
 class LimitedQoS(redis.QoS):
     """A limit on the number of concurrent jobs of a queue in a worker.
 
-    By default, kombu limits the number of unacknowledged messages per channel. The limit of kombu
-    ignores jobs that started before a reconnection, so a queue could exceed its limit. If an
-    acknowledgement fails, kombu's own limit counts the message as unacknowledged forever, so a
-    hanging broker could block a queue.
+    By default, kombu limits the number of unacknowledged messages per channel. Kombu's limit
+    doesn't count jobs that started before a reconnection, so too many jobs of a queue could run at
+    the same time. If an acknowledgement fails, kombu's own limit counts the message as
+    unacknowledged forever, so a hanging broker could block a queue.
     """
 
     def can_consume(self) -> bool:

@@ -108,7 +108,7 @@ class HeldBody:
         return error
 
     def move_to_large_pool(self) -> ErrorType | None:
-        """Move a body that stays in memory for long to the pool for large bodies.
+        """Move a body that stays in memory for a long time to the pool for large bodies.
 
         Return an error if the pool for large bodies is full.
         """

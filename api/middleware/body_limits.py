@@ -133,8 +133,8 @@ class BoundedBody:
     async def is_within(self, max_bytes: int) -> bool:
         """Return whether the body has at most ``max_bytes`` bytes.
 
-        Reading stops as soon as the body exceeds the limit. ``receive`` later returns the ASGI
-        messages that were read.
+        Reading stops as soon as the body exceeds the limit. The ASGI messages that were read are
+        kept, and later calls of ``receive`` return them.
         """
         if self._declared_bytes > max_bytes:
             return False

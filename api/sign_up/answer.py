@@ -93,7 +93,7 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
     return {
         **inputs,
         "challenge-provider": provider.value,
-        # The form doesn't contain the action of the challenge, which the challenge provider checks.
+        # Add the challenge's action, which the form lacks but the challenge provider checks.
         "challenge-action": "subscribe",
         "challenge-token": token,
     }

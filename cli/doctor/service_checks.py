@@ -175,7 +175,7 @@ def _call_api(http: HttpClient, settings: Settings, **headers: str) -> HttpReply
 
 
 def _check_seen_caller(settings: Settings, caller: dict[str, Any]) -> Diagnosis:
-    """Check the IP address and the URL scheme that the API sees for this command."""
+    """Check which IP address and URL scheme the API sees when this command calls the API."""
     finding = f"{caller['address']} by {caller['scheme']}, from {caller['peer']}"
     if caller["is_forwarded"] and not caller["is_trusted"]:
         advice = f"Name the proxy {caller['peer']} in PRESSROOM_TRUSTED_PROXIES."

@@ -48,7 +48,7 @@ class StopRequests:
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
     def wait(self, timeout: float) -> None:
-        """Sleep until a signal arrives, but at most for ``timeout`` seconds."""
+        """Sleep until a signal arrives, for at most ``timeout`` seconds."""
         select.select([self._read_end], [], [], timeout)
         try:
             while os.read(self._read_end, 512):

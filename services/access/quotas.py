@@ -74,7 +74,7 @@ class QuotaUse:
 
 
 def list_uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
-    """Return the use and the limit of each of a user's quotas."""
+    """Return the usage and the limit for each of a user's quotas."""
     counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in PlanQuota)
     row = uow.session.execute(select(*counts)).one()
     return {

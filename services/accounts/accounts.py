@@ -90,7 +90,7 @@ def user_id_columns() -> list[Column[int]]:
 def record_address_change(
     uow: UnitOfWork, person: User, *, old_address: str, is_visible: bool = False
 ) -> None:
-    """Store the e-mail address that a person had before changing it.
+    """Store the former e-mail address of a person whose address has changed.
 
     If ``is_visible`` is true, list owners can see their subscriber's new address.
     """

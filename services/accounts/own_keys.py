@@ -24,7 +24,7 @@ def create_own_key(
 ) -> tuple[ApiKey, str]:
     """Create an API key for the user who sent the request, and return the key and its secret.
 
-    The user is notified of the new API key by mail. Raises ``auth.scope_not_grantable``,
+    A mail notifies the user of the new API key. Raises ``auth.scope_not_grantable``,
     ``auth.login_again``, ``quota.exceeded`` and the same errors as ``api_keys.create_key``.
     """
     if scopes is not None and Scope.DELIVERY in scopes:

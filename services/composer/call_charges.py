@@ -84,7 +84,7 @@ def charge_call(
 class RunPayment:
     """The charge for a composer call that a worker makes.
 
-    If several callers wait for the result, one of them pays.
+    If several callers wait for the same result, only one of them is charged.
     """
 
     database: Database

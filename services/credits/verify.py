@@ -231,7 +231,7 @@ class LedgerReport:
 
 
 def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
-    """Verify the ledger, and write new checkpoints for the accounts without faults.
+    """Verify the ledger, and write new checkpoints for the accounts that pass verification.
 
     If ``full`` is false, ledger entries before a checkpoint are skipped. The verified rules:
 

@@ -130,8 +130,8 @@ def find_place_before(session: Session, since: datetime) -> int:
 def raise_feed_places(uow: UnitOfWork) -> None:
     """Advance the feed after a restore, so that no position is used twice.
 
-    API clients may hold cursors from the time between backup and restore. New events must get
-    positions after the cursors of all API clients, so that no client misses a new event.
+    API clients may hold cursors that they received between the backup and the restore. New events
+    must get positions after the cursors of all API clients, so that no client misses a new event.
     """
     uow.session.execute(select(func.raise_feed_places()))
 

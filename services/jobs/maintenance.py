@@ -32,8 +32,8 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A function that does the work of a maintenance run. The function receives the start time of the
-# run by the database's clock, and returns the number of processed items.
+# A function that does the work of a maintenance run. The function receives the time at which the
+# run started, taken from the database's clock. The function returns the number of processed items.
 MaintenanceWork = Callable[[datetime], int | None]
 
 # The limits for the delay before an overdue maintenance task is sent again. The delay before
@@ -194,7 +194,7 @@ def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> N
 
 
 def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
-    """Run a kind of maintenance if it is due and not running.
+    """Run one kind of maintenance if it is due and not already running.
 
     Raises all errors that the maintenance function ``work`` raises.
     """
@@ -205,7 +205,7 @@ def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWor
 
 
 def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
-    """Run a kind of maintenance immediately, even if it isn't due yet.
+    """Run one kind of maintenance immediately, even if it isn't due yet.
 
     Raises ``maintenance.running`` and all errors that the maintenance function ``work`` raises.
     """

@@ -36,8 +36,8 @@ PURGE_STRANGERS = register_maintenance(
 )
 _MAX_BATCH_ROWS = 1_000
 _MAX_BATCH_PEOPLE = 5_000
-# The maximum number of batches per run of the purge, which check half a million people. The next
-# run continues after the last checked person.
+# The maximum number of batches per run of the purge. A run with this many batches checks half a
+# million people. The next run continues after the last checked person.
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING

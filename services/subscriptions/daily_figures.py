@@ -189,7 +189,7 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
     """Return how much an owner's number of active members has grown during a number of days.
 
-    ``days``: the number of days until today in UTC.
+    ``days``: the number of days for which the growth is counted, up to today in UTC.
     """
     query = (
         select(func.sum(_DAYS.joined - _DAYS.gone))
@@ -200,9 +200,9 @@ def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
 
 
 def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:
-    """Return, by list id, how much the number of active members has grown during a number of days.
+    """Return the growth in active members of each list, keyed by list id.
 
-    ``days``: the number of days until today in UTC.
+    ``days``: the number of days for which the growth is counted, up to today in UTC.
     """
     query = (
         select(_DAYS.list_id, func.sum(_DAYS.joined - _DAYS.gone))

@@ -54,7 +54,7 @@ def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
 
 
 def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
-    """Return the suspicious words in the texts, or ``None`` without any.
+    """Return the suspicious words in the texts, or ``None`` if there are none.
 
     Texts with suspicious words are accepted until an operator reviews them, because many of these
     texts are harmless.

@@ -106,7 +106,7 @@ class FolderPlace:
         """Yield every file in the subfolder ``prefix``, in the byte order of the names.
 
         Args:
-            prefix: a subfolder with a final slash, or an empty text for all files.
+            prefix: a subfolder with a final slash, or an empty string for all files.
         """
         with self._translate_errors(prefix):
             self._require_folder()

@@ -38,7 +38,7 @@ _TEMPORARY_ERRORS = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockD
 
 
 class SessionIsPooled(psycopg2.OperationalError):
-    """The owner's connection leads to a connection pooler instead of Postgres itself."""
+    """The table owner's connection goes through a connection pooler, not directly to Postgres."""
 
 
 def build_alembic_config(connection: Connection) -> Config:

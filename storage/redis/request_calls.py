@@ -39,9 +39,9 @@ MAX_QUEUED_REQUESTS_PER_OWNER = 500
 # the check reads the whole backlog.
 MAX_QUEUED_BYTES_PER_OWNER = 16 * 1024 * 1024
 MAX_SMALL_INPUT_BYTES = 32 * 1024
-# The maximum age of the oldest request in the backlog. Above this age, the API refuses calls,
-# because a late response is hardly worth the wait. For owners without requests in the backlog, the
-# limit is twice as high, because these owners didn't cause the backlog.
+# If the oldest request in the backlog has waited longer than this, the API refuses new calls,
+# because their responses would come too late. For owners without requests in the backlog, the limit
+# is twice as high, because these owners didn't cause the backlog.
 MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
@@ -67,8 +67,8 @@ class RequestCalls:
     """The requests whose results callers in this API process are waiting for.
 
     Args:
-        send: a function that sends messages to a broker on a separate server. Without ``send``, the
-            script that adds a caller also puts the message on the queue.
+        send: a function that sends messages to a broker on a separate server. If ``send`` is
+            ``None``, the script that adds a caller also puts the caller's message on the queue.
     """
 
     def __init__(
@@ -214,5 +214,5 @@ class RequestCalls:
 
 def _log_failed_removal(removal: asyncio.Future[Any]) -> None:
     if not removal.cancelled() and (error := removal.exception()):
-        # A worker may run the request although nobody waits for the result anymore.
+        # A worker may still run the request, even if no caller is waiting for the result.
         log.warning("request.not_left", reason=type(error).__name__)

@@ -84,8 +84,8 @@ class RequestLease:
     """A worker's lease on request-only work, with the input of the work.
 
     Attributes:
-        until: the monotonic time when the last caller stops waiting, as known when the lease was
-            taken.
+        until: the monotonic time when the last caller stops waiting. Callers who arrive after the
+            lease was taken don't count.
     """
 
     payload: dict[str, Any]

@@ -46,8 +46,8 @@ router = APIRouter(
 ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50
 ORDERS_ON_PAGE = 30
-# The maximum time that a response waits for the creation of the payment page. If the payment page
-# takes longer, the browser is redirected to the order's page.
+# The maximum time that a response waits for the creation of the payment page. If no payment page is
+# created in this time, the browser is redirected to the order's page.
 WAIT_SECONDS = 15.0
 
 # The form field for the balance below which the owner gets the event ``credits.low``.

@@ -75,7 +75,7 @@ class EventView:
 
     Attributes:
         at: the time of the event, or of the newest merged event.
-        about: the name of the event's subject, or an empty text if it was erased.
+        about: the name of the event's subject, or an empty string if the subject was erased.
         path: the path of the console page about the event's subject, or ``None`` if there is no
             such page.
         times: the number of merged events, or 1 for a single event.

@@ -50,7 +50,7 @@ class Row:
             values.
         place: the position of the row in the form, such as ``0.2`` for the third part of the
             outermost group.
-        error: the error message for the row, or an empty text.
+        error: the error message for the row, or an empty string.
     """
 
     name: str
@@ -180,7 +180,7 @@ class FilterDraft:
     Attributes:
         group: the outermost group of the filter's rows, or ``None`` if the user edits JSON.
         text: the JSON text of the filter.
-        reason: why rows of a form can't represent the filter, or an empty text.
+        reason: why rows of a form can't represent the filter, or an empty string.
     """
 
     group: Group | None

@@ -1,7 +1,7 @@
 """Simulates the part of Stripe's HTTP API that Pressroom uses.
 
-Each API call checks the secret key and the idempotency key, and fails if a developer has requested
-a failure. Source: docs.stripe.com/api/idempotent_requests.
+The simulated API checks the secret key and the idempotency key of each call. Developers can make
+calls fail. Source: docs.stripe.com/api/idempotent_requests.
 """
 
 import asyncio

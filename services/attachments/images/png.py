@@ -71,7 +71,8 @@ class _PngFile:
         plays: how often the animation is played. 0 means endless repetition.
         frames: the frames that have been read. The pixels of the last frame may still follow in the
             file.
-        is_faulty: whether the animation has a fault. All frames after a fault are ignored.
+        is_faulty: whether the file contains an invalid animation chunk. All animation chunks after
+            the invalid chunk are ignored.
     """
 
     header: bytes = b""

@@ -142,7 +142,9 @@ def transliterate(text: str) -> str:
 
 
 def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> str:
-    """Shorten a text to ``max_length`` with `…` at the end, if possible between two words.
+    """Shorten a text to ``max_length``, and append `…`.
+
+    If possible, cut the text between two words.
 
     ``measure``: a function that returns the length of a text.
     """

@@ -18,7 +18,7 @@ _TWEET_SEPARATOR = "\n\n"
 
 @dataclass(frozen=True)
 class Post:
-    """A post with the markup of its author.
+    """A post in the markup that its author used.
 
     The title and the content of a post may contain Markdown or HTML. A post has a title, content or
     both.

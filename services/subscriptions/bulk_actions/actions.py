@@ -246,7 +246,8 @@ CHANGE_MEMBERS = register_kind(
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=change_members,
-        # Restarting a job requires a recent login, because the bulk action may remove members.
+        # Restarting the job of a bulk action requires a recent login, because the bulk action may
+        # remove members.
         needs_recent_login=True,
         # The changes of an abandoned bulk action stay until the owner undoes the bulk action.
         on_abandoned=call_with_subject(BulkAction, _end_bulk_action),

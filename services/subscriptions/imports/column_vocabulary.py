@@ -19,7 +19,7 @@ PRODUCTS = [
     for product, alternatives in _WORDS["products"].items()
     for headers in alternatives
 ]
-# The headers in exports from Pressroom whose columns are ignored.
+# Headers in files that Pressroom has exported. An import ignores columns with these headers.
 OWN_COLUMNS = normalise_words(_WORDS["own_columns"])
 # Maps words in tier columns, such as "premium", to tiers.
 TIERS: dict[str, str] = {

@@ -177,7 +177,7 @@ def name_answer(answer: Answer) -> str:
 
 
 def fold_value(text: str) -> str:
-    """Return a text in lower case, without accents and extra spaces."""
+    """Return a text in lower case, with accents and extra spaces removed."""
     return " ".join(fold_text(text).split())
 
 

@@ -24,7 +24,7 @@ Records = Sequence[Sequence[str]]
 
 
 class ColumnEvidence:
-    """The evidence in a column's cells that the column is a consent column.
+    """Collects evidence from a column's cells for deciding whether the column is a consent column.
 
     Args:
         column: how to interpret the cells if the column is a consent column.

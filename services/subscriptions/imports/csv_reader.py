@@ -110,7 +110,7 @@ class CsvRecords:
         """Yield lists of lines for the csv module to parse.
 
         The last yielded line is ``_END_LINE``. If the csv module returns ``_END_LINE`` as a
-        separate record, no quotation mark is unclosed.
+        separate record, every quotation mark is closed.
         """
         while True:
             while self._buffer and self._is_parsed(self._buffer[0]):

@@ -70,9 +70,11 @@ _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2
 _FEW_CELLS = 3
 _MANY_CELLS = 20
-# An East Asian encoding needs at least this share of characters that are frequent in names.
+# An East Asian encoding is chosen only if at least this share of the decoded characters is frequent
+# in names.
 _MIN_NAME_SHARE = 0.34
-# If an East Asian encoding reaches this share, no alphabetic encoding is chosen automatically.
+# If at least this share of characters decoded as East Asian text is frequent in names, no
+# alphabetic encoding is chosen automatically.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
 # The Cyrillic and Greek encodings. Hebrew text may look like lower-case letters in Cyrillic and

@@ -50,7 +50,7 @@ _ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
 Outcome = MemberRow | RejectedRecord | None
 Records = Sequence[Sequence[str]]
 # A function that assigns the owner's fields to the columns of a layout. The ``Records`` are a
-# sample of the file's first records. When a later record adds columns, the function is called again
+# sample of the file's first records. If a later record adds columns, ``FindFields`` is called again
 # with an empty sample.
 FindFields = Callable[[ColumnLayout, Records], None]
 # A function that receives the header and the first records before the roles of the columns are
@@ -222,7 +222,7 @@ class _LayoutDetector:
         return layout
 
     def _find_email(self, dialect: Dialect) -> int:
-        """Find the address column by the owner's column mapping, by its header or by its cells."""
+        """Find the address column by the owner's column mapping, the headers or the cells."""
         email = self.layout.find_first_column("email")
         if email is None:
             if dialect.email is None:

@@ -16,10 +16,10 @@ chunks, the helper applies two chunks at the same time. A helper's claim on a ch
 helper job's current attempt. If the import is cancelled or the helper loses its lease, the
 transaction of the chunk is rolled back.
 
-An address is never applied from more than one chunk of a file. If two imports into a list are
-running, only one of the imports may have several helpers, because both may contain the same people.
-While an import with several helpers is running, a second import into the same list has a single
-helper, which locks the list for each chunk.
+Two chunks of a file never apply rows with the same address. If two imports into a list are running,
+only one of the imports may have several helpers, because both may contain the same people. While an
+import with several helpers is running, a second import into the same list has a single helper,
+which locks the list for each chunk.
 
 Chunks without opt-outs wait until all chunks with opt-outs have been applied.
 

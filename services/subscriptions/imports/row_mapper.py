@@ -25,8 +25,8 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# The last characters of address cells that need special treatment, including empty cells. Some old
-# programs end files with "\x1a".
+# An address cell needs extra parsing if it ends with one of these characters. The empty string
+# stands for an empty cell. Some old programs end files with "\x1a".
 _ODD_ENDS = ("", ">", "\x1a")
 # The tiers of members, from lowest to highest.
 _TIERS = ("free", "silver", "gold")

@@ -145,7 +145,7 @@ FROM changed
 
 
 def build_insert_statement(*, has_extras: bool) -> str:
-    """Build the SQL statement that adds people without a subscription to the list as members."""
+    """Build the SQL statement that subscribes people who have no subscription to the list yet."""
     extras = "coalesce(e.fields, '{}'), coalesce(e.tag_ids, '{}'), e.joined_at,"
     return f"""
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,

@@ -74,7 +74,7 @@ def change_answers(
 ) -> None:
     """Change the visitor's name and the public field values that a list has stored.
 
-    An empty text deletes the name or the value of a field.
+    An empty string deletes the name or the value of a field.
 
     Raises ``list.not_found``, ``subscription.not_found``, ``list.busy`` and ``field.value``.
     """
