@@ -1,6 +1,7 @@
 """Renders errors as HTML pages.
 
-A request that expects an HTML page is marked, together with the language of the page.
+Routes of HTML pages store a mark and the page's language in the request, so that errors become
+pages too.
 """
 
 from collections.abc import Callable

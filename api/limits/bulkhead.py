@@ -57,8 +57,8 @@ class Bulkhead:
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the work in a thread of the bulkhead.
 
-        Raises the error of the bulkhead if no thread is free in time. If the caller is cancelled,
-        work that has begun continues in its thread.
+        Raises the error that the bulkhead was created with if no thread becomes free in time. If
+        the caller is cancelled, work that has begun continues in its thread.
         """
         with self._lock:
             has_thread = self._calls < self.threads

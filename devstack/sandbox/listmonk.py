@@ -4,11 +4,11 @@ The sandbox plays these calls as https://listmonk.app/docs/apis/apis/ describes 
 user and its token:
 
 - ``GET /api/templates`` and ``POST /api/templates``, for templates of the type ``tx``.
-- ``POST /api/tx`` with the ``subscriber_mode`` ``external``, which mails to addresses that
-  listmonk doesn't store.
+- ``POST /api/tx`` with the ``subscriber_mode`` ``external``, which mails to addresses that listmonk
+  doesn't store.
 
-In a template, the sandbox replaces ``{{ .Tx.Data.NAME }}`` and ``{{ .Subscriber.Email }}``. A
-request with a different template action or with another field of listmonk gets an error.
+In a template, the sandbox replaces ``{{ .Tx.Data.NAME }}`` and ``{{ .Subscriber.Email }}``. The
+sandbox rejects requests that use other template actions or other fields of listmonk.
 """
 
 import base64

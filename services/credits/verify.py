@@ -83,8 +83,8 @@ WHERE f.is_wrong
 """
 )
 
-# Selects the faults of each credit account, its last ledger entry, and the number of entries after
-# its checkpoint.
+# Selects the ledger errors of each credit account, its last ledger entry, and the number of entries
+# after its checkpoint.
 ACCOUNTS = (
     _ACCOUNTS  # noqa: S608 - all of it stands here
     + """

@@ -291,7 +291,7 @@ _MEANINGS = {
     FeedEventType.GRANT_CREATED: "A program was let in, or was given more scopes.",
     FeedEventType.GRANT_ENDED: "A program, or all of them, may do nothing any more.",
 }
-# The data schemas of event types that don't use the default of their prefix.
+# The data schemas of event types that don't use the default schema of the type's prefix.
 _DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {
     FeedEventType.SUBSCRIPTION_TRANSFERRED: TransferFacts,
     FeedEventType.ATTACHMENT_FAILED: FailedAttachmentFacts,

@@ -21,7 +21,7 @@ FOLD_COUNTS = register_maintenance(
     run=lambda resources, _: fold_everything(resources),
 )
 _MAX_BATCH_DELTAS = 10_000
-# With an array of ids, Postgres looks up rows by primary key. A join could be slow, because
+# The array of ids makes Postgres look up rows by primary key. A join could be slow, because
 # Postgres has wrong statistics about the usually empty table.
 _FOLD_COUNTS = text("""
     WITH taken AS (
@@ -37,7 +37,7 @@ _FOLD_COUNTS = text("""
     SELECT count(*), array(SELECT list_id FROM taken GROUP BY list_id HAVING sum(active) > 0)
     FROM taken
     """)
-# With an array of ids, Postgres looks up rows by primary key.
+# The array of ids makes Postgres look up rows by primary key.
 _FOLD_DAYS = text("""
     WITH taken AS (
         DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(

@@ -82,7 +82,7 @@ class Message:
 
 
 def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) -> list[Message]:
-    """Claim the next deliveries to a locked endpoint.
+    """Claim the next deliveries to an endpoint whose row the caller has locked.
 
     If no delivery is due, store when the next delivery becomes due.
     """

@@ -197,7 +197,7 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
 
 
 def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
-    """End the endpoint, and hide it from its owner. Return 1."""
+    """Deactivate the endpoint permanently, and hide it from its owner. Return 1."""
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ENDED:
         record_event(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)

@@ -1,4 +1,4 @@
-"""The revisions of the database schema, which are the numbers of the migrations."""
+"""The revisions of the database schema. A revision is the number of a migration."""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ PATH = f"{CONSOLE_PATH}/composer"
 router = build_router(PATH)
 
 TWEETS = "tweets"
-# Maps the name of each text that the composer writes to a label.
+# The label of each text that the composer writes, by the text's name.
 PART_LABELS = {
     **{field.value: field.value.capitalize() for field in MetadataField},
     TWEETS: "Tweets",

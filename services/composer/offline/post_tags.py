@@ -234,8 +234,8 @@ def _drop_overlapping(
 def _spell_phrase(key: PhraseKey, phrases: dict[PhraseKey, _PhraseCounts]) -> str:
     """Return the most frequent spelling of a phrase inside sentences.
 
-    The first letter of a phrase that occurs only at the start of sentences becomes lower-case if
-    its first word is usually lower-case.
+    If a phrase occurs only at the start of sentences, the capital letter is kept only if the post
+    usually capitalises the phrase's first word.
     """
     counts = phrases[key]
     if counts.inner_surfaces or len(key) == 1:
