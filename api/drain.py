@@ -34,7 +34,7 @@ class Drain:
 
     @contextmanager
     def start_on_sigterm(self, at_end: Callable[[], None]) -> Iterator[None]:
-        """Start the drain period at SIGTERM.
+        """Start the drain period when the process receives SIGTERM.
 
         When the drain period ends, call ``at_end`` and the original signal handler. A second
         SIGTERM is ignored, because some process managers signal a process and its parent, which

@@ -173,7 +173,8 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
     path or an invalid query gets the status 400.
 
     Args:
-        errors: the validation errors from Pydantic, or only the first ones of very many.
+        errors: the validation errors from Pydantic. If Pydantic found very many errors, only the
+            first ones.
         count: the number of all validation errors, if ``errors`` contains only the first ones.
     """
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))

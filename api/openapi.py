@@ -300,7 +300,7 @@ def _add_errors(responses: Responses, *errors: ErrorType) -> None:
         problem = {"schema": {"$ref": _PROBLEM_REFERENCE}, "examples": {}}
         response = responses.setdefault(str(status), {"description": ""})
         content = response.setdefault("content", {})
-        # An OAuth operation may already document the same status in OAuth's own format.
+        # An OAuth operation may already document this HTTP status in OAuth's own error format.
         examples = content.setdefault("application/problem+json", problem)["examples"]
         sample = openapi_samples.build_problem_sample(error, status)
         examples[error.code] = {"summary": error.example_sentence, "value": sample}

@@ -94,8 +94,8 @@ class State:
         """Refuse work that would wait too long in its queue, before its data is stored.
 
         ``seconds``: how long the caller waits for the result. Raises ``queue.overloaded`` if the
-        work would start too late. Raises ``queue.too_many_waiters`` or ``queue.too_many_of_yours``
-        if too many requests wait.
+        job would wait too long for a worker. Raises ``queue.too_many_waiters`` or
+        ``queue.too_many_of_yours`` if too many requests wait.
         """
         self.queue_ages.check(queue, waits=seconds > 0)
         if seconds > 0:

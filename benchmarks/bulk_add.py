@@ -74,7 +74,7 @@ def _compare_repeated(bench: BulkBench) -> Finding:
 
 
 def _compare_single(bench: BulkBench) -> Finding:
-    """Compare bulk adds with API requests that each add a single member."""
+    """Compare the speed of bulk adds with that of requests for a single member."""
 
     def many() -> float:
         body, list_id = _build_body(create_people(MEMBERS)), bench.new_list()

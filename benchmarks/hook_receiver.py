@@ -61,8 +61,8 @@ class _Tally:
 class _Receiver(asyncio.Protocol):
     """A connection on which the program receives webhooks.
 
-    All connections count webhooks in the last counter of a shared list. ``DELETE /taken`` appends a
-    new counter to the shared list of counters.
+    All connections count received webhooks in the newest counter. ``DELETE /taken`` adds a new
+    counter.
     """
 
     def __init__(self, tallies: list[_Tally]) -> None:

@@ -206,8 +206,8 @@ class _Bench:
         statements: list[str] = []
 
         def record(_: Any, sql: cursor, text: str, values: Any, *__: Any) -> None:
-            # Record only SELECT statements, because the baseline runs without savepoints and time
-            # limits.
+            # Record only SELECT statements, because the baseline repeats the queries without
+            # savepoints and time limits.
             if text.startswith("SELECT"):
                 statements.append(sql.mogrify(text, values).decode())
 

@@ -72,7 +72,7 @@ class WebhookBench:
     stack: Stack
     hooked: Sequence[Hooked]
     receiver_port: int
-    # The latest backlog of webhooks, with one list per endpoint.
+    # The webhooks that wait for delivery: one list of webhooks per endpoint.
     posts: list[list[Post]]
 
     def create_backlog(self) -> None:

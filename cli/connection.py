@@ -24,7 +24,7 @@ MISCONFIGURED = 2
 def use_running_stack() -> None:
     """Use the settings of the running development stack unless the environment names a database.
 
-    Raises ``typer.Exit`` if no stack runs and the environment contains no settings.
+    Raises ``typer.Exit`` if no stack is running and the environment contains no settings.
     """
     has_database = {"PRESSROOM_DATABASE_URL", "PRESSROOM_DATABASE_URL_FILE"} & os.environ.keys()
     if has_database or find_spec("devstack") is None:
@@ -67,7 +67,7 @@ def open_command_resources() -> Iterator[Resources]:
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """Replace the errors of an unreachable database by a readable ``DomainError``."""
+    """Raise a ``DomainError`` instead of the driver's error for an unreachable database."""
     try:
         yield
     except (OperationalError, psycopg2.OperationalError) as error:

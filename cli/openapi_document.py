@@ -18,7 +18,7 @@ from core.settings import Settings
 RELEASES_FOLDER = Path(__file__).parents[1] / "docs" / "contract"
 # The keys that a released document omits, because no test compares texts and examples.
 _TEXT_KEYS = {"summary", "description", "example", "examples"}
-# A JSON value above this length is split into one line per member.
+# A longer JSON object or array is written with one line per element.
 _MAX_LINE_CHARACTERS = 600
 
 
@@ -30,7 +30,7 @@ def build_document() -> dict[str, Any]:
 def format_release(document: dict[str, Any]) -> str:
     """Return the JSON text of an OpenAPI document, without descriptions and examples.
 
-    Descriptions of responses are kept, because OpenAPI requires them.
+    All texts are removed except descriptions of responses, which OpenAPI requires.
     """
     return _format_node(_remove_texts(document)) + "\n"
 

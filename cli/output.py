@@ -31,7 +31,10 @@ def create_group(sentence: str) -> typer.Typer:
 
 
 def confirm(question: str, *, yes: bool, as_json: bool) -> None:
-    """Ask for confirmation at a terminal. Scripts aren't asked, because they can't answer."""
+    """Ask for confirmation at a terminal.
+
+    A script is never asked for confirmation, because a script can't answer.
+    """
     if not (yes or as_json) and sys.stdin.isatty():
         typer.confirm(question, abort=True)
 

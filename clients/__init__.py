@@ -1,1 +1,1 @@
-"""Clients of the API, and a generator for the parts that follow from the OpenAPI document."""
+"""Clients of the API, and a generator that creates parts of them from the OpenAPI document."""

@@ -56,8 +56,9 @@ def _configure_libraries() -> None:
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = True
-    # Raise the log level of the HTTP clients, because HTTP clients log complete URLs. URLs of the
-    # object storage contain tokens, and the URL of a webhook can be the receiver's only secret.
+    # Raise the log level of the HTTP clients, because HTTP clients log complete URLs. URLs are
+    # secret, because URLs of the object storage contain tokens, and some webhook receivers have no
+    # other secret than their URL.
     quiet_level = max(logging.WARNING, logging.getLogger().level)
     for name in ("urllib3", "httpx2"):
         logging.getLogger(name).setLevel(quiet_level)

@@ -70,7 +70,7 @@ class ObjectRemoval(Model):
     """An object that a worker must remove from the object storage.
 
     A transaction that no longer needs a stored object adds a row to ``object_removals``. A worker
-    removes the object, and then deletes the row.
+    removes the object from the storage, and then deletes the row in ``object_removals``.
     """
 
     __tablename__ = "object_removals"

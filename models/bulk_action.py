@@ -19,7 +19,7 @@ class BulkActionKind(StrEnum):
 
 
 class BulkAction(Model):
-    """A bulk action of an owner on all members of a list that match a filter.
+    """A bulk action, which applies one change to all members of a list that match a filter.
 
     A bulk action changes members in the order of status and id.
     """

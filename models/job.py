@@ -87,8 +87,8 @@ class Job(Model):
 
     # The earliest time at which a worker may claim the job, for example after the delay of a retry.
     run_at: Mapped[CreatedAt]
-    # When the sweep may send a broker message for the queued job. Queued jobs without a broker
-    # message (`sends` is 0) get their first message in the order of `send_after`.
+    # The earliest time at which the sweep sends a broker message for the queued job. Queued jobs
+    # without a broker message (`sends` is 0) get their first message in the order of `send_after`.
     send_after: Mapped[CreatedAt]
     sends: Mapped[int] = mapped_column(default=0, server_default="0")
 

@@ -132,7 +132,7 @@ class Subscription(Model):
     confirmation_asked_at: Mapped[datetime | None]
     # When the person is reminded once to confirm the subscription, or NULL for no reminder.
     remind_at: Mapped[datetime | None]
-    # Maps the id of each member field, as text, to the member's value of the field.
+    # The member's field values, by the id of the field as text.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
     # The ids of the member's tags in ascending order, without duplicates. Maintenance removes the
     # ids of deleted tags from members.
@@ -176,7 +176,8 @@ class SubscriptionEvent(Model):
             " AND status_after = 'pending'",
         ),
         # The erasure of a person uses this index to find events that the person caused. The index
-        # on `actor_id` excludes the many events of imports and undos, which have no IP address.
+        # excludes the many events of imports and undos, which have neither an IP address nor a
+        # request id.
         Index(
             "ix_subscription_events_actor_id_id",
             "actor_id",

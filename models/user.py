@@ -48,8 +48,8 @@ class ApiKey(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
-    # The database stores only an HMAC of an API key, and the last characters, so that people can
-    # recognize their keys.
+    # The database stores only the HMAC and the last four characters of an API key. People recognise
+    # their API keys by the last characters.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     last_four: Mapped[str]
     # The scopes of the API key, or NULL for an unrestricted API key, which has all scopes of its
@@ -139,7 +139,7 @@ class RecoveryCode(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # An HMAC of the recovery code, which only the person has.
+    # The HMAC of a recovery code. Only the person knows the recovery code.
     code_hmac: Mapped[bytes] = mapped_column(unique=True)
     created_at: Mapped[CreatedAt]
     used_at: Mapped[datetime | None]

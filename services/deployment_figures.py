@@ -1,7 +1,7 @@
 """Reads metrics about the whole deployment from the database, so that operators can monitor it.
 
-The metrics are read every few seconds, so each SQL statement must be fast. To be fast, each SQL
-statement reads only narrow indexes, and only unfinished jobs or a limited number of rows.
+The metrics are read every few seconds. To be fast, the SQL statements use narrow indexes, and read
+only unfinished jobs or a limited number of rows.
 """
 
 from collections.abc import Mapping
@@ -12,12 +12,10 @@ from models import OrderStatus
 from services.credits.verify import VERIFY_LEDGER
 from storage.database import Database, Statement
 
-# ``MAX_COUNTED`` limits how many jobs are counted per queue, and how many orders are counted per
-# status.
+# The maximum number of jobs counted per queue, and of orders counted per status.
 MAX_COUNTED = 1_000
 _MAX_ENDPOINTS = 10_000
-# The statuses of orders that wait for the payer, the provider or an operator. Finished orders are
-# not counted, because there may be a large number of them.
+# The statuses of unfinished orders, which wait for the payer, the provider or an operator.
 _WAITING_STATUSES = (
     OrderStatus.CREATED,
     OrderStatus.PENDING,
@@ -32,11 +30,10 @@ class JobFigures:
     """Metrics about all jobs of the deployment.
 
     Attributes:
-        unfinished: maps each pair of a queue and a job status to the number of unfinished jobs.
-        due: maps each pair of a queue and a job kind to the number of due jobs. In each queue, at
-            most ``MAX_COUNTED`` jobs that were sent to workers, and ``MAX_COUNTED`` unsent jobs,
-            are counted.
-        oldest: maps a queue to the number of seconds for which its oldest due job has been due.
+        unfinished: the number of unfinished jobs by queue and status.
+        due: the number of due jobs by queue and kind. At most ``MAX_COUNTED`` sent jobs and
+            ``MAX_COUNTED`` unsent jobs are counted per queue.
+        oldest: the time in seconds since the oldest due job of each queue became due.
     """
 
     unfinished: Mapping[tuple[str, str], int]
@@ -49,10 +46,10 @@ class WebhookFigures:
     """Metrics about all webhook endpoints of the deployment.
 
     Attributes:
-        late_seconds: the time in seconds for which the most delayed webhook endpoint has waited for
-            a worker.
-        failing_seconds: the time in seconds for which the longest failing webhook endpoint has been
-            failing.
+        late_seconds: the time in seconds that the most delayed webhook endpoint has waited for a
+            worker.
+        failing_seconds: the time in seconds since the longest-failing webhook endpoint began to
+            fail.
     """
 
     active: int = 0
@@ -66,7 +63,7 @@ class MaintenanceFigures:
     """Metrics about the maintenance of the deployment.
 
     Attributes:
-        late_seconds: maps each kind of maintenance to the delay of its next run, in seconds.
+        late_seconds: the delay of each kind of maintenance, in seconds.
         failed: the kinds of maintenance whose last run failed.
     """
 
@@ -91,9 +88,9 @@ class DeploymentFigures:
     """All metrics about the deployment.
 
     Attributes:
-        orders: maps the status of unfinished orders to the number of orders that have this status.
-        ledger_faults: the number of faults that the latest daily verification of the ledger found,
-            or ``None`` if no verification has run.
+        orders: the number of unfinished orders by status.
+        ledger_faults: the number of faults in the latest daily verification of the ledger, or
+            ``None`` before the first verification.
     """
 
     connections: ConnectionFigures
@@ -127,8 +124,8 @@ def read_figures(database: Database) -> DeploymentFigures:
         oldest[queue] = max(oldest[queue], seconds)
     jobs = JobFigures(unfinished, due, oldest)
     [(active, failing, late, failing_seconds)] = database.rows(_WEBHOOKS, most=_MAX_ENDPOINTS)
-    # The age of the oldest waiting webhook job counts as an endpoint's delay. A new event enqueues
-    # a webhook job, but doesn't change the due time of the webhook endpoint.
+    # The delay of webhooks includes the age of the oldest webhook job, because a new event enqueues
+    # a job without changing the endpoint's due time.
     late = max(late, jobs.oldest[Queue.WEBHOOKS])
     return DeploymentFigures(
         connections=ConnectionFigures(*database.rows(_CONNECTIONS)[0]),
@@ -140,8 +137,8 @@ def read_figures(database: Database) -> DeploymentFigures:
     )
 
 
-# The connections that Postgres reserves for superusers are subtracted from the connection limit.
-# Postgres returns -1 if no connection limit is set.
+# Connections that are reserved for superusers are subtracted from the limit. A connection limit of
+# -1 means that there is no limit.
 _CONNECTIONS = Statement("""
     WITH connected AS (
         SELECT datname, usename FROM pg_stat_activity
@@ -161,15 +158,14 @@ _CONNECTIONS = Statement("""
     )
     SELECT open, most FROM limited WHERE most > 0 ORDER BY CAST(open AS float) / most DESC LIMIT 1
     """)
-# Queued and running jobs are counted by two subqueries, because each status has a separate index.
+# Counts queued and running jobs separately, because each status has its own index.
 _UNFINISHED = Statement(
     "SELECT queue, 'queued', count(*) FROM jobs WHERE status = 'queued' GROUP BY queue"
     " UNION ALL"
     " SELECT queue, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY queue"
 )
-# The oldest due job of a queue is one of the sent or unsent jobs with the earliest ``send_after``.
-# A job that waits for its next turn is excluded, because its ``run_at`` is the due time of its
-# first turn.
+# The oldest due job is one of the sent or unsent jobs with the earliest ``send_after``. Jobs that
+# wait for a later turn are excluded, because ``run_at`` is the due time of the first turn.
 _DUE = Statement("""
     SELECT looked.queue, kind, count(*), CAST(coalesce(extract(epoch FROM now()
         - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)

@@ -1,9 +1,9 @@
-"""Stores the origin of the current request or command, which every security event contains.
+"""Stores the origin of the current request or command for security events.
 
-The origin is a context variable and not a parameter, because most functions would only pass the
-parameter on to the function that records the event. Credentials are checked in a separate thread,
-which has a copy of the request's context. The thread that checks a credential adds the credential
-to the ``Origin`` object, which the thread shares with the request.
+The origin is a context variable, because most functions would only pass a parameter on to other
+functions. A credential is checked in a separate thread with a copy of the request's context. The
+thread that checks a credential adds the credential to the ``Origin`` object, which it shares with
+the request.
 """
 
 from contextvars import ContextVar
@@ -17,8 +17,7 @@ class CredentialKind(StrEnum):
     KEY = "key"
     SESSION = "session"
     GRANT = "grant"
-    # The kind of credential of an operator who ran a command or used the operators' pages in the
-    # console.
+    # The credential of an operator who ran a command or used the operators' pages.
     COMMAND = "command"
 
 

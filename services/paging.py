@@ -22,10 +22,9 @@ T = TypeVar("T")
 U = TypeVar("U")
 Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
-# The maximum total size of the items in a response, which may have up to 4 MB as a whole.
+# The maximum size of all items in a response. A whole response may have a size of up to 4 MB.
 MAX_ITEMS_BYTES = 3_990_000
-# The maximum number of rows that ``fill_page`` reads and holds in memory at the same time. A
-# typical page contains at most ``_MAX_BATCH_ROWS`` rows, so that one batch is enough.
+# The number of rows that ``fill_page`` reads at once, which is enough for a typical page.
 _MAX_BATCH_ROWS = 50
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
@@ -33,7 +32,7 @@ _MOMENT_AND_ID = re.compile(r"([0-9]{1,17})-([0-9]{1,16})\Z", re.ASCII)
 
 @dataclass(frozen=True)
 class PageRequest:
-    """Specifies where the page that a client requests begins, and how many rows it may contain.
+    """The start and the maximum size of the page that a client requests.
 
     The requested page begins after the row that ``cursor`` identifies. If ``cursor`` is ``None``,
     the page begins after the first ``offset`` rows.
@@ -50,9 +49,8 @@ class PageOfRows(Generic[T]):
 
     Attributes:
         next_cursor: the cursor of the next page, or ``None`` if no next page exists.
-        cursor_of: a function that converts a row to a cursor. ``cursor_of`` returns the cursor of
-            the page that begins after the given row. ``fill_page`` calls ``cursor_of`` if the
-            response would become too large with all rows of the page.
+        cursor_of: a function that returns the cursor of the page after a given row. ``fill_page``
+            needs ``cursor_of`` to end a page early.
     """
 
     rows: list[T]
@@ -60,12 +58,12 @@ class PageOfRows(Generic[T]):
     cursor_of: Callable[[T], str] | None = None
 
     def cursor_after(self, count: int) -> str:
-        """Return the cursor for a page that begins after the row with the number ``count``."""
+        """Return the cursor of the page that begins after the first ``count`` rows."""
         assert self.cursor_of is not None
         return self.cursor_of(self.rows[count - 1])
 
 
-# A page request for the callers that need all rows at once.
+# Paging options for callers that need all rows at once.
 UNPAGED = PageRequest(1000)
 
 
@@ -78,23 +76,22 @@ def order_newest_first(
     before: Any = None,
     is_read_backwards: bool = False,
 ) -> Q:
-    """Extend a query to select all rows of an owner, in descending order of the rows' ids.
+    """Extend a query to select all rows of an owner, in descending order of their ids.
 
-    The query forces Postgres to use the index on the owner and the id. By default, Postgres might
-    choose the index of the primary key, because Postgres assumes that an owner's rows are spread
-    evenly over the table. With the index of the primary key, Postgres might have to read ten
-    million newer rows of different owners to find the owner's rows.
+    The query forces Postgres to use the index on owner and id. With the index of the primary key,
+    Postgres might read millions of newer rows of other owners. Postgres might choose the primary
+    key, because it assumes that an owner's rows are spread evenly over the table.
 
-    The condition ``owner = ANY(ARRAY[value])`` makes Postgres sort by ``owner``. Postgres can't use
-    the primary key to sort by ``owner``. With the condition ``owner = value``, Postgres would
-    remove ``owner`` from the sort order and could use the primary key.
+    With the condition ``owner = ANY(ARRAY[value])``, Postgres must sort by ``owner``, and can't use
+    the primary key. With ``owner = value``, Postgres would drop ``owner`` from the sort order and
+    could use the primary key.
 
     Args:
         owner: the column that must equal ``value``.
         before: only rows with smaller ids than ``before`` are selected. ``before`` is a number or
             an SQL parameter.
-        is_read_backwards: whether Postgres must read the index backwards, because the index
-            contains the ids in ascending order.
+        is_read_backwards: whether the index contains the ids in ascending order, so that Postgres
+            must read it backwards.
     """
     if before is not None:
         query = query.where(row_id < before)
@@ -119,11 +116,11 @@ def select_owner_page(
 
 
 def select_page_by_id(query: Q, column: InstrumentedAttribute[int], page_request: PageRequest) -> Q:
-    """Limit a query with a small result to one page, in descending order of the ids.
+    """Limit a query that matches few rows to one page, in descending order of the ids.
 
     The query selects one row more than the page contains, which shows whether a next page exists.
-    Use ``select_page_by_id`` only if few rows match ``query``, because Postgres sorts all matching
-    rows for each page.
+    Use ``select_page_by_id`` only for few matching rows, because Postgres sorts all of them for
+    each page.
     """
     if page_request.cursor is None:
         query = query.offset(page_request.offset)
@@ -138,7 +135,7 @@ def select_page_by_moment(
     column: SQLColumnExpression[Any],
     page_request: PageRequest,
 ) -> Q:
-    """Limit a query to one page of rows whose ids don't rise with time, and sort the rows by time.
+    """Limit a query to one page of rows that are sorted by time rather than by id.
 
     The query selects one row more than the page contains, which shows whether a next page exists.
     Rows with the same time are sorted by id. Raises ``cursor.invalid``.
@@ -155,7 +152,7 @@ def select_page_by_moment(
 
 
 def build_moment_cursor(moment: datetime, row_id: int) -> str:
-    """Return the cursor with which ``select_page_by_moment`` selects the page after a row."""
+    """Return the cursor of the page after a row, for ``select_page_by_moment``."""
     return f"{(moment - _EPOCH) // timedelta(microseconds=1)}-{row_id}"
 
 
@@ -165,15 +162,15 @@ def fill_page(
     show: Callable[[list[T]], Sequence[U]],
     size_of: Callable[[U], int],
 ) -> PageOfRows[U]:
-    """Convert rows to a page of items.
+    """Read a page of rows, and convert the rows to response items.
 
-    The page of items ends early if the response would become too large. ``fill_page`` reads the
-    rows in small batches, so that only few large rows are in memory at the same time.
+    The page contains fewer items if the response would become too large. Rows are read in small
+    batches, so that only few large rows are in memory at the same time.
 
     Args:
         read_rows: a function that reads the rows of the requested page from the database.
-        show: a function that converts rows to items of the response.
-        size_of: a function that returns how many bytes an item needs as JSON.
+        show: a function that converts rows to response items.
+        size_of: a function that returns the size of an item as JSON, in bytes.
     """
     items: list[U] = []
     remaining_bytes = MAX_ITEMS_BYTES
@@ -203,8 +200,7 @@ def read_page(uow: UnitOfWork, query: Select[T], page_request: PageRequest) -> P
 def cut_page(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:
     """Return a page with the first ``limit`` of the rows.
 
-    A next page exists if ``rows`` contains more than ``limit`` rows. The function ``cursor_of``
-    converts the last row of the page to the cursor of the next page.
+    ``cursor_of`` converts the last row of the page to the cursor of the next page.
     """
     page_rows = list(rows[:limit])
     next_cursor = cursor_of(page_rows[-1]) if len(rows) > limit else None

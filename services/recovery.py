@@ -2,11 +2,11 @@
 
 Recovering an account restores the owner's access, and revokes an intruder's access.
 
-When a person changes the address of an account, a mailing list may already have created a record
-for the new address. Pressroom can't merge a list's record for the new address into the account. The
-list's record is erased if the person agrees and has proven to own the old and the new address. The
-opt-outs of the erased record are moved to the account, but the record's memberships end. A person's
-record with an API key or other data of an account is treated as an account, and is never erased.
+If a person changes the address of an account, a mailing list may already have created a record for
+the new address. A list's record can't be merged into an account. If the person agrees and owns both
+addresses, the record is erased. The opt-outs of an erased record move to the account, but its
+memberships end. A record with an API key or other account data counts as an account and is never
+erased.
 """
 
 from dataclasses import dataclass
@@ -33,11 +33,11 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class NewAddress:
-    """The e-mail address to which a person wants to change the address of an account.
+    """The e-mail address that a person has chosen as the new address of an account.
 
     Attributes:
-        has_record: whether a mailing list has created a record for the new address. The list's
-            record must be erased before the account can take the new address.
+        has_record: whether a mailing list has a record for the new address, which must be erased
+            first.
     """
 
     email: str
@@ -55,7 +55,7 @@ class KeptAccess:
 
 @dataclass(frozen=True)
 class EndedAccess:
-    """The credentials and webhook endpoints that a person revokes when changing the password."""
+    """The access that a person revokes with a password change, such as API keys and passkeys."""
 
     grants: bool
     key_ids: frozenset[int]
@@ -80,13 +80,12 @@ def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
 def change_address(
     uow: UnitOfWork, secret: str, caller: Caller, *, erases: bool, is_visible: bool
 ) -> User:
-    """Change an account's e-mail address to an address that a person confirms by a mailed link.
+    """Change an account's e-mail address to the address confirmed by a mailed link.
 
     Args:
-        erases: whether the person agrees that a mailing list's record for the new address is
-            erased.
-        is_visible: whether the owners of the person's lists can see the new address, as soon as the
-            change can no longer be undone.
+        erases: whether the person agrees to erase a list's record for the new address.
+        is_visible: whether list owners see the subscriber's new address once the change can no
+            longer be undone.
 
     Raises ``account.address_taken``, ``list.busy``, and every error of
     ``registration.prove_address``. Raises ``account.address_has_record`` if a mailing list has a
@@ -105,15 +104,15 @@ def change_address(
 def erase_occupying_record(
     uow: UnitOfWork, person: User, email: str, *, erases: bool = True
 ) -> None:
-    """Erase a record that a list has created for an address, so that an account can take it.
+    """Erase a list's record for an address that an account wants to take.
 
-    Call ``erase_occupying_record`` only after locking the person who owns the account. Raises
-    ``account.address_taken`` if the record has data that only accounts have. Raises
+    Lock the account's owner before calling ``erase_occupying_record``. Raises
+    ``account.address_taken`` if the record has account data, such as an API key. Raises
     ``account.address_has_record`` if the record exists and ``erases`` is false. Raises
-    ``list.busy`` if a different transaction keeps the record locked.
+    ``list.busy`` if another transaction keeps the record locked.
     """
-    # Wait only briefly for the lock on the record. An import that has locked the record may wait
-    # for the lock on the person, which would be a deadlock.
+    # Wait only briefly for the record, because an import that has locked it may itself wait for the
+    # person's row.
     with locks.limit_lock_waits(uow):
         query = select(User).where(User.email == email, User.id != person.id).with_for_update()
         record = uow.session.scalar(query.execution_options(populate_existing=True))
@@ -130,11 +129,10 @@ def erase_occupying_record(
 def reset_password(
     uow: UnitOfWork, secret: str, *, password_hash: str, factor: SubmittedFactor, keep: KeptAccess
 ) -> User:
-    """Set a new password with a reset link, and revoke all access that ``keep`` doesn't contain.
+    """Set a new password with a reset link, and revoke all access except what ``keep`` contains.
 
-    A password reset revokes all sessions and OAuth grants, and the API keys, passkeys and webhook
-    endpoints that the person doesn't keep. Raises every error of ``registration.read_reset_link``
-    and ``second_steps.require_second_factor``.
+    A password reset always revokes all sessions and OAuth grants. Raises every error of
+    ``registration.read_reset_link`` and ``second_steps.require_second_factor``.
     """
     person = registration.reset_password(uow, secret, password_hash=password_hash)
     second_steps.require_second_factor(uow, person, factor)
@@ -150,18 +148,17 @@ def reset_password(
 def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> str:
     """Restore an account's former e-mail address, and revoke all access to the account.
 
-    Return the secret of a mailed token with which the owner sets a new password. ``password_hash``
-    must be the hash of a random password, so that nobody can log in before the owner sets a new
-    password. Raises ``account.address_taken`` if a different account has the former address. Raises
-    every error of ``registration.prove_earlier_address``.
+    Return the secret of a token for setting a new password. ``password_hash`` must be the hash of a
+    random password, so that nobody can log in until the owner has set a new one. Raises
+    ``account.address_taken`` if a different account has the former address. Raises every error of
+    ``registration.prove_earlier_address``.
     """
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
-    # Erase a record that a list has created for the former address, so that the account can take
-    # the address back.
+    # Erase a list's record for the former address, so that the account can take the address back.
     erase_occupying_record(uow, person, email)
     registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
-    # Remove second factors that an intruder may have added, because a password reset requires a
-    # second factor.
+    # Remove second factors that an intruder may have added, because the owner would need them for
+    # the password reset.
     own_factors.remove_factors_added_after(uow, person.id, changed_at)
     grants.revoke_grants(uow, person.id)
     api_keys.revoke_keys(uow, person.id, kept_key_ids=())
@@ -181,17 +178,17 @@ def change_password(
 ) -> None:
     """Change the caller's password.
 
-    Changing the password also revokes the access in ``ending``, and all sessions except the current
-    session. ``expected`` is the hash of the old password that the caller has entered for
-    confirmation. Raises ``api_key.not_found`` or ``second_factor.not_found`` for an unknown id in
-    ``ending``. Raises every error of ``registration.change_password``.
+    The caller stays logged in, but all of the caller's other sessions end. The API keys and other
+    access that ``ending`` lists are revoked. ``expected`` is the password hash against which the
+    caller's old password was verified. Raises ``api_key.not_found`` or ``second_factor.not_found``
+    for an unknown id in ``ending``. Raises every error of ``registration.change_password``.
     """
     registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:
         grants.revoke_grants(uow, caller.user_id)
     for key_id in ending.key_ids:
-        # Don't revoke the webhook endpoints of the API key, because the person selects separately
-        # which webhook endpoints to revoke.
+        # Keep the webhook endpoints of the API key, because the person selects webhook endpoints
+        # separately.
         revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=True)
     own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids)
     webhook_endpoints.end_endpoints(uow, caller.user_id, ending.endpoint_ids)

@@ -1,8 +1,8 @@
 """Removes unused objects from the object storage, in the background.
 
-A transaction that stops using an object inserts a row into ``object_removals``. Because of the row
-in ``object_removals``, an unused object is removed even if the process is killed. Maintenance
-removes the objects that ``object_removals`` lists, and afterwards deletes their rows.
+The transaction that stops using an object also writes a row to ``object_removals``, so that the
+object is removed even if the process is killed. Maintenance first removes the object and then
+deletes the row.
 """
 
 from collections.abc import Collection
@@ -27,24 +27,22 @@ REMOVE_OBJECTS = register_maintenance(
     every=timedelta(seconds=5),
     run=lambda resources, _: process_due_removals(resources),
 )
-# The name of the maintenance task that creates backups. No object is removed during a backup,
-# because a backup dumps the database first, and copies the objects to which the dump refers
-# afterwards.
+# The name of the maintenance task that creates backups. No object is removed during a backup. A
+# backup dumps the database first, and then copies the objects to which the dump refers.
 BLOCKING_TASK = "backup.create"
-# How long a batch of removals is assigned to a worker. A failed removal is retried after
+# How long a batch of removals is reserved for a worker. A failed removal is retried after
 # ``_TAKEN_FOR``.
 _TAKEN_FOR = timedelta(seconds=30)
 _MAX_BATCH_ROWS = 100
-# The maximum number of batches per maintenance run, so that a run doesn't delay other kinds of
-# maintenance.
+# Each run processes at most this many batches, so that it doesn't delay other maintenance.
 _MAX_BATCHES = 20
 
 
 def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0)) -> None:
     """Schedule the removal of objects and folders from the object storage.
 
-    The key of a folder ends in a slash. The objects are removed when the time ``after`` has passed
-    and the transaction has been committed.
+    The key of a folder ends with a slash. The objects are removed when the transaction has been
+    committed and the time ``after`` has passed.
     """
     uow.session.add_all(ObjectRemoval(key=key, try_at=func.now() + after) for key in keys)
 
@@ -52,8 +50,7 @@ def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0))
 def keep_object(uow: UnitOfWork, key: str) -> bool:
     """Cancel the scheduled removals of an object.
 
-    Return true if the removal of the object was cancelled. Return false if no removal was
-    scheduled, or if a worker has already tried to remove the object.
+    Return false if no removal was scheduled, or if a worker has already tried to remove the object.
     """
     has_key = ObjectRemoval.key == key
     untried = delete(ObjectRemoval).where(has_key, ObjectRemoval.tries == 0)
@@ -63,7 +60,7 @@ def keep_object(uow: UnitOfWork, key: str) -> bool:
 
 
 def process_due_removals(resources: Resources) -> int:
-    """Carry out all scheduled removals that are due, and return how many have succeeded.
+    """Carry out all removals that are due, and return how many have succeeded.
 
     Several workers can run ``process_due_removals`` at the same time.
     """
@@ -97,8 +94,7 @@ def process_due_removals(resources: Resources) -> int:
 def _remove_batch(resources: Resources, batch: Collection[ObjectRemoval]) -> dict[str, str]:
     """Remove the objects and folders in a batch of scheduled removals.
 
-    Return a mapping from the key of each object that the object storage refused to remove to the
-    reason.
+    Return the reason for each object that could not be removed, by key.
     """
     reasons: dict[str, str] = {}
     try:

@@ -1,6 +1,6 @@
 """Records and lists the security events of accounts.
 
-The transaction that changes an account also writes the row of the security event about the change.
+A security event is written in the same transaction as the change that it describes.
 """
 
 from enum import StrEnum
@@ -28,8 +28,8 @@ _EVENTS = Counter("pressroom_security_events", "Events of accounts", ["type"])
 
 class EventType(StrEnum):
     LOGIN_SUCCEEDED = "login.succeeded"
-    # A failed login to an existing account. The detail ``attempts`` is the number of successive
-    # failed logins.
+    # A failed login to an existing account. The detail ``attempts`` is the number of failed logins
+    # in a row.
     LOGIN_FAILED = "login.failed"
     SESSION_ENDED = "session.ended"
     PASSWORD_CHANGED = "password.changed"  # noqa: S105 - a name
@@ -45,8 +45,8 @@ class EventType(StrEnum):
     FACTOR_ADDED = "factor.added"
     FACTOR_REMOVED = "factor.removed"
     EXPORT_CREATED = "export.created"
-    # A client has read more pages of members within an hour than a person would read. The detail
-    # ``pages`` is the number of pages that the client has read.
+    # A client has read more pages of members within an hour than a person would. The detail
+    # ``pages`` is the number of pages that were read.
     MEMBERS_READ = "members.read"
     WEBHOOK_CREATED = "webhook.created"
     # The URL of a webhook endpoint was changed.
@@ -63,9 +63,8 @@ class EventType(StrEnum):
     OPERATOR_ACTED = "operator.acted"
 
 
-# Maps each type of security event that also creates a feed event to the type of the feed event. The
-# second and third part of each value are the names of the details with the id and the number of API
-# keys or grants.
+# The security events that also create a feed event. Each security event has the type of its feed
+# event, and the names of the details for the id and the number of keys or grants.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
@@ -103,15 +102,15 @@ def record_event(
     """Record a security event in a user's account, with the IP address of the current request.
 
     Args:
-        credential: the credential with which the event was caused, or ``None`` for the credential
-            of the current request.
-        detail: ids and numbers with a total size of at most 2,000 bytes. The details of a security
-            event must not contain names, e-mail addresses or text that people wrote.
+        credential: the credential that caused the event, by default the credential of the current
+            request.
+        detail: ids and numbers, at most 2,000 bytes. The details of a security event must not
+            contain names, e-mail addresses or text that people wrote.
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential
-    # Omit the credential of a different user, because a browser may be logged in as one user while
-    # a mailed link changes the account of a different user.
+    # Omit another user's credential. This happens if a browser is logged in as one user, and a
+    # mailed link changes another user's account.
     if credential is not None and credential.user_id not in (None, user_id):
         credential = None
     agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]
@@ -129,7 +128,7 @@ def record_event(
 def record_operator_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record in a user's account that an operator has changed it.
+    """Record an operator's change of a user's account as a security event in the user's account.
 
     The operator's IP address isn't recorded.
     """
@@ -140,10 +139,9 @@ def record_operator_event(
 def record_hourly_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record a security event, unless an event of the same type was recorded within an hour.
+    """Record a security event unless the last hour already has an event of its type.
 
-    At most one event per hour is recorded, because a program could fill the table of security
-    events by repeating a request.
+    The limit prevents a program from filling the table by repeating a request.
     """
     uow.session.execute(select(func.pg_advisory_xact_lock(func.hashtext(kind), user_id % 2**31)))
     recent_events = select(RecordedEvent.id).where(
@@ -158,8 +156,8 @@ def record_hourly_event(
 def _add(uow: UnitOfWork, event: RecordedEvent, credential: Credential | None) -> None:
     """Store a security event.
 
-    When the transaction has been committed, the security event is logged and counted in the
-    metrics. The log entry about a security event contains no IP address and no name.
+    After the commit, the security event is logged and counted in the metrics. The log entry about a
+    security event contains no IP address and no name.
     """
     if credential is not None:
         event.credential_kind = credential.kind
@@ -175,5 +173,5 @@ def is_plan_error(code: str) -> bool:
 
 
 def record_plan_error(uow: UnitOfWork, user_id: int, code: str) -> None:
-    """Record an error about a user's plan or quota as a security event, at most once per hour."""
+    """Record an error about a user's plan or quota, at most once per hour."""
     record_hourly_event(uow, user_id, _ERROR_EVENTS[code])

@@ -1,9 +1,9 @@
 """Envelope encryption of stored objects with AES-256-GCM (NIST SP 800-38D).
 
 Each stored object has a random data key. Data keys are stored wrapped, which means encrypted with
-one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` wraps all data keys again, but doesn't
-rewrite the objects. The ``context`` of an object, such as its name, is authenticated, so that
-swapped objects or wrapped keys can't be decrypted.
+one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` encrypts all data keys again, but not
+the objects. The ``context`` of an object, such as its name, is authenticated, so that swapped
+objects or wrapped keys can't be decrypted.
 """
 
 import secrets

@@ -42,7 +42,7 @@ class DeletionRefused(TransientError):
     """The object storage refused to remove some objects.
 
     Attributes:
-        codes: maps the key of each object that remains to the storage's error code.
+        codes: the storage's error code for each object that was not removed, by object key.
     """
 
     def __init__(self, codes: Mapping[str, str]) -> None:
@@ -146,7 +146,8 @@ class ObjectStore:
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield every object whose key starts with ``prefix``, in the byte order of the keys.
 
-        The list of objects is fetched page by page, so that a large bucket needs little memory.
+        The list of objects is fetched page by page, so that listing a large bucket needs little
+        memory.
         """
         full_prefix = self._prefix + prefix
         items = iter(self._client.list_objects(self._bucket, prefix=full_prefix, recursive=True))

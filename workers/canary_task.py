@@ -29,8 +29,8 @@ def register_canary(app: Celery, process: ProcessContext) -> None:
 def send_canaries(resources: Resources, queues: list[Queue]) -> None:
     """Send the due canaries, unless the worker is still starting.
 
-    A worker's startup can take half a minute. During startup, a canary would measure the startup
-    time instead of the queue's delay.
+    A worker's startup can take half a minute. No canary is sent during startup, because the canary
+    would measure the startup time instead of the queue's delay.
     """
     if not _takes_messages.is_set():
         return

@@ -39,7 +39,7 @@ def count_connections(serves: Serving) -> int:
     """Return the maximum number of database connections of a worker process.
 
     Each job needs one database connection for its work and one for its heartbeat. In a process
-    pool, each process has a third connection, because an import may add two chunks at the same
+    pool, each process has a third connection, because an import can apply two chunks at the same
     time.
     """
     if serves.pool is Pool.PREFORK:

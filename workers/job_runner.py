@@ -207,8 +207,8 @@ class _StayingJobs:
     """The jobs that take turns in a worker process.
 
     The Celery message contains the id of the first job. The first job's kind sets the maximum time
-    (``max_stay_seconds``) for all jobs together. If the first job ends in one turn, the process
-    claims no other job.
+    (``max_stay_seconds``) for all jobs together. The process claims a second job only if the first
+    job needs more than one turn.
     """
 
     def __init__(self, context: WorkerContext, kind: JobKind) -> None:
@@ -247,8 +247,8 @@ class _StayingJobs:
     def _may_stay(self) -> bool:
         """Return whether the job that has just run may stay in this process.
 
-        A new job never replaces a job in the process. If jobs replaced each other, each job could
-        restart again and again from the beginning of its file.
+        A new job never replaces a job in the process. A replaced job would have to start again from
+        the beginning of its file.
         """
         return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 

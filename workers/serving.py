@@ -58,7 +58,7 @@ class Serving:
 
 
 def plan_serving(queues: Collection[Queue], limit: int | None = None) -> Serving:
-    """Plan the pool and the limits of concurrent jobs for a worker.
+    """Choose a worker's pool, and limit how many jobs of each queue run at the same time.
 
     Raises ``IncompatibleQueues`` if the queues need different kinds of pools.
 

@@ -87,7 +87,8 @@ class PublicAccess(Access):
 class LinkAccess(PublicAccess):
     """An access rule for links in mails, which ignores credentials.
 
-    A request is counted against the rate limit of the person that its trace id identifies.
+    The query parameter ``trace_id`` of the link identifies a person. The request counts against
+    this person's rate limit.
     """
 
     def _count(self, request: Request) -> None:

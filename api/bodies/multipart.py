@@ -14,7 +14,7 @@ MULTIPART = "multipart/form-data"
 
 @dataclass(frozen=True)
 class PartEnd:
-    """The event for the end of a part."""
+    """The parser's event for the end of a part in a multipart body."""
 
 
 # The multipart parser reports the headers of a part, pieces of its content, and its end.

@@ -139,8 +139,8 @@ def find_unknown_names(
             for alternative in schema["anyOf"]
         ]
         # If the schema has alternatives, report only the alternative with the fewest unknown names.
-        # If several alternatives have equally few unknown names, choose the one with the deepest
-        # unknown name.
+        # Among alternatives with the same number of unknown names, choose the alternative whose
+        # unknown name is nested most deeply.
         yield from min(
             alternatives, key=lambda places: (len(places), -max(map(len, places), default=0))
         )
@@ -166,7 +166,7 @@ def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
 def refuse_options(request: Request, names: Iterable[str]) -> None:
     """Raise ``request.option_in_body`` if a body field has the name of a query parameter.
 
-    Ignoring ``dry_run`` in the body, for example, would change data.
+    If ``dry_run`` was sent in the body and ignored, for example, the request would change data.
     """
     route: APIRoute = request.scope["route"]
     options = {parameter.alias for parameter in route.dependant.query_params}

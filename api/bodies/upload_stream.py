@@ -141,7 +141,7 @@ class _UploadForm:
         self._field: str | None = None
 
     def read_content(self, event: PartEvent) -> bytes | bytearray:
-        """Process an event of the multipart parser, and return the file's bytes in the event."""
+        """Process an event of the multipart parser, and return the event's file bytes."""
         if isinstance(event, PartHead):
             self._begin_part(event)
         elif isinstance(event, PartEnd):

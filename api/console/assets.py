@@ -22,8 +22,8 @@ CONSOLE_PATH = "/console"
 ASSETS_PATH = f"{CONSOLE_PATH}/assets"
 _CACHE_FOR_A_YEAR = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-# Maps the name of each style sheet or script to its source files. Several source files are
-# concatenated.
+# Maps the name of each style sheet or script to its source files. A style sheet or script consists
+# of its concatenated source files.
 _SOURCES = {
     # The console's style sheet extends the style sheet of all other pages.
     "console.css": (("api.html", "style.css"), ("api.console", "static/console.css")),

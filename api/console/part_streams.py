@@ -24,7 +24,7 @@ class LivePart:
     """The current HTML of a part of a page.
 
     Attributes:
-        is_last: whether the HTML is final until the user acts.
+        is_last: whether no update follows unless the user does something.
         job_ids: the ids of the jobs whose progress is shown.
     """
 

@@ -137,7 +137,7 @@ class ConsoleRequest:
         return self.render_page(template, status=form.status, form=form, **values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_SOURCES) -> TypedForm:
-        """Return the submitted form with an error message, or raise an error that forms can't show.
+        """Return the submitted form with an error message, or raise the error if no form shows it.
 
         ``places``: maps an error code to the form field that shows the error.
         """

@@ -25,7 +25,8 @@ HOLDER_FRACTION = 8
 # and up to half a megabyte for data that was read ahead.
 MAX_UNFINISHED_BODIES = 128
 
-# Cache the keys of IP addresses, because a few IP addresses send most request bodies.
+# The rate limit keys of IP addresses are cached, because a few IP addresses send most request
+# bodies.
 name_address_holder = lru_cache(maxsize=4096)(build_address_rate_key)
 
 
@@ -62,7 +63,7 @@ class BytePool:
 
 
 class BodyBudget:
-    """The memory pools for request bodies, and the numbers of incomplete request bodies."""
+    """Limits the memory of request bodies, and counts each holder's incomplete request bodies."""
 
     def __init__(self) -> None:
         self.small = BytePool("small", MAX_HELD_SMALL_BODY_BYTES)

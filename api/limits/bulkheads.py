@@ -10,7 +10,8 @@ AUTHENTICATION = Bulkhead("authentication", 4)
 PASSWORDS = Bulkhead("passwords", 4, wait_seconds=30.0, max_waiting=56, error=access.LOGIN_BUSY)
 # The bulkhead for charges, balances, orders and notifications from payment providers.
 MONEY = Bulkhead("money", 10)
-# The bulkhead for changes of mailing lists, which may wait for the lock of a list.
+# The bulkhead for requests that change mailing lists, because these requests can wait for the lock
+# of a list.
 LISTS = Bulkhead("lists", 8)
 # The bulkhead for unsubscribing and turning off mail, so that many sign-ups can't delay them.
 LEAVING = Bulkhead("leaving", 3, wait_seconds=10.0)

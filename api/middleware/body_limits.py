@@ -133,8 +133,8 @@ class BoundedBody:
     async def is_within(self, max_bytes: int) -> bool:
         """Return whether the body has at most ``max_bytes`` bytes.
 
-        Reading stops as soon as the answer is known. ``receive`` later returns the ASGI messages
-        that were read.
+        Reading stops as soon as the body exceeds the limit. ``receive`` later returns the ASGI
+        messages that were read.
         """
         if self._declared_bytes > max_bytes:
             return False
@@ -174,7 +174,7 @@ class BoundedBody:
         return message
 
     def move_to_large_pool(self) -> None:
-        """Move the body to the pool for large bodies, because the request waits for a worker.
+        """Release the memory pool for small bodies while the request waits for a worker.
 
         Raises ``service.busy`` if the pool for large bodies is full. Raises
         ``body.too_many_unfinished`` if the caller uses too much memory.

@@ -81,7 +81,7 @@ class InternalErrorMiddleware:
 
 
 class RequestLayers:
-    """Passes HTTP requests through several middleware, from the outermost to the innermost.
+    """Passes HTTP requests through a stack of middleware, from the outermost to the innermost.
 
     ASGI events other than HTTP requests, such as the startup of the server, bypass the middleware.
     """

@@ -25,7 +25,8 @@ def stream_file(
 ) -> StreamingResponse:
     """Return a response that streams a file.
 
-    Threads of ``bulkhead`` read the file. For a HEAD request, the response has no body.
+    The threads of ``bulkhead`` read the file, so that slow reads don't delay other requests. For a
+    HEAD request, the response has no body.
     """
     pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
     limited_pieces = _SLOW_DOWNLOADS.limit(client_address(request), pieces)

@@ -23,7 +23,7 @@ def build_import_errors_url(state: State, import_id: int, *, has_recent_login: b
 def sign_export_url(state: State, export_id: int, form: str) -> str:
     """Return the signed URL of an exported file.
 
-    Only a caller with a recent login may get the URL.
+    Call this function only for a caller who has logged in recently.
     """
     return _signed_url(state, f"/exports/{export_id}/file.{form}.gz")
 

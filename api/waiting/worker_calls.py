@@ -96,7 +96,7 @@ class WorkerCalls:
 async def _wait_and_resend(
     future: asyncio.Future[str | bytes | None], join: Callable[..., Awaitable[None]], seconds: float
 ) -> str | bytes | None:
-    """Wait for the result, and send the message to the workers again until the result arrives.
+    """Wait for the result. From time to time, send the message to the workers again.
 
     Returns ``None`` if no result arrives in time.
     """

@@ -90,7 +90,8 @@ def _values(sql: cursor, volume: Volume, keyring: Keyring) -> dict[str, object]:
     key = (sha256(key).digest() if len(key) > 64 else key).ljust(64, b"\0")
     return {
         **volume.numbers(),
-        # Use the start of the day, so that databases filled on the same day have equal rows.
+        # All times are relative to the start of the day, so that databases filled on the same day
+        # contain the same rows.
         "anchor": datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).isoformat(),
         "entry": ", ".join(statements_of_money.ENTRY.get(name, "NULL") for name in columns),
         "password_hash": passwords.hash_password(PASSWORD),
@@ -131,8 +132,8 @@ def _fill_table(sql: cursor, table: str, values: dict[str, object]) -> None:
 _IDENTITY = (
     "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attidentity IN ('a', 'd')"
 )
-# Selects the indexes to drop before a table is filled. Indexes that foreign keys need, such as
-# primary keys, are not dropped.
+# Selects the indexes to drop before a table is filled. Primary keys and other indexes that foreign
+# keys need are kept.
 _INDEXES = """
 SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
     n.conname, pg_get_constraintdef(n.oid)

@@ -1,7 +1,7 @@
 """SQL statements that fill the tables of jobs, files, credentials and account events.
 
-No row becomes due in the weeks after `anchor`, because due work would make workers change the
-database.
+No job and no other work becomes due in the weeks after `anchor`, so that workers don't change the
+filled tables.
 """
 
 STATEMENTS = {

@@ -79,7 +79,8 @@ def run_checks(
     runs: list[tuple[Thread, list[Diagnosis]]] = []
     for name, check in parts.items():
         results: list[Diagnosis] = []
-        # The thread consumes this iterator, which appends each result of the check to ``results``.
+        # ``thread`` consumes this iterator, which runs the check and appends each diagnosis to
+        # ``results``.
         appends = map(results.append, _run_check(name, check, settings))
         thread = Thread(target=deque, args=(appends, 0), daemon=True, name=name)
         thread.start()

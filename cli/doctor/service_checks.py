@@ -48,7 +48,7 @@ class _Call(NamedTuple):
 
     Attributes:
         setting: the name of the setting that contains the key or secret.
-        errors: the HTTP statuses with which the provider refuses the key.
+        errors: the HTTP statuses with which the provider rejects an invalid key or secret.
         noun: the provider's term, ``key`` or ``secret``.
     """
 

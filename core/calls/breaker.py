@@ -2,7 +2,7 @@
 
 When a server fails, its circuit breaker rejects all calls to the server for a few seconds. A few
 seconds after a failure, the circuit breaker admits a single call as a probe. While a server hangs,
-only the probes wait for a timeout.
+only probes wait for a timeout, and all other calls fail at once.
 """
 
 import threading
@@ -33,7 +33,8 @@ class Breaker:
     Args:
         failures: the exceptions that count as failures of the server.
         errors_answer: whether an exception outside ``failures`` proves that the server works. If
-            ``errors_answer`` is false, the circuit breaker ignores these exceptions.
+            ``errors_answer`` is false, the circuit breaker ignores exceptions outside
+            ``failures``.
         tolerated: how many consecutive calls may fail without opening the circuit.
     """
 

@@ -109,8 +109,8 @@ def fold_words(text: str) -> tuple[str, str]:
     """Return two possible readings of a disguised text, as words separated by single spaces.
 
     Digits and symbols in a word with letters are replaced by the letters that they resemble. The
-    digit 1 becomes ``i`` in the first reading, and ``l`` in the second one. Consecutive single
-    letters, such as ``f r e e``, are joined into one word.
+    digit 1 resembles two letters, so the function returns a text with ``i`` and a text with ``l``.
+    Consecutive single letters, such as ``f r e e``, are joined into one word.
     """
     return _read_words(text, "i"), _read_words(text, "l")
 

@@ -29,7 +29,7 @@ def end_start() -> None:
 
 
 def freeze_before_fork() -> None:
-    """Exclude existing objects from garbage collection, so forked processes share their memory.
+    """Exclude existing objects from garbage collection, so that forked processes share memory.
 
     Garbage collection writes to every object, and the kernel copies each memory page to which a
     forked process writes.

@@ -105,7 +105,7 @@ class Tracing:
         started = self._tracer.start_span(
             name, context=parent, kind=kind, attributes=_plain(attributes), links=links
         )
-        # Don't record the texts of errors, which can quote user input.
+        # Don't record error messages, because error messages can quote user input.
         with trace.use_span(
             started, end_on_exit=True, record_exception=False, set_status_on_exception=False
         ):

@@ -124,8 +124,8 @@ def create_app(
         await STRIPE.sender.close()
 
     app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=run_smtp)
-    # Accept only loopback host names, to prevent foreign web pages from reading mails by DNS
-    # rebinding.
+    # Accept only loopback host names, so that foreign web pages can't use DNS rebinding to read
+    # mails.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
 
     @app.get("/", response_class=HTMLResponse)

@@ -27,7 +27,7 @@ _STABLE_AFTER_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Program:
-    """A program that the supervisor runs, and the check whether the program is ready.
+    """A program that the supervisor runs, with a function that checks whether the program is ready.
 
     Attributes:
         is_ready: a function that the supervisor calls repeatedly until it returns true.

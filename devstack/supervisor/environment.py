@@ -10,7 +10,8 @@ from core.settings import MAY_BE_EMPTY, Settings, SettingsError
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, read_secret_files, variable_of
 from devstack.supervisor.home_folder import StackError
 
-# The prefixes of variables that change how embedded servers and their clients work.
+# The prefixes of environment variables that change the behaviour of embedded servers and their
+# clients.
 _FOREIGN_PREFIXES = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
 # The settings for which an empty value disables a feature. A setting that isn't in
 # ``_MAY_BE_EMPTY`` counts as not set if it is empty.

@@ -278,6 +278,6 @@ def read_run(home: Home) -> Run | None:
 
 
 def read_stack_settings(home: Home) -> dict[str, str]:
-    """Return the PRESSROOM_ settings of a home folder's running stack, or ``{}`` if none runs."""
+    """Return the PRESSROOM_ settings of a home folder's stack, or ``{}`` if no stack is running."""
     run = read_run(home)
     return run.settings if run else {}

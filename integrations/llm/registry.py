@@ -15,13 +15,13 @@ _servers: dict[str, "LlmServerState"] = {}
 
 
 def language_model(given: Settings, report: Report) -> LanguageModel | None:
-    """Return the configured language model, or ``None`` without one.
+    """Return the configured language model, or ``None`` if no model is configured.
 
     All threads of a process share the model and the state of its server.
 
     Args:
-        report: the function that records each use of the model. If several calls have the same
-            settings, they return the same model, which uses the first ``report``.
+        report: the function that records each use of the model. Calls with the same settings return
+            the same model, which keeps the ``report`` of the first call.
     """
     if given.llm_provider == "offline" or given.llm_model is None:
         return None

@@ -1,4 +1,4 @@
-"""The interface of payment providers.
+"""The interface that the adapter of each payment provider implements.
 
 Pressroom learns about payments from webhooks, from API replies, and when a payer returns from the
 payment page. Webhooks, page visits and API replies all yield `Evidence`, the facts about a payment.
@@ -134,7 +134,7 @@ class Payments(Protocol):
         """Return all facts about a checkout, including refunds and disputes."""
 
     def close_checkout(self, session_id: str) -> Evidence:
-        """Close a checkout for payments, and return all facts about the checkout.
+        """Stop a checkout from accepting payments, and return its current state.
 
         The call has no effect on a checkout that is closed or paid or has a promised payment.
         """

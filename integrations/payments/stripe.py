@@ -63,8 +63,8 @@ _MAX_LISTED_OBJECTS = 1_000
 # clock may differ.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
-# The HTTP statuses with which Stripe rejects a call. A connection error or a status from 500 counts
-# as an outage of Stripe.
+# The HTTP statuses with which Stripe rejects a call. Connection errors and HTTP statuses of 500 or
+# above count as outages of Stripe.
 _REFUSED_STATUSES = range(300, 500)
 _TEMPORARY_STATUSES = {
     HTTPStatus.REQUEST_TIMEOUT,
@@ -72,8 +72,8 @@ _TEMPORARY_STATUSES = {
     HTTPStatus.TOO_MANY_REQUESTS,
 }
 
-# The statuses of Stripe disputes that withdraw money. A bank's inquiry (status `warning_…`)
-# withdraws no money.
+# The statuses in which Stripe has withdrawn the disputed money. A bank's inquiry (status
+# `warning_…`) withdraws no money.
 _DISPUTE_STATUSES = {
     "needs_response": DisputeStatus.OPEN,
     "under_review": DisputeStatus.OPEN,
@@ -160,7 +160,7 @@ def parse_failed_refund(refund: Fields) -> Evidence | None:
 
 
 def sum_refunds(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
-    """Return evidence with the total amounts of a payment's refunds and failed refunds."""
+    """Return the total amounts of a payment's refunds and of its failed refunds."""
     total = 0
     failed = 0
     for refund in refunds:
@@ -372,8 +372,8 @@ class StripeCheckout:
             event_type = str(event["type"])
             fields = event["data"]["object"]
             parser = EVENT_PARSERS.get(event_type)
-            # A Stripe account with a live key ignores test events, because test payments move no
-            # money. A Stripe account with a test key ignores events about real payments.
+            # With a live key, Pressroom ignores test events, because test payments move no money.
+            # With a test key, Pressroom ignores events about real payments.
             if parser and bool(event["livemode"]) is not self._is_live:
                 _log.warning(
                     "event of the other mode ignored", channel=self.channel, id=event["id"]

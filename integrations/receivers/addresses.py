@@ -21,7 +21,7 @@ _RESERVED_V4 = tuple(
     ipaddress.IPv4Network(each)
     for each in (
         *("0.0.0.0/8", "10.0.0.0/8"),
-        "100.64.0.0/10",  # Shared address space, in which a cloud has its metadata service.
+        "100.64.0.0/10",  # Shared address space, in which a cloud provider has a metadata service.
         "127.0.0.0/8",
         "168.63.129.16/32",  # A cloud's host agent, whose address looks public.
         "169.254.0.0/16",  # Link-local addresses, where most clouds have their metadata service.
@@ -53,7 +53,7 @@ def is_callable(address: IpAddress, allowed: Iterable[IpNetwork]) -> bool:
 def is_within(address: IpAddress, networks: Iterable[IpNetwork]) -> bool:
     """Return whether an IP address is in one of the networks.
 
-    IPv4 addresses embedded in IPv6 addresses don't count.
+    An IPv4 address embedded in an IPv6 address is not compared with the IPv4 networks.
     """
     return any(address in network for network in networks if network.version == address.version)
 

@@ -90,10 +90,11 @@ class ReceiverClient:
     def post_each(self, url: str, posts: Iterable[SignedPost]) -> list[Outcome]:
         """Send webhooks in order until one fails, and return the outcomes.
 
-        All webhooks use one connection, and the receiver's IP addresses are looked up and checked
-        only once. The client doesn't follow redirects. If the connection breaks, it is unknown
-        whether the receiver has processed the last webhook. A webhook that may be lost has no
-        outcome, so that the caller sends it again.
+        All webhooks in ``posts`` are sent over one connection, so the receiver's IP addresses are
+        looked up and checked only once. The client doesn't follow redirects. If the connection
+        breaks during a webhook, the receiver may or may not have processed the webhook. A webhook
+        during which the connection breaks gets no outcome, so that the caller sends the webhook
+        again.
         """
         started_at = time.monotonic()
         try:

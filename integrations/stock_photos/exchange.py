@@ -25,8 +25,8 @@ _SERVER = "photo provider"
 _MAX_RETRY_AFTER_SECONDS = 24 * 3600
 
 # Matches the headers with a provider's request limit per time window. Unsplash limits only the
-# requests per hour. Openverse has limits for several time windows. Openverse adds the name of the
-# time window to the header, as in `…-Limit-anon_burst`.
+# requests per hour. Openverse has request limits for several time windows. Openverse adds the name
+# of the time window to the header, as in `…-Limit-anon_burst`.
 _LIMIT_HEADER = re.compile(r"x-ratelimit-limit(?:-(?P<window>[a-z0-9_]{1,40}))?\Z")
 _REMAINING_HEADERS = ("x-ratelimit-remaining", "x-ratelimit-available")
 _NUMBER = re.compile(r"\d{1,9}")
@@ -58,7 +58,7 @@ class Exchange:
     report: QuotaReport
 
     def get(self, path: str, params: Mapping[str, str | int]) -> tuple[str, dict[str, Any]]:
-        """Send a GET request, and return the JSON object of the reply as text and parsed.
+        """Send a GET request, and return the reply's JSON both as text and parsed.
 
         Raises the errors that ``StockPhotos`` lists.
         """

@@ -13,8 +13,8 @@ from integrations.stock_photos import port
 from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, get_nested
 
-# The maximum number of photos per page that Openverse returns without an account. Searches for
-# larger pages return pages of this size without skipping photos.
+# The maximum number of photos per page that Openverse returns without an account. A search for
+# larger pages returns pages of this size, and skips no photos.
 _MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # The names of licences that don't consist of "CC" and the licence's code.

@@ -1,8 +1,8 @@
 """Creates, authenticates and revokes API keys.
 
-The database stores only the HMACs of API keys, so a copy of the database gives nobody access to an
-account. Revoking an API key also revokes all keys that were created with the revoked key, so that a
-thief can't keep access to the account.
+The database stores only the HMACs of API keys, so nobody can log in with a copy of the database.
+Revoking an API key also revokes all keys that were created with it, because a thief could have
+created them.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,8 +25,8 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# The time at which an API key was last used is stored at most once per minute, because frequent
-# updates of one row are slow.
+# Store the last use of an API key at most once per minute, because frequent updates of one row are
+# slow.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 MAX_KEY_NAME_CHARACTERS = 200
 _MAX_CACHED_CALLERS = 10_000
@@ -45,14 +45,13 @@ def create_key(
 ) -> tuple[ApiKey, str]:
     """Create an API key, and return the key and its secret.
 
-    The database doesn't store the secret of an API key. Raises ``api_key.name`` if the name is
-    empty or too long. Raises ``api_key.expiry`` if ``expires_at`` is in the past.
+    Raises ``api_key.name`` if the name is empty or too long. Raises ``api_key.expiry`` if
+    ``expires_at`` is in the past.
 
     Args:
         scopes: the scopes of the new key, or ``None`` for an unrestricted key.
-        maker_id: the id of the existing API key with which a client creates the new key, or
-            ``None`` if the client uses a different kind of credential. An API key never outlives
-            the API key with which it was created.
+        maker_id: the id of the API key that authenticated the request, if any. The new key expires
+            no later than the key ``maker_id``.
     """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
@@ -81,16 +80,15 @@ def create_key(
 class UsedKeys:
     """Tracks recently used API keys, and caches the caller that each key authenticates.
 
-    ``UsedKeys`` collects the ids of used API keys until ``write_uses`` stores in the database when
-    each key was last used. If a process is killed, it is not stored which API keys were used in the
-    last second.
+    ``write_uses`` stores in the database when each key was last used. If a process is killed, the
+    uses of the last second are lost.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._key_ids: set[int] = set()
-        # Maps the digest of an API key to the caller that the key authenticates, and to the expiry
-        # time of the cache entry.
+        # A cache that maps the digest of an API key to the caller and the expiry time of the cache
+        # entry.
         self._callers: dict[bytes, tuple[Caller, datetime]] = {}
 
     def find_caller(self, digest: bytes, now: datetime) -> Caller | None:
@@ -121,9 +119,9 @@ def authenticate_key(
     """Return the caller that an API key authenticates. Raises ``auth.invalid_credentials``.
 
     Args:
-        recent: whether ``authenticate_key`` may return a cached caller, whose API key may have been
-            revoked. If ``recent`` is true, the SQL statement of the request must check that the API
-            key is valid.
+        recent: whether the result may come from the cache, although the API key may have been
+            revoked since. If ``recent`` is true, a later SQL statement of the request must check
+            that the key is still valid.
     """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
@@ -173,8 +171,7 @@ def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> i
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
         raise errors.API_KEY_NOT_FOUND()
-    # Lock the person before revoking an API key, so that a simultaneous request with the revoked
-    # key can't create a new key.
+    # Lock the person, so that no simultaneous request can create a new key with the revoked key.
     sessions.lock_person(uow, key.user_id)
     is_descendant = (ApiKey.id.in_(select_key_family(key_id)), ApiKey.id != key_id)
     revoked_descendants = record_moment_once(uow, ApiKey.revoked_at, *is_descendant)
@@ -185,7 +182,7 @@ def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> i
 
 
 def select_key_family(key_id: int) -> Select[tuple[int]]:
-    """Build the query for the ids of an API key and all keys that were created with it."""
+    """Build the query for the ids of an API key and all its descendants."""
     keys = select(ApiKey.id).where(ApiKey.id == key_id).cte(recursive=True)
     keys = keys.union_all(select(ApiKey.id).join(keys, ApiKey.maker_id == keys.c.id))
     return select(keys.c.id)
@@ -194,7 +191,7 @@ def select_key_family(key_id: int) -> Select[tuple[int]]:
 def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int]) -> None:
     """Revoke all API keys of a person except the keys with the ids ``kept_key_ids``.
 
-    Call ``revoke_keys`` only after locking the person's row.
+    Lock the person's row before calling ``revoke_keys``.
     """
     conditions = (ApiKey.user_id == user_id, ApiKey.id.not_in(kept_key_ids))
     revoked_keys = record_moment_once(uow, ApiKey.revoked_at, *conditions)

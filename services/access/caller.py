@@ -9,7 +9,7 @@ from services.event_origins import Credential, CredentialKind
 
 @dataclass(frozen=True)
 class Caller:
-    """The user who sent a request, and the scopes of the credential that the request contained.
+    """The user who sent a request, and the scopes of the request's credential.
 
     Exactly one of the attributes ``key_id``, ``session_id`` and ``grant_id`` of a caller is set.
 
@@ -27,7 +27,7 @@ class Caller:
 
     @property
     def credential(self) -> Credential:
-        """Convert the caller's credential to the ``Credential`` that a security event stores."""
+        """Return the caller's credential in the form in which security events store it."""
         if self.key_id is not None:
             return Credential(CredentialKind.KEY, self.key_id, self.user_id)
         if self.session_id is not None:

@@ -1,14 +1,12 @@
-"""Enforces quotas, with which a plan limits what a list owner can store and do.
+"""Enforces the quotas of a list owner's plan.
 
-Quotas limit only requests that list owners send. Quotas never block unsubscribing, changes that
-readers make to their own subscriptions, or commands of the operator. A list owner who exceeds a
-quota, for example after a change of plan, keeps all data but can't add more data.
+Quotas apply only to requests from list owners. Quotas never prevent readers from unsubscribing or
+changing their subscriptions, and don't apply to the operator's commands. A list owner who exceeds a
+quota, for example after a change of plan, keeps all data but can't add more.
 
-A request that consumes a quota first locks the list owner's quota, and then measures how much of
-the quota the owner has consumed. Because the quota is locked, simultaneous requests of one owner
-run one after another, and can't exceed the quota together. A request must lock the quota before
-writing rows that count against the quota, because two simultaneous requests could otherwise
-deadlock.
+A request locks the owner's quota before checking how much of it remains, so that simultaneous
+requests can't exceed the quota together. To prevent deadlocks, lock a quota before writing rows
+that count against the quota.
 """
 
 import json
@@ -42,18 +40,16 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_PER_MB = 2**20
-# How many bytes of the storage quota each stored row consumes, in addition to the size of the
-# filter that the row contains.
+# How many bytes of the storage quota each stored row consumes, without its filter.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
-# actions. Job kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.
+# actions. All other kinds of jobs are limited only by the job queue.
 LIMITED_JOB_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
 # The queues that contain the jobs of ``LIMITED_JOB_KINDS``.
 _LIMITED_QUEUES = (Queue.BULK, Queue.EXPORT)
-# How long a running job counts against the quota ``UNFINISHED_JOBS`` after the job's lease has
-# expired.
+# How long a running job still counts as unfinished after its lease has expired.
 _LOST_AFTER = timedelta(seconds=30)
-# The number of transactions that can reserve a share of one user's quota at the same time.
+# How many transactions can reserve a share of the same user's quota at the same time.
 MAX_SHARES = 8
 _LOCK_QUOTA = text("SELECT pg_advisory_xact_lock(hashtext('quota.' || :quota), hashint8(:user_id))")
 _LOCK_QUOTA_SHARED = text(
@@ -67,7 +63,7 @@ _LOCK_FREE_SHARE = text(
 
 @dataclass(frozen=True)
 class QuotaUse:
-    """How much of a quota a user has consumed, and the limit that the user's plan sets.
+    """How much of a quota a user has consumed, and the limit in the user's plan.
 
     The attribute ``limit`` is ``None`` for an unlimited quota.
     """
@@ -77,7 +73,7 @@ class QuotaUse:
 
 
 def list_uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
-    """Return how much of each quota a user has consumed, for example the megabytes of storage."""
+    """Return the use and the limit of each of a user's quotas."""
     counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in PlanQuota)
     row = uow.session.execute(select(*counts)).one()
     return {
@@ -92,7 +88,7 @@ def plan_limit(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
 
 
 def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
-    """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` of it remains.
+    """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` remains.
 
     For the storage quota, ``more`` is a number of bytes. The quota stays locked until the
     transaction ends.
@@ -105,9 +101,9 @@ def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int 
 def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
     """Lock a user's quota, and return how much of it remains, or ``None`` for an unlimited quota.
 
-    For the storage quota, ``lock_quota`` returns the remaining number of bytes. ``lock_quota``
-    returns a negative number if the user already exceeds the limit, for example after a change of
-    plan. The quota stays locked until the transaction ends.
+    The storage quota is measured in bytes. The remaining quota is negative if the user already
+    exceeds the limit, for example after a change of plan. The quota stays locked until the
+    transaction ends.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
@@ -119,42 +115,39 @@ def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
 def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_size: int) -> bool:
     """Reserve ``share_size`` of a user's quota, and return whether the reservation succeeded.
 
-    At most ``MAX_SHARES`` transactions can reserve a share of one user's quota at the same time. A
-    transaction can reserve a share only if at least ``MAX_SHARES`` shares of the quota remain.
-    ``lock_quota_share`` returns false if the remaining quota is too small, or if different
-    transactions have already reserved all shares. If ``lock_quota_share`` returns false, the
-    transaction must use ``lock_quota`` to lock the whole quota. Every call of ``lock_quota_share``
-    must pass the same ``share_size``. Raises ``TransientError`` if a simultaneous transaction
-    consumes the remaining quota.
+    At most ``MAX_SHARES`` transactions can hold a reservation for the same user. A reservation
+    fails if less than ``MAX_SHARES`` times ``share_size`` remains, or if all shares are taken.
+    After a failed reservation, lock the whole quota with ``lock_quota``. Every call of
+    ``lock_quota_share`` must pass the same ``share_size``. Raises ``TransientError`` if a
+    simultaneous transaction consumes the remaining quota.
     """
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
         return True
-    # If a user has consumed at most ``max_count`` of the quota, at least ``MAX_SHARES`` shares
-    # remain.
+    # If the quota is used up to this count, at least ``MAX_SHARES`` shares are left.
     max_count = limit * _unit(quota) - share_size * MAX_SHARES
     values = {"quota": quota, "user_id": user_id, "shares": MAX_SHARES}
     if _count(uow, user_id, quota) > max_count or not uow.session.scalar(_LOCK_FREE_SHARE, values):
         return False
     uow.session.execute(_LOCK_QUOTA_SHARED, values)
     if _count(uow, user_id, quota) > max_count:
-        # Don't wait for a lock on the whole quota, because waiting could deadlock with transactions
-        # that have reserved shares.
+        # Don't wait for a lock on the whole quota, which could deadlock with simultaneous
+        # reservations.
         raise TransientError("another act took what the plan had room for")
     return True
 
 
 def build_exceeded_error(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> DomainError:
-    """Return the error ``quota.exceeded``, which states the user's consumption and limit."""
+    """Return the error ``quota.exceeded`` with the user's current use and limit."""
     used = _in_units(quota, _count(uow, user_id, quota))
     limit = _find_limit(uow, user_id, quota)
-    # ``limit`` is ``None`` if an operator has changed the user's plan to one with an unlimited
-    # quota while the request ran.
+    # ``limit`` is ``None`` if an operator has switched the user to an unlimited plan in the
+    # meantime.
     return _build_error(quota, used, used if limit is None else limit)
 
 
 def count_composer_call(database: Database, settings: Settings, user_id: int) -> None:
-    """Count a call that a user makes to the composer, even if the call fails later.
+    """Count a user's call to the composer, even if the call fails later.
 
     Raises ``quota.exceeded`` if the user has reached the daily limit of composer calls.
     """
@@ -166,9 +159,9 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
 
 
 def count_row_bytes(stored_filter: object = None) -> int:
-    """Return how many bytes of the storage quota a row that contains ``stored_filter`` consumes.
+    """Return how many bytes of the storage quota a row with this filter consumes.
 
-    The database function ``row_bytes`` must return the same number as ``count_row_bytes``.
+    Keep ``count_row_bytes`` consistent with the database function ``row_bytes``.
     """
     filter_bytes = 0
     if stored_filter is not None:
@@ -206,9 +199,9 @@ def _aggregate_open_lists(aggregate: Any, user_id: int) -> Select[int]:
 
 
 def _count_unfinished_jobs(user_id: int) -> Select[int]:
-    # Queued and running jobs are counted by two subqueries, because each status has a separate
-    # index. During a long transaction, Postgres can't remove the index entries of finished jobs.
-    # The condition on ``lease_expires_at`` skips the index entries of finished jobs.
+    # Two subqueries count queued and running jobs, because each status has a separate index. The
+    # condition on ``lease_expires_at`` skips finished jobs, whose index entries Postgres can't
+    # remove during a long transaction.
     is_queued = (Job.status == JobStatus.QUEUED,)
     is_running = (Job.status == JobStatus.RUNNING, Job.lease_expires_at > func.now() - _LOST_AFTER)
     counts = (
@@ -236,10 +229,8 @@ _COUNTS: dict[PlanQuota, Callable[[int], Select[int]]] = {
         ComposerUse.user_id == user_id, ComposerUse.day == _TODAY
     ),
 }
-# Counts a call that a user makes to the composer, unless the user has reached the daily limit. The
-# table ``composer_uses`` has one row per user. A user's row in ``composer_uses`` is locked only
-# while the SQL statement that counts a call runs. A composer call that began just before midnight
-# may count for the next day.
+# Counts a user's call to the composer, unless the user has reached the daily limit. A composer call
+# shortly before midnight may count for the next day.
 _COUNT_CALL = Statement("""
     WITH plan AS (
         SELECT CASE plan WHEN 'free' THEN CAST(:free AS bigint) ELSE CAST(:paid AS bigint) END

@@ -1,8 +1,8 @@
-"""Creates, finds and revokes the sessions of people who are logged in with a browser.
+"""Creates, finds and revokes browser sessions.
 
-Each session has a cookie whose value has 256 random bits. The database stores only the HMAC of a
-session cookie, so a copy of the database gives nobody access to an account. After a session has
-been revoked, the next request with its cookie is rejected.
+The session cookie contains 256 random bits. The database stores only the HMACs of session cookies,
+so nobody can log in with a copy of the database. Revoking a session takes effect with the next
+request.
 """
 
 import re
@@ -24,14 +24,13 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# How long a person can create credentials, such as API keys, after a login. The login must be
-# recent, so that someone who steals an old session can't create an API key that outlives the
-# session.
+# How long after a login a person can create credentials. The time limit prevents an attacker with a
+# stolen old session from creating an API key.
 RECENT_LOGIN = timedelta(minutes=15)
 SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)
-# The time at which a session was last used is stored at most once per minute, because frequent
-# updates of one row are slow.
+# Store the last use of a session at most once per minute, because frequent updates of one row are
+# slow.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 _PURPOSE = "session"
 _WELL_FORMED_COOKIE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
@@ -42,8 +41,7 @@ class OpenSession:
     """A valid session.
 
     Attributes:
-        lacks_factor: whether the person lacks a required second factor. A person who lacks a
-            required second factor can open only the pages for adding a second factor.
+        lacks_factor: whether the person must add a second factor before opening any other page.
     """
 
     caller: Caller
@@ -84,12 +82,11 @@ def lock_person(uow: UnitOfWork, user_id: int) -> None:
 
 
 def lock_caller(uow: UnitOfWork, caller: Caller) -> None:
-    """Lock a person before the person's credentials are changed, and check the caller's credential.
+    """Lock the caller's row in ``users``, and check that the caller may change credentials.
 
-    ``lock_caller`` locks the person first, because a simultaneous account recovery may revoke the
-    caller's credential. A revoked credential must not create a new credential. Raises
-    ``auth.login_again`` if the caller's last login is too old. Raises ``auth.invalid_credentials``
-    if the caller's credential is revoked.
+    The caller's row is locked first, because a simultaneous account recovery may revoke the
+    credential. Raises ``auth.login_again`` if the caller's last login is too old. Raises
+    ``auth.invalid_credentials`` if the caller's credential is revoked.
     """
     lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
@@ -111,15 +108,14 @@ def second_factor_exists() -> ColumnElement[bool]:
 
 
 def second_factor_missing(everyone_needs_factor: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the SQL condition that a person in ``users`` needs a second factor and has none."""
+    """Return the SQL condition that a person in ``users`` lacks a required second factor."""
     return or_(User.is_operator, everyone_needs_factor) & ~second_factor_exists()
 
 
 def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) -> str:
     """Create a browser session for a person, and return the value of the session's cookie.
 
-    Each login creates a new cookie value, so that an attacker can't use a session cookie that the
-    attacker has planted in the browser.
+    Each login creates a new cookie value, which prevents session fixation.
     """
     value = secrets.token_urlsafe(32)
     session = UserSession(
@@ -138,7 +134,7 @@ def begin_session(uow: UnitOfWork, user_id: int, *, browser: str | None = None) 
 def read_session(
     database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
 ) -> OpenSession:
-    """Return the valid session that a cookie value identifies.
+    """Return the valid session that has the given cookie.
 
     Raises ``auth.invalid_credentials`` for an unknown, expired or revoked session.
     """
@@ -162,7 +158,7 @@ def read_session(
 def authenticate_session(
     database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
 ) -> Caller:
-    """Return the caller whose session a cookie value identifies.
+    """Return the caller whose session has the given cookie.
 
     Raises ``auth.invalid_credentials`` for an unknown, expired or revoked session. Raises
     ``auth.second_factor`` if the person lacks a required second factor.
@@ -215,7 +211,7 @@ def revoke_sessions(uow: UnitOfWork, user_id: int, *, kept_session_id: int | Non
 
 
 def create_csrf_token(keyring: Keyring, value: str) -> str:
-    """Return the CSRF token for forms in a browser that has the session cookie ``value``."""
+    """Return the CSRF token for the session with the cookie ``value``."""
     return keyring.signer(_PURPOSE).sign(_csrf_message(value))
 
 
@@ -224,8 +220,7 @@ def is_valid_csrf_token(keyring: Keyring, value: str, sent: str) -> bool:
 
 
 def _csrf_message(value: str) -> bytes:
-    # Session cookies contain no colon, so the signed text of a CSRF token can't equal a session
-    # cookie.
+    # Session cookies contain no colon, so the signed text can't equal a session cookie.
     return b"csrf:" + value.encode()
 
 
@@ -253,7 +248,8 @@ def build_last_use_update(
 ) -> Statement:
     """Build the SQL statement that stores when a session or an API key was last used.
 
-    The SQL statement skips a locked row, because another request is already updating the row.
+    If a row is locked, a simultaneous request is already updating the row, so the statement skips
+    it.
     """
     unlocked_ids = (
         select(table.id).where(condition).with_for_update(skip_locked=True).scalar_subquery()

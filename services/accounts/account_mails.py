@@ -1,8 +1,7 @@
 """Sends mails about accounts, such as password resets.
 
-A separate durable job sends each mail about an account. Requesting a mail takes equally long for
-every address, because the request doesn't look up the account. The worker that sends the mail looks
-up the account. The response to a mail request doesn't reveal whether an address has an account.
+Each mail is sent by a separate job. Only the worker looks up the account, so neither the response
+to a request nor its duration reveals whether an address has an account.
 """
 
 from datetime import timedelta
@@ -22,8 +21,8 @@ from services.jobs.transitions import complete_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Each address has an hourly limit per kind of mail, because a stranger can request mails to another
-# person's address.
+# Limits the mails of each kind to an address per hour, because strangers can request mails to any
+# address.
 MAIL_LIMIT_WINDOW = timedelta(hours=1)
 MAX_MAILS_PER_ADDRESS = 3
 ACCOUNT_MAIL_RETENTION = timedelta(days=1)
@@ -44,15 +43,13 @@ class MailKind(StrEnum):
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
-    # A mail with a link to a reader's preferences, which ``services.subscriptions.preferences``
-    # sends.
+    # A mail with a link to a reader's preferences, sent by ``services.subscriptions.preferences``.
     PREFERENCES = "preferences"
 
 
 # The kinds of mail that anyone can request for any address.
 _STRANGER_KINDS = (MailKind.REGISTER, MailKind.FORGOTTEN_PASSWORD, MailKind.NEW_ADDRESS)
-# Describes a link in a mail by the purpose of its token, the path of the linked page, and the id of
-# the token's user.
+# The purpose of the token in a link, the path of the linked page, and the user id in the token.
 _Link = tuple[Purpose, str, int | None]
 
 
@@ -70,8 +67,8 @@ def request_mail(
     Args:
         email: the normalised e-mail address of the recipient.
         user_id: the id of the logged-in user who requested the mail, if any.
-        detail: a text that is inserted into the mail. ``detail`` must not come from a stranger's
-            request, because ``detail`` is printed in the mail.
+        detail: a text that is inserted into the mail. Text from strangers is not allowed, because
+            they could use it for spam.
         source: the digest of the network from which the mail was requested.
     """
     if not is_mail_limit_reached(uow, kind, email):
@@ -86,9 +83,9 @@ def request_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) 
 def is_mail_limit_reached(
     uow: UnitOfWork, kind: MailKind, email: str, *, detail: str | None = None
 ) -> bool:
-    """Return whether an address has reached the hourly limit for mails of the kind ``kind``.
+    """Return whether an address has reached the hourly limit for this kind of mail.
 
-    If ``detail`` is given, only mails that contain the text ``detail`` are counted.
+    If ``detail`` is given, count only mails with the same detail.
     """
     recent_mails = select(func.count()).where(
         AccountMail.email == email,
@@ -124,9 +121,9 @@ def enqueue_mail_to(
 
 
 def admit_stranger_mail(uow: UnitOfWork, request: AccountMail, email: str | None) -> bool:
-    """Count an unsolicited mail, and return whether the rate limits allow the mail.
+    """Check the rate limits for a mail that anybody can request, and count the mail.
 
-    If a worker sends a mail again after a failure, the mail is counted only once.
+    A mail that is retried after a failure is counted only once.
     """
     if request.admitted_at is not None:
         return True
@@ -159,14 +156,14 @@ SEND_ACCOUNT_MAIL = register_mail_kind("account.mail", send_account_mail)
 
 
 def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[str, str]] | None:
-    """Return a mail's template name and values, or ``None`` if no mail should be sent."""
+    """Return a mail's template and its values, or ``None`` if no mail should be sent."""
     person = uow.session.scalar(select(User).where(User.email == request.email))
     has_account = person is not None and person.password_hash is not None
     template, link = _choose_template(request, person, has_account=has_account)
     if template is None:
         return None
-    # Don't count a mail to an account owner against the rate limits of the owner's mailbox, because
-    # a stranger could exhaust these limits.
+    # Mails to account owners don't count against the limits per mailbox, because a stranger could
+    # exhaust these limits to block the owner's mails.
     email = None if has_account else request.email
     if request.kind in _STRANGER_KINDS and not admit_stranger_mail(uow, request, email):
         return None
@@ -183,8 +180,8 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
         }
         return template, {"email": request.email, "detail": request.detail or "", **pages}
     purpose, path, user_id = link
-    # An undo link stores when the address was changed, because workers may send the mails about two
-    # changes in the wrong order.
+    # The token of an undo link contains the time of the change, because the mails about two changes
+    # may be sent in the wrong order.
     created_at = request.created_at if purpose is Purpose.UNDO_ADDRESS else None
     secret = mailed_tokens.create_token(
         uow, purpose, user_id=user_id, email=request.email, created_at=created_at
@@ -197,7 +194,7 @@ def _choose_template(
 ) -> tuple[str | None, _Link | None]:
     """Return the name of the template for a mail, and the link in the mail.
 
-    The name of the template is ``None`` if no mail should be sent.
+    If no mail should be sent, the name of the template is ``None``.
     """
     kind = MailKind(request.kind)
     template: str | None = kind.value
@@ -211,16 +208,14 @@ def _choose_template(
             template = "new_password"
             link = (Purpose.RESET_PASSWORD, page_paths.RESET_PATH, person.id)
         case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
-            # If a reader without a password requests a password reset, mail a registration link.
-            # Opening the registration link proves that the reader owns the address.
+            # A reader who has no password yet gets a registration link instead of a reset link.
             template = "register"
             link = (Purpose.REGISTER, page_paths.REGISTRATION_PATH, None)
         case MailKind.NEW_ADDRESS if person is not None and person.id == request.user_id:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
-            # The mail with which a person confirms a new address doesn't reveal whether the address
-            # has an account. Only the page to which the confirmation mail links reveals whether the
-            # new address already has an account.
+            # Only the page behind the link reveals whether the new address already has an account,
+            # not the mail.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

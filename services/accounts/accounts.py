@@ -15,9 +15,8 @@ from services.security_events import EventType, record_operator_event
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# Tables that may contain rows about readers without an account. A row in one of the
-# ``_READER_TABLES`` doesn't prove that a person has an account. A row in any table that isn't in
-# ``_READER_TABLES`` means that a person has or had an account.
+# Tables that may contain rows about readers without an account. A row in a table that is missing
+# here means that the person has or had an account.
 _READER_TABLES = frozenset(
     {
         "account_mails",
@@ -50,19 +49,19 @@ def create_user(
 
 
 def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
-    """Write the changed e-mail address of a person to the database.
+    """Write a changed e-mail address to the database.
 
-    Raises the error ``taken`` if a different person has the new e-mail address.
+    Raises the error ``taken`` if somebody else has the new address.
     """
     with raise_if_taken("uq_users_email", taken):
         uow.session.flush()
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
-    """Return the person who has an e-mail address, or create a person without a password."""
+    """Return the person with the given e-mail address, or create a person without a password."""
     while True:
-        # If several transactions insert the same e-mail address at the same time, only one of them
-        # creates a row.
+        # If several transactions insert the same address at the same time, only one of them creates
+        # the row.
         statement = insert(User).values(id=ids.random_id(), email=email)
         uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
         person = uow.session.scalar(select(User).where(User.email == email))
@@ -72,7 +71,7 @@ def find_or_create_person(uow: UnitOfWork, email: str) -> User:
 
 
 def has_account(uow: UnitOfWork, person: User) -> bool:
-    """Return whether a person has an account, or has data that only accounts have."""
+    """Return whether a person has a password, or data that only account owners can have."""
     can_log_in = person.password_hash is not None or person.is_operator or person.plan != Plan.FREE
     row_exists = [
         exists().where(column == person.id)
@@ -83,7 +82,7 @@ def has_account(uow: UnitOfWork, person: User) -> bool:
 
 
 def user_id_columns() -> list[Column[int]]:
-    """Return all columns of the database that are foreign keys to the table ``users``."""
+    """Return all columns that are foreign keys to ``users``."""
     keys = (key for table in Model.metadata.sorted_tables for key in table.foreign_keys)
     return [key.parent for key in keys if key.column is User.__table__.c.id]
 
@@ -93,8 +92,7 @@ def record_address_change(
 ) -> None:
     """Store the e-mail address that a person had before changing it.
 
-    If ``is_visible`` is true, the owners of the lists to which the person is subscribed can see the
-    new address.
+    If ``is_visible`` is true, list owners can see their subscriber's new address.
     """
     values = {"shown": person.email if is_visible else None, "left_at": func.now()}
     row = insert(FormerAddress).values(user_id=person.id, email=old_address, **values)
@@ -108,7 +106,7 @@ def find_user_by_email(uow: UnitOfWork, email: str) -> User | None:
 
 
 def get_user_by_email(uow: UnitOfWork, email: str) -> User:
-    """Return the user who has an e-mail address. Raises ``user.not_found``."""
+    """Return the user with the given e-mail address. Raises ``user.not_found``."""
     user = find_user_by_email(uow, email)
     if user is None:
         raise USER_NOT_FOUND_BY_EMAIL(email=email)
@@ -120,7 +118,7 @@ def find_user(uow: UnitOfWork, user_id: int) -> User | None:
 
 
 def get_user(uow: UnitOfWork, user_id: int) -> User:
-    """Return the user who has an id. Raises ``user.not_found``."""
+    """Return the user with the given id. Raises ``user.not_found``."""
     user = find_user(uow, user_id)
     if user is None:
         raise USER_NOT_FOUND()
@@ -128,7 +126,7 @@ def get_user(uow: UnitOfWork, user_id: int) -> User:
 
 
 def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:
-    """Set a user's plan on behalf of the operator. Raises ``user.not_found``."""
+    """Set the plan of the user with the given e-mail address. Raises ``user.not_found``."""
     user = get_user_by_email(uow, email)
     change_plan(uow, user, plan)
     return user
@@ -145,7 +143,7 @@ def change_plan(uow: UnitOfWork, user: User, plan: Plan) -> bool:
 
 
 def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
-    """Grant or revoke a user's right to use the operators' pages.
+    """Grant or revoke a user's access to the operators' pages.
 
     Raises ``user.not_found``. Operators must log in with a second factor.
     """
@@ -157,17 +155,15 @@ def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
 def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[User, int]]:
     """Return a page of users who own mailing lists, with the number of lists per owner.
 
-    The number of lists per owner includes archived lists. The owner of the most recently created
-    list comes first. Raises ``cursor.invalid``.
+    The number of lists includes archived lists. The owner of the newest list comes first. Raises
+    ``cursor.invalid``.
 
-    The query for list owners reads the table of lists and not the table of users, because few users
-    own a list.
+    The query starts from the table of lists, because few users own a list.
     """
     newest = func.max(MailingList.created_at).label("newest")
     count = func.count(MailingList.id).label("lists")
     owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
-    # The query for a page of list owners reads only an index of lists, so a second query loads the
-    # owners.
+    # The first query reads only an index of lists. A second query loads the owners.
     query = paging.select_page_by_moment(
         select(owned), owned.c.newest, owned.c.user_id, page_request
     )

@@ -1,9 +1,8 @@
 """Validates and normalises e-mail addresses, fast enough for files with millions of addresses.
 
-Whitespace and other invisible characters before and after an e-mail address are removed. The
-library email-validator validates and normalises e-mail addresses. Because the library
-email-validator is slow, a regular expression first recognises most valid addresses. A test with
-random addresses checks that the regular expression and the library email-validator agree.
+A regular expression recognises most valid addresses. Only the remaining ones are passed to the
+library email-validator, which is slow. A test with random addresses checks that the regular
+expression and the library agree.
 """
 
 import re
@@ -15,17 +14,16 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from core.errors.people import EMAIL_INVALID
 from core.languages.shown_lines import has_invisible, strip_invisible
 
-# The maximum size of an e-mail address in UTF-8. Addresses that exceed ``MAX_ADDRESS_BYTES`` are
-# rejected without the library email-validator, because the library is slow.
+# The maximum size of an e-mail address in UTF-8. Longer texts aren't passed to the slow library
+# email-validator.
 MAX_ADDRESS_BYTES = 254
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"
-# The fast regular expression rejects domain labels with "--". The slower library email-validator
-# decides about labels that contain "--", which may be Punycode or reserved.
+# Domain labels with "--" don't match, because the library must decide whether they are Punycode or
+# reserved.
 _LABEL = r"[a-zA-Z0-9]++(?:-[a-zA-Z0-9]++)*+"
 _SPECIAL_USE = "|".join(re.escape(name) for name in SPECIAL_USE_DOMAIN_NAMES)
-# The fast regular expression accepts only addresses of up to 64 characters. In an address of up to
-# 64 characters, no label and no domain is too long.
+# Only addresses of up to 64 characters match, so that no domain label can be too long.
 _PLAIN = re.compile(
     rf"(?=.{{1,64}}\Z){_ATOM}(?:\.{_ATOM})*+"
     rf"@(?!(?:[^@]*\.)?(?i:{_SPECIAL_USE})\Z)"
@@ -36,16 +34,16 @@ _GMAIL = frozenset({"gmail.com", "googlemail.com"})
 
 
 class InvalidAddress(NamedTuple):
-    """Explains to the person who typed a text why it isn't a valid e-mail address."""
+    """The reason why a text isn't a valid e-mail address, as a sentence for the user."""
 
     reason: str
 
 
 def mask_address(email: str) -> str:
-    """Return an e-mail address in which only the first character before the @ is visible.
+    """Mask all characters before the @ of an e-mail address except the first.
 
-    The owner of the address recognises the masked address, but a stranger who reads a forwarded
-    mail can't reconstruct the address.
+    The owner recognises the masked address, but a stranger who reads a forwarded mail can't
+    reconstruct it.
     """
     local, _, domain = email.rpartition("@")
     return f"{local[:1]}…@{domain}"
@@ -54,9 +52,8 @@ def mask_address(email: str) -> str:
 def normalise_address(address: str) -> str:
     """Convert an e-mail address to lower case and Unicode NFC, and decode Punycode in its domain.
 
-    Invisible characters before and after the address are removed. ``normalise_address`` keeps dots
-    and plus tags before the @. ``normalise_address`` makes no DNS request to check the domain.
-    Raises ``email.invalid``.
+    Whitespace and invisible characters around the address are removed. Dots and plus tags before
+    the @ are kept. The domain of the address isn't looked up in the DNS. Raises ``email.invalid``.
     """
     (normalised,) = normalise_addresses([address])
     if isinstance(normalised, InvalidAddress):
@@ -67,9 +64,9 @@ def normalise_address(address: str) -> str:
 def derive_mailbox(address: str) -> str:
     """Return the mailbox that probably receives the mails to an e-mail address.
 
-    Mail servers usually ignore a plus tag in an address. Gmail ignores dots before the @, and has
-    two domains that lead to the same mailbox. Use ``derive_mailbox`` only to count mails, because
-    it may return the same mailbox for the addresses of two people.
+    Most mail servers ignore a plus tag. Gmail also ignores dots before the @, and treats its two
+    domains as one. Use the mailbox only to count mails, because two people may seem to have the
+    same mailbox.
     """
     local, _, domain = address.rpartition("@")
     local = local.partition("+")[0] or local
@@ -79,10 +76,7 @@ def derive_mailbox(address: str) -> str:
 
 
 def normalise_addresses(addresses: Iterable[str]) -> list[str | InvalidAddress]:
-    """Normalise e-mail addresses, and replace every invalid address with an ``InvalidAddress``.
-
-    ``normalise_addresses`` keeps the order of the addresses.
-    """
+    """Normalise e-mail addresses, and replace every invalid address with an ``InvalidAddress``."""
     plain = _PLAIN.match
     return [address.lower() if plain(address) else _normalise(address) for address in addresses]
 
@@ -94,14 +88,14 @@ def normalise_domain(domain: str) -> str | None:
 
 
 def _normalise(text: str) -> str | InvalidAddress:
-    """Normalise an e-mail address that the fast regular expression didn't recognise."""
+    """Normalise an address that the regular expression doesn't match."""
     address = strip_invisible(text)
     if _PLAIN.match(address):
         return address.lower()
     if len(address) > MAX_ADDRESS_BYTES:
         return InvalidAddress(f"It is longer than {MAX_ADDRESS_BYTES} characters.")
-    # Reject whitespace and invisible characters inside an e-mail address, because the library
-    # email-validator would silently remove some of these characters.
+    # Reject invisible characters inside an address, because the library would silently remove some
+    # of them.
     if has_invisible(address):
         return InvalidAddress("It has a blank or an invisible character inside.")
     try:

@@ -1,23 +1,22 @@
 """Counts login attempts, and blocks logins for some time after failed attempts.
 
 A login attempt is counted before the password is verified, so that parallel attempts can't bypass
-the limit. A successful login resets the counters of the failed attempts. While logins are paused,
-even the right password is rejected, so that an attacker can't use the pause to guess. A login
-attempt during a pause isn't counted and doesn't extend the pause.
+the limit. A successful login resets the counters of failed attempts. During a pause, even the right
+password is rejected, so that an attacker can't continue guessing. Attempts during a pause aren't
+counted and don't extend the pause.
 
 Several counters prevent a stranger from locking the owner out of an account:
 
 - A counter per e-mail address and client causes long pauses, which affect only that client.
 - A counter per e-mail address causes short pauses, which slow down an attacker with many clients.
-- A browser in which the person has logged in before has only a separate counter, so that a
-  stranger's attempts don't pause logins in this browser.
+- A browser in which the person has logged in before has its own counter, which a stranger's
+  attempts don't affect.
 - Opening a mailed password reset link resets the counters of the e-mail address.
 
-An attacker who tries a few passwords for each of many accounts doesn't reach the limits per e-mail
-address. A counter per network counts the accounts for which logins from the network failed within
-an hour. The network's counter counts each account once. A successful login subtracts the account
-from the network's counter. The network's counter ignores logins with a browser in which the person
-has logged in before.
+An attacker who tries a few passwords for each of many accounts stays below the limits per e-mail
+address. A counter per network counts how many accounts had failed logins within an hour. A
+successful login subtracts its account from the network's counter. Attempts from a browser in which
+the person has logged in before don't count.
 """
 
 import secrets
@@ -45,20 +44,20 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "login"
-# A login counter restarts at 0 after ``ATTEMPT_RETENTION`` without an attempt.
+# A login counter starts again at 0 after this time without an attempt.
 ATTEMPT_RETENTION = timedelta(days=1)
 SOURCE_WINDOW = timedelta(hours=1)
 _SOURCE_IPV4_PREFIX = 24
-# The value of ``paused_until`` in a login counter that has not paused logins.
+# The value of ``paused_until`` before the first pause.
 _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class LoginThrottle:
-    """The rule that determines how long logins are paused after failed attempts.
+    """Determines how long logins are paused after failed attempts.
 
-    After ``free`` login attempts, logins are paused for one second. Each login attempt after the
-    first pause doubles the pause, up to ``max_pause``.
+    After ``free`` attempts, logins are paused for one second. Each attempt after a pause doubles
+    the next pause, up to ``max_pause``.
     """
 
     free: int
@@ -67,14 +66,13 @@ class LoginThrottle:
 
 CLIENT_THROTTLE = LoginThrottle(5, timedelta(minutes=15))
 ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
-# The pauses for a network are short, and the network's counter restarts every hour. Many people may
-# share one network, for example in an office or through a mobile operator.
+# Pauses for a network are short, because many people may share a network, for example in an office.
 SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
 
 
 @dataclass(frozen=True)
 class Browser:
-    """The name of a browser, and the browser's token from ``create_browser_token``."""
+    """The name of a browser, and its cookie from ``create_browser_token``."""
 
     name: str | None
     token: str | None
@@ -82,15 +80,13 @@ class Browser:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A login attempt that has been counted.
+    """A login attempt that counts against the login limits.
 
     Attributes:
-        counts: the counters that count the login attempt. Each login counter is described by its
-            digest and its throttle.
-        from_known_browser: whether the browser has a valid token, which proves an earlier login of
-            the person.
-        number: how many successive login attempts were counted for the known browser, or for the
-            e-mail address if the browser is unknown.
+        counts: the digest and the throttle of each counter that was increased.
+        from_known_browser: whether the person has logged in with the browser before.
+        number: the number of attempts since the last successful login, counted per browser if the
+            browser is known, otherwise per e-mail address.
     """
 
     counts: tuple[tuple[bytes, LoginThrottle], ...]
@@ -101,7 +97,7 @@ class Attempt:
 
 
 def create_browser_token(keyring: Keyring, person: User) -> str:
-    """Return a cookie value which proves that a person has logged in with the current browser.
+    """Return a cookie value that proves that the person has logged in with this browser.
 
     An account recovery invalidates the person's browser tokens, because an intruder may have one.
     """
@@ -113,7 +109,7 @@ def create_browser_token(keyring: Keyring, person: User) -> str:
 def read_browser_token(
     keyring: Keyring, email: str, recovered_at: datetime | None, token: str | None
 ) -> str | None:
-    """Return the nonce in a person's browser token, or ``None`` if the token is invalid."""
+    """Return the random part of a browser token, or ``None`` if the token is invalid."""
     nonce, _, signature = (token or "").partition(".")
     message = _browser_message(nonce, email, recovered_at)
     is_known = keyring.signer(_PURPOSE).verify(message, signature)
@@ -130,9 +126,8 @@ def begin_attempt(
 ) -> Attempt:
     """Count a login attempt, even for an unknown e-mail address.
 
-    Raises ``login.paused`` during a pause after failed login attempts. Commit the transaction of
-    ``begin_attempt`` before verifying the password, so that the login attempt is counted even if
-    the process is killed.
+    Raises ``login.paused`` during a pause after failed login attempts. Commit before verifying the
+    password, so that the attempt counts even if the process is killed.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     counts = _choose_counts(uow.settings.keyring, email, client, nonce)
@@ -144,10 +139,10 @@ def begin_attempt(
 
 
 def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
-    """Record a security event for the account's owner about a wrong password or code.
+    """Record a security event about a wrong password or code.
 
-    ``record_failure`` records only the 1st, 2nd, 4th, 8th (and so on) of successive failures, so
-    that an attacker can't fill the table of events.
+    Only the 1st, 2nd, 4th, 8th, … failed login in a row is recorded, so that an attacker can't fill
+    the table.
     """
     if attempt.password_hash is None or attempt.user_id is None:
         log.info("login.without_account")
@@ -156,13 +151,13 @@ def record_failure(uow: UnitOfWork, attempt: Attempt) -> None:
 
 
 def begin_code_attempt(uow: UnitOfWork, *, email: str, browser_token: str | None) -> Attempt:
-    """Count an attempt to enter a code as the second factor.
+    """Count an attempt to enter a code in the second step of a login.
 
     Raises ``login.paused`` during a pause after failed login attempts. All unknown browsers share
-    one counter of code attempts with long pauses, because an attacker with many clients could
-    otherwise guess the six-digit code. A stranger can't lock the owner out with code attempts,
-    because entering a code requires the right password. Code attempts from a known browser have a
-    separate counter.
+    one counter of code attempts, because an attacker with many clients could otherwise guess the
+    six-digit code. A stranger can't exhaust the counter of code attempts to lock the owner out,
+    because entering a code requires the right password. Each known browser has its own counter of
+    code attempts.
     """
     email, person, nonce = _identify(uow, email, browser_token)
     kind = "code" if nonce is None else "code-browser"
@@ -178,9 +173,9 @@ def accept_password(
 ) -> User:
     """Return the person who entered the right password, and reset the attempt's login counters.
 
-    A person without a second factor is notified by mail of a login with a new browser. A person
-    with a second factor is notified by ``notify_of_new_browser`` after the second login step.
-    Raises ``password.wrong`` if the password has changed since it was verified.
+    A person without a second factor is notified by mail of a login with a new browser. For a person
+    with a second factor, ``notify_of_new_browser`` sends the mail after the second step. Raises
+    ``password.wrong`` if the password has changed since it was verified.
     """
     is_unchanged = (User.id == attempt.user_id, User.password_hash == attempt.password_hash)
     values = {
@@ -216,7 +211,7 @@ def clear_attempt(uow: UnitOfWork, attempt: Attempt) -> None:
 
 
 def clear_attempts_of_address(uow: UnitOfWork, *, email: str, client: str | None) -> None:
-    """Reset the login counters of an e-mail address whose owner has opened a mailed link."""
+    """Reset the login counters of an e-mail address after its owner has opened a mailed link."""
     counts = _choose_counts(uow.settings.keyring, email, client, None)
     _clear_counts(uow, [subject for subject, _ in counts])
 
@@ -224,10 +219,9 @@ def clear_attempts_of_address(uow: UnitOfWork, *, email: str, client: str | None
 def _identify(
     uow: UnitOfWork, email: str, browser_token: str | None
 ) -> tuple[str, User | None, str | None]:
-    """Return the normalised e-mail address, its owner, and the nonce in the browser token.
+    """Return the normalised e-mail address, its owner, and the random part of the browser token.
 
-    If the address is invalid, return it in lower case, because a login attempt with an invalid
-    address must be counted.
+    An invalid address is returned in lower case, because its login attempts are also counted.
     """
     try:
         email = email_addresses.normalise_address(email)
@@ -244,7 +238,7 @@ def _choose_counts(
 ) -> tuple[tuple[bytes, LoginThrottle], ...]:
     if nonce is not None:
         return ((_subject(keyring, "browser", nonce, email), CLIENT_THROTTLE),)
-    # All addresses of an IPv6 network count as one client, because one client may use all addresses
+    # All addresses of an IPv6 network count as one client, because one client can use all addresses
     # of its network.
     network = network_of(client)
     client_name = "" if network is None else str(network.network_address)
@@ -260,13 +254,12 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 
 
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
-    """Add an account to the client network's counter, which counts accounts with failed logins.
+    """Add an account with a failed login to the counter of the client's network.
 
-    Raises ``login.paused`` during a pause after failed login attempts. The row with the digest
-    ``client_subject`` is the counter per e-mail address and client, and refers to the network's
-    counter. A successful login deletes the counter per e-mail address and client, and subtracts one
-    from the network's counter. An attacker who logs in to their own account can't reset the
-    network's counter.
+    Raises ``login.paused`` during a pause after failed login attempts. The counter
+    ``client_subject`` refers to the network's counter, from which a successful login subtracts one.
+    A login doesn't reset the network's counter, because attackers could otherwise reset it with
+    their own accounts.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:

@@ -1,7 +1,6 @@
 """Renders every mail that Pressroom sends, and registers the jobs that send mails.
 
-The folder ``services/accounts/templates`` contains all mail templates, including the templates of
-mails about lists.
+The templates of all mails, including mails about lists, are in ``services/accounts/templates``.
 """
 
 from collections.abc import Callable
@@ -32,8 +31,8 @@ def render_mail(
     """Render a mail from ``templates/<template>.txt`` and ``templates/<template>.html``.
 
     The first line of the text template is the subject line of the mail. ``language`` is the
-    language of the mail's recipient, if the recipient is a reader. Mails to list owners and
-    operators are in English.
+    language of the reader who receives the mail. Mails to list owners and operators are always in
+    English.
     """
     templates = _load_templates(reader_languages.available_language(language))
 
@@ -58,7 +57,7 @@ def _load_templates(language: str) -> Environment:
 
 
 def register_mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], None]) -> JobKind:
-    """Register a kind of job that sends one mail per job."""
+    """Register a job kind whose jobs each send one mail."""
     return register_kind(
         JobKind(
             name=name,

@@ -1,10 +1,9 @@
-"""Creates, finds and uses mailed tokens, which are the single-use secrets in mailed links.
+"""Creates, finds and uses mailed tokens, the single-use secrets in mailed links.
 
-A person who opens a link with a mailed token proves that they can read the mails to an address. A
-mailed token consists of 256 random bits. The worker that sends a mail creates the token, so that
-the database needs to store only the token's HMAC. Opening a mailed link must not change anything,
-because mail scanners open links. A person who has opened a mailed link must confirm the action on
-the linked page.
+Opening a mailed link proves that the person can read mails to the address. A mailed token consists
+of 256 random bits. The worker creates the token when it sends the mail, so the database stores only
+the token's HMAC. Mail scanners open links, so a mailed link must not change anything until the
+person confirms the action on the linked page.
 """
 
 import secrets
@@ -29,8 +28,8 @@ class Purpose(StrEnum):
     CHANGE_ADDRESS = "account.change_address"
     UNDO_ADDRESS = "account.undo_address"
     OPEN_PREFERENCES = "preferences.open"
-    # A browser receives a token with the purpose ``VISIT_PREFERENCES`` in exchange for a mailed
-    # token.
+    # The purpose of the cookie that a browser receives after opening a mailed link to the
+    # preferences.
     VISIT_PREFERENCES = "preferences.visit"
 
 
@@ -39,8 +38,7 @@ TOKEN_LIFETIMES = {
     Purpose.REGISTER: timedelta(hours=1),
     Purpose.RESET_PASSWORD: timedelta(hours=1),
     Purpose.CHANGE_ADDRESS: timedelta(hours=1),
-    # The link that undoes a change of address is valid for three days, so that it outlasts a
-    # weekend.
+    # An undo link is valid for three days, so that the owner can still use it after a weekend.
     Purpose.UNDO_ADDRESS: timedelta(hours=72),
     Purpose.OPEN_PREFERENCES: timedelta(hours=1),
     Purpose.VISIT_PREFERENCES: timedelta(hours=1),
@@ -57,13 +55,11 @@ def create_token(
     created_at: datetime | None = None,
     submitted: dict[str, Any] | None = None,
 ) -> str:
-    """Create a mailed token for a person, an address, or both, and return the token's secret.
+    """Create a mailed token for a person or an e-mail address, and return its secret.
 
     Args:
-        created_at: the creation time that is stored for the token, or ``None`` for the current
-            time.
-        submitted: the values of a form that the person submitted and must confirm through the
-            mailed link.
+        created_at: the creation time of the token, by default the current time.
+        submitted: the form values that the person must confirm by opening the mailed link.
     """
     secret = secrets.token_urlsafe(32)
     uow.session.add(
@@ -84,10 +80,9 @@ def create_token(
 def read_token(
     uow: UnitOfWork, purpose: Purpose, secret: str, *, invalid: ErrorType = LINK_INVALID
 ) -> MailedLink:
-    """Return the unexpired mailed token with the secret ``secret``, even if the token was used.
+    """Return the mailed token that has the given secret, even if the token has been used.
 
-    ``read_token`` doesn't mark the token as used. Raises the error ``invalid`` for an unknown or
-    expired token.
+    Raises the error ``invalid`` for an unknown or expired token.
     """
     hmacs = uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())
     query = select(MailedLink).where(

@@ -1,4 +1,4 @@
-"""The URL paths of the account pages, which mails and the console contain as links."""
+"""The URL paths of the account pages to which mails and the console link."""
 
 from urllib.parse import urlencode
 

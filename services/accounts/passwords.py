@@ -1,8 +1,7 @@
 """Hashes and verifies passwords with argon2id.
 
-The argon2id parameters follow the second recommendation of RFC 9106, and need 64 MiB of memory per
-hash. Hashing a password keeps a processor core busy, so callers must limit how many passwords are
-hashed at the same time.
+The argon2id parameters follow the second recommendation of RFC 9106 and need 64 MiB of memory per
+hash. Hashing is CPU-bound, so callers must limit how many passwords are hashed at the same time.
 """
 
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ class PasswordCheck:
 def require_allowed_password(password: str, *personal: str | None) -> None:
     """Raise ``password.length``, ``password.common`` or ``password.personal`` for a weak password.
 
-    ``personal`` contains the person's e-mail address and name, which the password must not equal.
+    The password must not equal any text in ``personal``, such as the person's name.
     """
     if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
         raise PASSWORD_LENGTH(least=MIN_PASSWORD_CHARACTERS, most=MAX_PASSWORD_CHARACTERS)
@@ -59,7 +58,7 @@ def hash_password(password: str, *personal: str | None) -> str:
 def verify_password(stored_hash: str | None, password: str) -> PasswordCheck:
     """Verify a password against its stored hash.
 
-    If no hash is stored, the verification fails after the usual time, so that the response time
+    Without a stored hash, verification fails but takes equally long, so that the response time
     doesn't reveal whether an account exists.
     """
     if len(password) > MAX_PASSWORD_CHARACTERS:
@@ -75,7 +74,7 @@ def verify_password(stored_hash: str | None, password: str) -> PasswordCheck:
 
 
 def _encode(password: str) -> bytes:
-    # A password from a form may contain lone surrogates, which strict UTF-8 rejects.
+    # A submitted password may contain lone surrogates, which strict UTF-8 rejects.
     return password.encode("utf-8", "surrogatepass")
 
 
@@ -87,8 +86,7 @@ def _fold_text(text: str) -> str:
 @lru_cache(maxsize=1)
 def _load_common_passwords() -> frozenset[str]:
     """Return the most frequent leaked passwords, from the library zxcvbn (MIT licence)."""
-    # Import the leaked passwords inside the function, because the list needs a megabyte of memory
-    # and most processes don't use it.
+    # Import the list of common passwords only when needed, because it takes a megabyte of memory.
     from zxcvbn.frequency_lists import FREQUENCY_LISTS
 
     return frozenset(FREQUENCY_LISTS["passwords"][:COMMON_PASSWORD_COUNT])

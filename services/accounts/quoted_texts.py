@@ -1,9 +1,8 @@
 """Quotes strangers' text in mails, and removes addresses and telephone numbers from the text.
 
-Mail programs turn addresses and telephone numbers in a text into links. A stranger can create a
-mailing list with any title, and can make Pressroom mail the title to any address. Pressroom filters
-the title of a list, because a stranger could otherwise use the title to advertise a web site or a
-telephone number.
+A stranger can create a mailing list with any title, and make Pressroom mail the title to any
+address. Mail programs turn web addresses and telephone numbers into links, so an unfiltered title
+could carry an advertisement.
 """
 
 import re
@@ -18,26 +17,26 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_CHARACTERS = 60
 _ELLIPSIS = "…"
-# Characters that browsers accept instead of a full stop in domain names.
+# Characters that browsers accept as dots in domain names.
 _FULL_STOPS = str.maketrans("\u3002\uff61\u2024\u2027", "....")
-# Quotation marks in a quoted text are replaced by apostrophes, because a quotation mark would end
-# the quotation.
+# Replaces quotation marks by apostrophes, because a quotation mark would end the quotation.
 _QUOTES = str.maketrans(dict.fromkeys('"“”„‟«»\u2039\u203a\u301d\u301e\uff02', "'"))
 # Matches typical parts of URLs, e-mail addresses and IP addresses, and spellings such as "(at)" and
-# "[dot]". Domain names are recognised by their top-level domain and not by ``_CONTACT_DETAILS``.
+# "[dot]". Domain names are recognised separately, by their top-level domain.
 _CONTACT_DETAILS = re.compile(
     r"//|@|\\|\bwww\b|\bmailto\b|\bhttps?\b:|xn--|(?<!\d)\d+(?:\.\d+){3}"
     r"|[(\[]\s*(?:\.|dot|at|punkt|punto|point|ponto)\s*[)\]]",
     re.IGNORECASE,
 )
-# Matches a word that directly follows a full stop, because such a word may be a top-level domain.
+# Matches a word after a full stop without a space, which may be a top-level domain.
 _LABEL = re.compile(r"(?<=[^\W_]\.)[^\W\d_]{2,}")
 # The top-level domains that RFC 2606 and RFC 6761 reserve, and the domain .onion of the Tor
 # network.
 _SPECIAL_DOMAINS = frozenset({"example", "invalid", "localhost", "test", "local", "onion"})
 # Matches a number with at least seven digits, which may be a telephone number.
 _LONG_NUMBER = re.compile(r"\+?\d(?:[\s().\-/]{0,3}\d){6,}")
-# Matches a date or a range of two years, which isn't a telephone number.
+# Matches a date or two years such as "2019-2021", so that their digits aren't mistaken for a
+# telephone number.
 _DATE = re.compile(
     r"(?:\d{1,2}[./-] ?){2}(?:19|20)\d\d|(?:19|20)\d\d-\d{1,2}-\d{1,2}"
     r"|(?:19|20)\d\d[-/ ]{1,3}(?:19|20)\d\d"
@@ -51,10 +50,9 @@ _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 def contains_contact_details(text: str) -> bool:
     """Return whether a text contains a URL, a domain, an e-mail address or a telephone number.
 
-    Text that looks like an address to a mail program or a reader counts as an address.
+    Disguised addresses such as "name (at) example" count as e-mail addresses.
     """
-    # Remove format characters before searching for addresses, because format characters are
-    # invisible.
+    # Remove invisible format characters, which could hide an address from the search.
     visible_text = "".join(
         character for character in _replace_lookalikes(text) if category(character) != "Cf"
     )
@@ -66,7 +64,7 @@ def contains_contact_details(text: str) -> bool:
 def quote_text(text: str) -> str:
     """Put a text into quotation marks, and replace its addresses and telephone numbers by ellipses.
 
-    The result is ``“…”`` if the text contains only addresses and telephone numbers.
+    A text that consists only of addresses and telephone numbers becomes ``“…”``.
     """
     normalised = _WHITESPACE.sub(" ", _replace_lookalikes(text))
     visible_text = "".join(
@@ -84,7 +82,7 @@ def quote_text(text: str) -> str:
 
 
 def obfuscate_address(address: str) -> str:
-    """Shorten an e-mail address so that people recognise it but mail programs don't link it."""
+    """Shorten an e-mail address, so that mail programs don't turn it into a link."""
     local, _, domain = address.rpartition("@")
     obfuscated = f"{local[:1]}… at {' dot '.join(domain.split('.'))}"
     if len(obfuscated) <= MAX_SHOWN_CHARACTERS:
@@ -108,8 +106,7 @@ def _contains_address(text: str) -> bool:
 
 @cache
 def _load_suffixes() -> "PublicSuffixList":
-    # Import the list of public suffixes inside the function, because loading the list is slow and
-    # most processes don't use it.
+    # Import the list of public suffixes only when needed, because loading it is slow.
     from publicsuffixlist import PublicSuffixList
 
     return PublicSuffixList(accept_unknown=False)

@@ -1,9 +1,8 @@
 """Registers accounts, resets passwords and changes addresses with mailed links.
 
-The link for a registration or a change of address is mailed to the new address. Only the owner of
-an address can use a link that was mailed to the address, for example to turn a reader's record into
-an account. A person chooses the password after opening the registration link, because a stranger
-may have requested the link.
+A link for a registration or a change of address is mailed to the new address, so that only the
+address's owner can use the link. A person chooses the password after opening the registration link,
+because a stranger may have requested the link.
 """
 
 from datetime import datetime
@@ -22,7 +21,7 @@ from services.security_events import EventType, record_event
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 MAX_USER_NAME_CHARACTERS = 200
-# The SQL condition for mailed links that can change the password or the address of an account.
+# The condition for mailed links that change an account's password or address.
 _CHANGES_ACCESS = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
 
 
@@ -41,15 +40,14 @@ def read_registration_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: str) -> User:
-    """Use a registration link to set a person's first password, and create the person if necessary.
+    """Complete a registration: create an account, or set a password for a known reader.
 
     Raises ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if
     the link was already used.
     """
     link, email = _read_link(uow, Purpose.REGISTER, secret)
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
-    # ``person.email`` differs from ``email`` if a simultaneous transaction has changed the person's
-    # address.
+    # A simultaneous transaction may have changed the person's address.
     if person.email != email or person.password_hash is not None:
         raise errors.ACCOUNT_LINK_USED()
     _use_link(uow, link)
@@ -75,8 +73,8 @@ def read_reset_link(uow: UnitOfWork, secret: str) -> str:
 def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
     """Set a new password with a reset link, revoke all sessions, and notify the person by mail.
 
-    All mailed links that could change the person's password or address stop working. Call
-    ``reset_password`` only through ``services.recovery``, which also revokes API keys and OAuth
+    All mailed links that could change the person's password or address become invalid. Only
+    ``services.recovery`` may call ``reset_password``, because it also revokes API keys and OAuth
     grants. Raises every error of ``read_reset_link``.
     """
     link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
@@ -93,10 +91,10 @@ def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
 def change_password(
     uow: UnitOfWork, caller: Caller, *, expected: str | None, password_hash: str
 ) -> None:
-    """Set the caller's new password, and revoke all sessions of the caller except the current one.
+    """Change the caller's password, and revoke all of the caller's sessions except the current one.
 
-    ``expected`` is the hash of the old password that the caller has entered for confirmation.
-    Raises ``password.changed`` if the stored password hash differs from ``expected``. Raises
+    ``expected`` is the password hash against which the caller's old password was verified. Raises
+    ``password.changed`` if the stored password hash differs from ``expected``. Raises
     ``auth.login_again`` if the caller's last login is too old.
     """
     person = _lock_person(uow, caller.user_id)
@@ -108,7 +106,7 @@ def change_password(
 
 
 def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
-    """Set a person's password on behalf of the operator.
+    """Set the password of the person with the given e-mail address.
 
     All sessions of the person are revoked, and the person is notified by mail. Raises
     ``user.not_found`` and every error of ``passwords.hash_password``.
@@ -136,7 +134,7 @@ def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
 
 
 def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, str]:
-    """Use the link that confirms a new address, lock the person, and return the person and address.
+    """Use the link that confirms a new address, and return the locked person and the new address.
 
     Raises ``auth.login_again`` and every error of ``read_new_address_link``.
     """
@@ -153,9 +151,9 @@ def change_address(
 ) -> None:
     """Change an account's e-mail address, and mail an undo link to the old address.
 
-    All sessions of the person are revoked, except the session in which the person changes the
-    address. If ``is_visible`` is true, the owners of the person's lists can see the new address.
-    Raises ``account.address_taken`` if a different person has the new address.
+    All of the person's sessions are revoked, except the session that changes the address. If
+    ``is_visible`` is true, list owners can see their subscriber's new address. Raises
+    ``account.address_taken`` if a different person has the new address.
     """
     sessions.revoke_sessions(uow, person.id, kept_session_id=caller.session_id)
     old_address = person.email
@@ -179,11 +177,11 @@ def read_undo_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, datetime]:
-    """Mark the link that undoes a change of address as used, and lock the person.
+    """Use an undo link for a change of address, and lock the person.
 
-    Return the locked person, the person's former address, and the time when the address was
-    changed. Raises ``account_link.invalid`` for an unknown or expired link. Raises
-    ``account_link.used`` if the link was already used.
+    Return the locked person, the former address, and the time of the change. Raises
+    ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if the
+    link was already used.
     """
     link, email = _read_link(uow, Purpose.UNDO_ADDRESS, secret)
     assert link.user_id is not None
@@ -197,10 +195,9 @@ def revert_address(
 ) -> None:
     """Restore an account's former e-mail address, set a new password, and revoke all sessions.
 
-    Undo links for address changes after ``since`` stop working, but undo links for earlier address
-    changes stay valid. If an intruder changes the address twice and undoes the second change, the
-    owner can still undo the first change. Raises ``account.address_taken`` if a different account
-    has taken the former address.
+    The links that undo address changes after ``since`` become invalid. Undo links for earlier
+    changes stay valid, in case an intruder has changed the address twice and undone only the second
+    change. Raises ``account.address_taken`` if a different account has taken the former address.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
@@ -218,7 +215,7 @@ def revert_address(
 
 
 def _read_link(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:
-    """Return the unexpired mailed link that a secret identifies, and the link's e-mail address."""
+    """Return the mailed link with the given secret, and its e-mail address."""
     invalid = errors.ACCOUNT_LINK_INVALID
     link = mailed_tokens.read_token(uow, purpose, secret, invalid=invalid)
     assert link.email is not None

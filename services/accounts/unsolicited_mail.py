@@ -1,7 +1,6 @@
-"""Enforces rate limits for mails that a stranger can have sent to any address.
+"""Enforces rate limits for mails that strangers can request for any address.
 
-Unsolicited mails are counted per recipient mailbox, recipient domain, mailing list, and requesting
-network.
+The rate limits apply per recipient mailbox, recipient domain, mailing list, and requesting network.
 """
 
 from collections.abc import Sequence
@@ -19,13 +18,13 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "mail-count"
-# The prefix length of the IPv4 networks for which mails are counted. A customer of an Internet
-# provider may use several addresses of one network.
+# The prefix length of IPv4 networks. Mail requests are counted per network, because one person may
+# use several addresses.
 _IPV4_PREFIX = 24
 _WINDOW_BYTES = 8
 _MAX_REMINDERS = "1/day"
-# Counts a mail. The time window of a rate limit begins with the first counted mail. The SQL
-# statement that counts a mail returns no row if the rate limit has been reached.
+# Counts a mail, unless the rate limit has been reached. The time window of a rate limit begins with
+# its first mail.
 _COUNT_MAIL = text("""
     INSERT INTO mail_counts AS counted (digest, mails, ends_at)
     SELECT :digest, 1, now() + make_interval(secs => :window) WHERE :bound > 0
@@ -39,11 +38,11 @@ _COUNT_MAIL = text("""
 
 @dataclass(frozen=True)
 class MailBound:
-    """A rate limit for mails, for example to one mailbox or from one network.
+    """A rate limit for mails to one mailbox or domain, from one network, or about one mailing list.
 
     Attributes:
         limits: the value of a rate limit setting, such as ``5/hour``.
-        digest: identifies the mailbox, domain, mailing list or network for which mails are counted.
+        digest: the digest of the mailbox, domain, mailing list or network.
     """
 
     name: str
@@ -52,16 +51,13 @@ class MailBound:
 
 
 class _BoundReached(Exception):
-    """A mail exceeds a rate limit.
-
-    The message of ``_BoundReached`` is the name of the rate limit.
-    """
+    """A mail exceeds a rate limit. The message of the exception is the name of the rate limit."""
 
 
 def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
     """Return the digest of a client's network, or ``None`` if the IP address is unknown.
 
-    Unsolicited mails are counted under the digest of the network from which they were requested.
+    Mail requests are counted per network.
     """
     network = network_of(ip, ipv4_prefix=_IPV4_PREFIX)
     return None if network is None else _digest(keyring, "source", str(network))
@@ -70,15 +66,13 @@ def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
 def choose_bounds(
     settings: Settings, source: bytes | None, *, email: str | None, list_id: int | None = None
 ) -> Sequence[MailBound]:
-    """Return the rate limits for a mail, in the order in which the mail must be counted.
+    """Return the rate limits that apply to a mail.
 
-    The rate limit for the mailbox precedes the rate limit for the domain, because a mail that
-    exceeds the first must not count against the second.
+    A mail to an account owner counts only against the limits per network and per mailing list.
 
     Args:
-        source: the digest of the network from which the mail was requested, from ``source_digest``.
-        email: the recipient's address, or ``None`` if the recipient owns an account. Account owners
-            have separate rate limits.
+        source: the digest of the requesting network, from ``source_digest``.
+        email: the recipient's address, or ``None`` for a mail to an account owner.
     """
     mailbox = None if email is None else email_addresses.derive_mailbox(email)
     limits_by_subject = (
@@ -106,10 +100,10 @@ def choose_reminder_bounds(
 
 
 def admit_mail(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
-    """Count a mail, or return false without counting the mail if it exceeds a rate limit.
+    """Count a mail, or return false if it exceeds a rate limit.
 
-    Call ``admit_mail`` late in the transaction, because the rate limit counters stay locked until
-    the transaction ends.
+    Call ``admit_mail`` near the end of the transaction, because it locks the counters of rate
+    limits.
     """
     try:
         with uow.session.begin_nested():
@@ -122,8 +116,7 @@ def admit_mail(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
 
 
 def _count_mail(uow: UnitOfWork, bound: MailBound) -> None:
-    # Import the library that parses rate limits inside the function, because most processes never
-    # send unsolicited mail.
+    # Import the library for rate limits only when needed, because most processes never count mails.
     from storage.redis.rate_counters import parse_limits
 
     for limit in parse_limits(bound.limits):

@@ -22,7 +22,7 @@ _FILENAME_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class MediaFile:
-    """A downloadable file of an attachment, which is either the converted image or a rendition.
+    """A downloadable file of an attachment, either the converted image or a rendition.
 
     Attributes:
         name: the name of the rendition, or ``None`` for the converted image.
@@ -53,7 +53,7 @@ def build_renditions_prefix(attachment: Attachment) -> str:
 
 
 def list_file_keys(attachment: Attachment) -> Sequence[str]:
-    """Return the storage key of the converted image, and the key prefix of its renditions."""
+    """Return the storage key of the converted image and the key prefix of its renditions."""
     folders = [] if attachment.renditions is None else [build_renditions_prefix(attachment)]
     return [build_media_key(attachment), *folders]
 
@@ -70,7 +70,7 @@ def list_renditions(attachment: Attachment) -> Sequence[MediaFile]:
 def list_converted_files(
     attachment: Attachment, converted: ConvertedImage
 ) -> Sequence[tuple[MediaFile, bytes]]:
-    """Return the unencrypted bytes of the image and each rendition, with their ``MediaFile``."""
+    """Return the ``MediaFile`` and the unencrypted bytes of the image and of each rendition."""
     files = [(_describe_file(None, attachment.filename, converted), converted.data)]
     for rendition in converted.renditions:
         extension = _EXTENSIONS[rendition.mime_type]
@@ -114,7 +114,7 @@ def parse_hash_id(filename: str) -> str | None:
 
 
 def unwrap_data_key(resources: Resources, attachment: Attachment) -> bytes | None:
-    """Return the data key of an encrypted attachment, or ``None`` for an unencrypted attachment."""
+    """Return the attachment's data key, or ``None`` if the attachment isn't encrypted."""
     if attachment.wrapped_key is None or attachment.wrapped_by is None:
         return None
     wrapped = WrappedKey(attachment.wrapped_by, attachment.wrapped_key)

@@ -1,8 +1,8 @@
 """Re-encrypts all data keys after an operator has added a new encryption key.
 
-A key rotation re-encrypts only the data keys, and doesn't change the objects that are encrypted
-with these data keys. Each batch of data keys is re-encrypted in its own transaction, so an operator
-can stop the rotation and run it again later. Pressroom stays available during a key rotation.
+A key rotation re-encrypts only the data keys, not the objects that they encrypt. An operator can
+stop the rotation at any time and run it again later, because each batch has its own transaction.
+Pressroom stays available during a key rotation.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ from storage.encryption import WrappedKey
 from storage.resources import Resources
 
 _MAX_BATCH_ROWS = 500
-# The columns that contain the encryption contexts of data keys. A data key can be decrypted only
-# with the encryption context that was used to encrypt the data key.
+# The columns that contain the encryption context of each data key. A data key must be decrypted
+# with the same encryption context with which it was encrypted.
 _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
     Attachment.hash_id,
     MemberImport.object_prefix,
@@ -28,7 +28,7 @@ _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
 
 
 def rewrap_data_keys(resources: Resources) -> Iterator[int]:
-    """Re-encrypt all data keys that are encrypted with an outdated encryption key.
+    """Re-encrypt all data keys that are encrypted with an old encryption key.
 
     Yields the number of re-encrypted data keys after each batch. Raises ``DecryptionFailed`` if no
     encryption key can decrypt a data key.
@@ -48,8 +48,7 @@ def _rewrap_column(resources: Resources, context: InstrumentedAttribute[str]) ->
             rows = uow.session.execute(query).all()
             for row_id, name, wrapped_by, wrapped_key in rows:
                 key = wrapper.rewrap(WrappedKey(wrapped_by, wrapped_key), name)
-                # Update the row of a data key without the ORM, because the ORM would change
-                # ``updated_at``.
+                # Bypass the ORM, because it would change ``updated_at``.
                 statement = update(kind.__table__).where(kind.id == row_id)
                 statement = statement.values(wrapped_key=key.data, wrapped_by=key.wrapped_by)
                 uow.session.execute(statement)

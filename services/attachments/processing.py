@@ -22,9 +22,7 @@ from storage.encryption import DecryptionFailed, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 
-# If no database row refers to a converted file, the file is removed from the object storage after
-# this time. A converted file without a database row was written by a worker that died or lost its
-# lease.
+# The converted files of a worker that died or lost its lease are removed after this time.
 _UNREFERENCED_OBJECT_LIFETIME = timedelta(hours=1)
 
 
@@ -53,17 +51,17 @@ def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess)
     lease.check_cancelled()
     media_files = files.list_converted_files(attachment, converted)
     with resources.unit_of_work() as uow:
-        # Before the converted files are written, schedule their removal in case this attempt of the
-        # job fails. Renew the lease before scheduling the removal of converted files, because an
-        # attempt that lost its lease must not schedule a removal.
+        # Schedule the removal of the converted files before writing them, in case this attempt of
+        # the job fails. Renew the lease before scheduling the removal, because an attempt that has
+        # lost its lease must not schedule one.
         renew_lease(uow, lease)
         removals.forget_objects(
             uow, *files.list_file_keys(attachment), after=_UNREFERENCED_OBJECT_LIFETIME
         )
     for file, data in media_files:
         target = files.get_file_key(attachment, file)
-        # Two attempts may safely write the same converted file at the same time, because both
-        # attempts write the same bytes.
+        # Two attempts can safely write the same file at the same time, because they write the same
+        # bytes.
         resources.objects.put(target, seal(data, key, target), file.mime_type)
     with resources.unit_of_work() as uow:
         complete_job(uow, lease, {"hash_id": attachment.hash_id})

@@ -33,7 +33,7 @@ _HASH_ID_PATTERN = re.compile(r"[a-z0-9]{12}\Z")
 
 
 def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
-    """Return the caller's attachment with this hash id. Raises ``attachment.not_found``."""
+    """Return the caller's attachment with the given hash id. Raises ``attachment.not_found``."""
     query = select(Attachment).where(
         Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
     )
@@ -44,7 +44,7 @@ def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
 
 
 def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
-    """Return the attachment of an accepted upload, or the error if the conversion failed."""
+    """Return the attachment of an upload, or the error of its failed conversion."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
@@ -57,7 +57,7 @@ def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainE
 def delete_failed_attachment(uow: UnitOfWork, accepted: AcceptedJob) -> None:
     """Delete the attachment of an upload that could not be converted.
 
-    The upload's job retains the error of the conversion.
+    The conversion's error stays in the upload's job.
     """
     has_failed = Attachment.status == AttachmentStatus.FAILED
     statement = delete(Attachment).where(Attachment.id == accepted.subject_id, has_failed)
@@ -75,8 +75,7 @@ def change_attachment(
 ) -> Attachment:
     """Change ``alt_text``, ``title`` or ``tags`` of an attachment, and return the attachment.
 
-    If several tags differ only in upper and lower case, only the first of these tags is stored.
-    Raises ``attachment.not_found``.
+    If several tags differ only in case, only the first is stored. Raises ``attachment.not_found``.
     """
     attachment = get_attachment(uow, caller, hash_id)
     for name, value in changes.items():
@@ -100,7 +99,8 @@ def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     row = get_attachment(uow, caller, hash_id)
     processing = select(Job).where(records.is_working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
     for job in uow.session.scalars(processing.with_for_update()):
-        # Cancelling the conversion job ends the lease of the worker that runs the job.
+        # Cancel the conversion job, so that the worker that is converting the image loses its
+        # lease.
         records.cancel_with_subject(uow, job, errors.ATTACHMENT_DELETED())
     uow.session.delete(row)
     announce_event(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
@@ -109,15 +109,14 @@ def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
 
 
 def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
-    """Return the file with this name, and the ready attachment that the file belongs to.
+    """Return the file with the given name and its attachment, which must be ready.
 
     Raises ``media.not_found``.
     """
     hash_id = files.parse_hash_id(filename)
     query = select(Attachment).join(User, User.id == Attachment.user_id)
     query = query.where(Attachment.hash_id == hash_id, Attachment.status == AttachmentStatus.READY)
-    # Hide the files of an erased person immediately, because the erasure job takes a while to
-    # remove all files.
+    # Hide the files of an erased person immediately, because removing all files takes a while.
     attachment = uow.session.scalar(query.where(User.erased_at.is_(None))) if hash_id else None
     file = files.find_file(attachment, filename) if attachment else None
     if attachment is None or file is None:
@@ -126,7 +125,7 @@ def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
 
 
 def read_encrypted_file(resources: Resources, attachment: Attachment, file: MediaFile) -> bytes:
-    """Decrypt an attachment's file, and return the bytes after verifying the whole file."""
+    """Return the decrypted bytes of an attachment's file, after verifying the whole file."""
     key = files.get_file_key(attachment, file)
     try:
         return unseal(resources.objects.get(key), files.unwrap_data_key(resources, attachment), key)
@@ -145,8 +144,7 @@ def sign_link(
     ``link.not_encrypted`` and ``media.not_found``.
 
     Args:
-        filename: the name of the file that the URL leads to. If ``filename`` is ``None``, the URL
-            leads to the converted image.
+        filename: the name of a rendition's file, or ``None`` for the converted image.
     """
     require_recent_login(uow, caller)
     attachment = get_attachment(uow, caller, hash_id)

@@ -1,9 +1,8 @@
 """Finds and repairs strays in the object storage.
 
-A stray is an object without a database row, or a row whose object is missing. A crash or a broken
-connection can leave an object in the storage that has no database row. After a bucket was restored
-from a backup, the objects of some database rows may be missing. To save memory, the search for
-strays reads objects and rows in the order of their keys and merges the two sequences.
+A stray is an object without a database row, or a row whose object is missing. A crash can leave an
+object without a row. After a restore from a backup, the objects of some rows may be missing. To
+save memory, the search for strays merges the sorted keys of objects and rows.
 """
 
 import heapq
@@ -27,20 +26,20 @@ SWEEP_UPLOADS = register_maintenance(
     every=timedelta(hours=1),
     run=lambda resources, began_at: sweep_uploads(resources, now=began_at),
 )
-# Objects and database rows that are younger than this period don't count as strays, because their
-# counterparts may not have been written yet.
+# Objects and rows that are younger than this aren't strays, because their counterparts may not have
+# been written yet.
 STRAY_GRACE_PERIOD = timedelta(hours=1)
 _MAX_BATCH_ROWS = 1000
-# Unreferenced objects are removed in small batches, because each object is checked again shortly
-# before its removal.
+# Objects are removed in small batches, so that each object is checked again shortly before its
+# removal.
 _MAX_BATCH_REMOVALS = 100
-# The statuses of attachments whose uploaded original may be in the storage. The original of a
-# failed upload is kept for a while, so that the owner can retry the conversion.
+# The statuses in which an attachment's original may be stored. After a failed conversion, the
+# original is kept for a while, so that the owner can retry the conversion.
 _STATUSES_WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
 
 
 class StrayKind(StrEnum):
-    """The kind of a stray, which is an object without a row or a row without an object."""
+    """A stray is either an object without a row or a row without an object."""
 
     OBJECT_WITHOUT_ROW = "object without row"
     ROW_WITHOUT_OBJECT = "row without object"
@@ -66,8 +65,8 @@ def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
         for key, entries in groupby(heapq.merge(stored, referenced), key=itemgetter(0)):
             (_, is_overdue, kind), *counterparts = entries
             stray = Stray(kind, key)
-            # Check each stray a second time, because the first check read its object and its row at
-            # different times.
+            # Check the stray a second time, because its object and its row were read at different
+            # times.
             if is_overdue and not counterparts and _is_still_stray(resources, stray):
                 yield stray
     yield from _find_stray_originals(resources, before)
@@ -97,17 +96,16 @@ def repair_stray(resources: Resources, stray: Stray) -> None:
         row.status = AttachmentStatus.FAILED
         row.error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
         if row.renditions is not None:
-            # Clear the list of renditions, so that the search for strays finds the renditions'
-            # objects and removes them.
+            # Clear the list of renditions, so that their objects become strays and are removed.
             row.renditions = []
 
 
 def sweep_uploads(resources: Resources, *, now: datetime) -> int:
     """Remove uploaded originals that remained in the storage after a crash.
 
-    Returns the number of removed originals. ``sweep_uploads`` lists only the stored originals, so
-    its cost doesn't depend on the number of attachments. The sweep ignores converted images,
-    because each converted image has either a row or a scheduled removal.
+    Returns the number of removed originals. The cost of a sweep depends on the number of stored
+    originals, not on the number of attachments. The sweep ignores converted images, because each
+    converted image has either a row or a scheduled removal.
     """
     removed = 0
     strays = _find_stray_originals(resources, now - STRAY_GRACE_PERIOD)
@@ -118,9 +116,9 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
 
 
 def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
-    """Yield uploaded originals that are no longer needed and were stored before ``before``.
+    """Yield uploaded originals that were stored before ``before`` and are no longer needed.
 
-    An uploaded original is needed while its attachment is being converted or has failed.
+    An uploaded original is needed until its conversion has succeeded.
     """
     stored = resources.objects.list_objects(ORIGINALS_PREFIX)
     old_keys = (item.key for item in stored if item.modified_at < before)
@@ -133,8 +131,7 @@ def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[St
             referenced_keys = {ORIGINALS_PREFIX + hash_id for hash_id in uow.session.scalars(query)}
         for key in keys:
             stray = Stray(StrayKind.OBJECT_WITHOUT_ROW, key)
-            # Check each stray a second time, because its database row may have been written after
-            # the first check.
+            # Check the stray a second time, because its row may have been written in the meantime.
             if key not in referenced_keys and _is_still_stray(resources, stray):
                 yield stray
 
@@ -149,7 +146,7 @@ def _is_still_stray(resources: Resources, stray: Stray) -> bool:
 
 
 def _select_row(key: str) -> Select[Attachment]:
-    """Build the query for the attachment that the object with this storage key belongs to."""
+    """Build the query for the attachment to which an object belongs."""
     prefix, _, name = key.partition("/")
     if f"{prefix}/" == MEDIA_PREFIX:
         return select(Attachment).where(Attachment.filename == name)
@@ -166,10 +163,9 @@ def _is_referenced(row: Attachment, key: str) -> bool:
 
 
 def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
-    """Return the sorted storage keys of an attachment's image or of its renditions.
+    """Return the storage keys of an attachment's image or of its renditions, in ascending order.
 
-    ``prefix``: a storage key or key prefix, which selects either the converted image or the
-    renditions.
+    ``prefix`` decides whether the key of the image or the keys of the renditions are returned.
     """
     if prefix.startswith(MEDIA_PREFIX):
         return [files.build_media_key(row)]
@@ -179,11 +175,10 @@ def _list_keys(row: Attachment, prefix: str) -> Sequence[str]:
 def _iterate_referenced_keys(
     resources: Resources, prefix: str, before: datetime
 ) -> Iterator[tuple[str, bool, StrayKind]]:
-    """Yield the storage keys with this prefix that occur in attachment rows, in sorted order.
+    """Yield the storage keys with this prefix in all attachment rows, in ascending order.
 
-    The second value of each yielded tuple tells whether an object with this key must exist in the
-    storage. The stored objects of an attachment must exist if the attachment became ready before
-    ``before``.
+    The second value of each tuple says whether the object must exist. Objects must exist if their
+    attachment became ready before ``before``.
     """
     last_hash_id = ""
     query = select(Attachment).order_by(Attachment.hash_id).limit(_MAX_BATCH_ROWS)

@@ -76,8 +76,8 @@ def _restart_processing(uow: UnitOfWork, job: Job) -> bool:
 
 
 def _process(resources: Resources, lease: Lease) -> None:
-    # Import the image conversion only when a job runs, because the API imports ``upload`` and must
-    # not load the image decoders.
+    # Import the image conversion only when a job runs, because the API must not load image
+    # decoders.
     from services.attachments import processing
 
     processing.convert_upload(resources, lease, resources.shared(processing.create_converter))
@@ -113,9 +113,8 @@ def accept_upload(
     wrapped: WrappedKey | None = None
     if upload.encrypted:
         data_key, wrapped = resources.key_wrapper.create_key(hash_id)
-    # Store the uploaded object before its database row, so that no row ever refers to a missing
-    # object. If the process crashes before writing the row of a stored object, ``sweep_uploads``
-    # removes the object.
+    # Store the uploaded object before its row, so that no row refers to a missing object. If the
+    # process crashes before it writes the row, ``sweep_uploads`` removes the object.
     object_key = build_original_key(hash_id)
     sealed = seal(upload.data, data_key, object_key)
     resources.objects.put(object_key, sealed, "application/octet-stream")
@@ -134,9 +133,8 @@ def accept_upload(
     except DomainError:
         _schedule_removal(resources, object_key)
         raise
-    # After any error except a ``DomainError``, keep the stored object, because its database row may
-    # have been committed before the error. If the stored object has no row, ``sweep_uploads``
-    # removes the object.
+    # Keep the uploaded object after an unexpected error, because its row may have been committed.
+    # If there is no row, ``sweep_uploads`` removes the object later.
     if accepted.replayed:
         _schedule_removal(resources, object_key)
     return accepted
@@ -173,10 +171,9 @@ def _schedule_removal(resources: Resources, object_key: str) -> None:
 
 
 def validate_upload(upload: Upload) -> ImageType:
-    """Detect the type of an uploaded image from the image's bytes.
+    """Check an uploaded image, and return its type.
 
-    Raises an error if the size, the file name extension or the type of an uploaded image is not
-    allowed.
+    Raises an error if the size, the file name extension or the type of the image isn't allowed.
     """
     if not upload.data:
         raise errors.ATTACHMENT_EMPTY()
@@ -192,7 +189,7 @@ def validate_upload(upload: Upload) -> ImageType:
 
 
 def clean_filename(name: str) -> str:
-    """Return the file name in a path that a client sent, without control characters."""
+    """Return the last part of a path that a client sent, without control characters."""
     base = PureWindowsPath(name).name
     printable = "".join(filter(str.isprintable, base))
     if not printable:

@@ -1,7 +1,6 @@
 """Creates backups, and removes expired backups.
 
-The maintenance job and the command of the operator never run at the same time, so only one backup
-is created at a time.
+Only one backup can be created at a time, either by maintenance or by the operator's command.
 """
 
 import heapq
@@ -33,14 +32,14 @@ PIECE_BYTES = 4 * 1024 * 1024
 # The folder of the bucket into which a verification restores the objects of a backup.
 TRIAL = "backup-trial/"
 _MAX_LIST_KEYS = 10_000
-# The number of threads is limited because each thread may hold an object of 8 MiB in memory.
+# The number of threads is limited, because each thread may hold an object of 8 MiB in memory.
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
-# A copy of an object is usable only if the object was at least ``_MIN_AGE_AT_COPY`` old when it was
-# copied. If the clocks of the bucket and the backup storage differ, an outdated copy of a new
-# object may look newer than its object.
+# If an object was younger than ``_MIN_AGE_AT_COPY`` when it was copied, the object is copied again.
+# If the clocks of bucket and backup storage differ, an outdated copy could otherwise look newer
+# than the object.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
-# The interval at which the maintenance job checks whether a backup is due.
+# How often maintenance checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)
 
 
@@ -51,8 +50,8 @@ class CopyResult:
     Attributes:
         lists: the number of files that list the keys of the objects in the backup.
         objects: the number of objects in the backup.
-        copied: the number of objects that the backup had to copy, because no earlier backup had
-            copied them.
+        copied: the number of objects that had to be copied, because they weren't in an earlier
+            backup.
     """
 
     lists: int = 0
@@ -71,7 +70,7 @@ class PruneResult:
 def copy_objects(
     objects: ObjectStore, place: SealedPlace, backup_id: str, *, excluded_prefix: str
 ) -> CopyResult:
-    """Copy objects that the backup storage lacks, and store a list of the keys of all objects.
+    """Copy new objects to the backup storage, and list the keys of all objects in the backup.
 
     Objects whose keys begin with ``excluded_prefix`` are not copied.
     """
@@ -81,7 +80,7 @@ def copy_objects(
     def copy_object(entry: tuple[str, bool]) -> bool:
         """Copy an object to the backup storage, or return false if the object no longer exists.
 
-        An unused object may have been removed from the bucket since the bucket was listed.
+        An unused object may be removed between listing and copying.
         """
         key, is_copied = entry
         if not is_copied:
@@ -106,10 +105,10 @@ def copy_objects(
 def _list_objects(
     objects: ObjectStore, place: SealedPlace, *, excluded_prefix: str
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the key of each object in the bucket, and whether the backup storage has a usable copy.
+    """Yield the key of each object in the bucket, and whether a usable copy of the object exists.
 
-    The bucket and the backup storage list objects in the order of their keys, so the bucket and the
-    backup storage can be compared without loading all keys into memory.
+    Bucket and backup storage both list objects by key, so they can be compared without loading all
+    keys into memory.
     """
     copies = require_key_order(place.list_objects(COPIES))
     copy = next(copies, None)
@@ -144,7 +143,7 @@ def list_keys(place: SealedPlace, manifest: Manifest) -> Iterator[str]:
 
 
 def restore_objects(objects: ObjectStore, place: SealedPlace, manifest: Manifest) -> int:
-    """Restore the objects of a backup that the bucket lacks, and return the number of objects.
+    """Restore the objects of a backup that are missing in the bucket, and return their number.
 
     Raises ``backup.damaged`` if an object in the backup can't be read.
     """
@@ -169,9 +168,9 @@ def _list_name(backup_id: str, number: int) -> str:
 
 
 def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
-    """Check that a storage lists objects in the order of their keys, and yield the objects.
+    """Yield the objects of a storage, and check that they are sorted by key.
 
-    Raises ``RuntimeError`` if the object keys are not in ascending order.
+    Raises ``RuntimeError`` if the keys of the objects aren't in ascending order.
     """
     last_key = ""
     for stored in stored_objects:
@@ -182,19 +181,18 @@ def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[Stored
 
 
 def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
-    """Remove all backups that began before ``before``, but never remove the newest backup.
+    """Remove all backups that began before ``before``, except the newest backup.
 
     Call ``prune_backups`` only during a run of ``CREATE_BACKUP``, so that no backup is created at
-    the same time. Raises ``backup.damaged`` or ``backup.key_missing`` if a backup can't be read,
-    because it is unknown which objects the backup needs.
+    the same time. Raises ``backup.damaged`` or ``backup.key_missing`` if the list of a backup's
+    objects can't be read.
     """
     all_manifests = list(manifests.read_manifests(place))
     if not all_manifests:
         return PruneResult()
     expired = [manifest for manifest in all_manifests[:-1] if manifest.began_at < before]
     remaining = [manifest for manifest in all_manifests if manifest not in expired]
-    # Remove the manifest of a backup before its other files, so that Pressroom ignores a partially
-    # removed backup.
+    # Remove the manifests first, so that partly removed backups are ignored.
     place.remove(*[MANIFESTS + manifest.id for manifest in expired])
     result = PruneResult(backups=len(expired), files=len(expired))
     remaining_ids = {manifest.id for manifest in remaining}
@@ -205,8 +203,8 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
         journal.list_files(place, remaining[0].began_at, needed=False),
     ]
     for names in unneeded_files:
-        # Read a batch of file names before removing the files, because a folder should not change
-        # while its files are listed.
+        # Read a batch of names before removing the files, because a folder shouldn't change while
+        # it is being listed.
         while batch := list(islice(names, _MAX_REMOVAL_FILES)):
             place.remove(*batch)
             result.files += len(batch)
@@ -214,10 +212,9 @@ def prune_backups(place: SealedPlace, before: datetime) -> PruneResult:
 
 
 def _list_unneeded_copies(place: SealedPlace, remaining: Iterable[Manifest]) -> Iterator[str]:
-    """Yield the names of the object copies in the backup storage that no backup needs.
+    """Yield the names of object copies that no backup needs any longer.
 
-    The sorted key lists of all backups are merged while they are read, so the lists need not fit
-    into memory.
+    The sorted object lists of all backups are merged without loading them into memory.
     """
     key_lists = heapq.merge(*(list_keys(place, manifest) for manifest in remaining))
     needed_keys = (key for key, _ in groupby(key_lists))
@@ -231,7 +228,7 @@ def _list_unneeded_copies(place: SealedPlace, remaining: Iterable[Manifest]) -> 
 
 
 def create_backup_if_due(resources: Resources, began_at: datetime) -> int | None:
-    """Create a backup if a backup is due, and remove expired backups.
+    """Create a backup if one is due, and remove expired backups.
 
     Return 1 if a backup was created, 0 if no backup was due, or ``None`` if backups are disabled.
     """
@@ -239,8 +236,8 @@ def create_backup_if_due(resources: Resources, began_at: datetime) -> int | None
     if settings.backup_url is None or not settings.backup_hours:
         return None
     place = open_sealed_place(settings)
-    # A backup counts as due half a check interval before its due time, because daily backups would
-    # otherwise begin later every day.
+    # Start a backup up to half a check interval early, because daily backups would otherwise begin
+    # later every day.
     due_at = began_at - timedelta(hours=settings.backup_hours) + _CHECK_INTERVAL / 2
     due_timestamp = manifests.format_timestamp(due_at)
     if any(backup_id > due_timestamp for backup_id in manifests.list_backup_ids(place)):
@@ -262,10 +259,9 @@ CREATE_BACKUP = register_maintenance(
 def create_backup(resources: Resources, place: SealedPlace, began_at: datetime) -> Manifest:
     """Create a backup. Call ``create_backup`` only during a run of ``CREATE_BACKUP``.
 
-    ``began_at`` is the time when the run of ``CREATE_BACKUP`` started. Raises ``LeaseLost`` if a
-    second run of ``CREATE_BACKUP`` has started, because the second run may have removed objects of
-    the new backup. If an error stops a backup, its manifest isn't written, so Pressroom ignores the
-    incomplete backup.
+    ``began_at`` is the start time of the maintenance run. Raises ``LeaseLost`` if a second
+    maintenance run has started, which may have removed objects that the new backup needs. An
+    incomplete backup has no manifest and is therefore ignored.
     """
     settings = resources.settings
     backup_id = manifests.create_backup_id(began_at)
@@ -309,7 +305,7 @@ def piece_name(backup_id: str, number: int) -> str:
 def _split_into_pieces(output: Iterable[bytes]) -> Iterator[bytes]:
     """Split the output of a database dump into pieces of ``PIECE_BYTES`` bytes.
 
-    Only the last piece of the dump can be shorter than ``PIECE_BYTES``.
+    The last piece of a dump may be shorter.
     """
     buffer = bytearray()
     # An empty chunk marks the end of the dump.

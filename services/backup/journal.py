@@ -1,11 +1,10 @@
 """Writes and replays the journal of departures, which are unsubscriptions and erasures.
 
 A restored backup doesn't contain the departures that happened after the backup. Every minute, a
-maintenance job moves the new departures from the database into a file of the journal. The journal
-file is written before the departures are deleted from the database, so the journal may contain a
-departure twice if a process is killed. Restoring a backup replays all journal files that are newer
-than the backup, so that no unsubscription and no erasure is lost. The journal doesn't record new
-subscriptions, even if a person who unsubscribed subscribes again.
+maintenance job moves the new departures from the database into a file of the journal. If a process
+is killed after writing a journal file, the journal may contain the same departures twice. A restore
+replays all journal files that are newer than the backup. The journal doesn't record new
+subscriptions, even if a person had unsubscribed before.
 """
 
 from collections.abc import Iterator
@@ -29,23 +28,22 @@ WRITE_JOURNAL = register_maintenance(
 )
 _FOLDER = "journal/"
 _MAX_FILE_ROWS = 5_000
-# The maximum number of journal files per maintenance run, so that writing the journal doesn't delay
-# different kinds of maintenance.
+# Each maintenance run writes at most this many journal files, so that it doesn't delay other
+# maintenance.
 _MAX_FILES = 20
 _MAX_BATCH_ROWS = 200
-# The maximum tolerated difference between the clocks of two database servers. After a failover of
-# the database, a journal file may be dated by a different server than the backup.
+# How far the clocks of two database servers may differ. After a failover, the times of a backup and
+# of a journal file may come from different servers.
 _CLOCK_TOLERANCE = timedelta(minutes=1)
 
 
 @dataclass
 class ReplayResult:
-    """How many departures a replay of the journal has applied to the restored database.
+    """How many departures a replay of the journal has applied.
 
     Attributes:
         opt_outs: the number of opt-outs that were missing in the restored database.
-        erasures: the number of people who were erased because the restored database contained their
-            data.
+        erasures: the number of people who had to be erased again.
     """
 
     files: int = 0
@@ -56,20 +54,20 @@ class ReplayResult:
 def write_journal(resources: Resources) -> int | None:
     """Move all departures from the database into the journal, and return the number of departures.
 
-    Return ``None`` if the deployment stores no backups.
+    Return ``None`` if backups are disabled.
     """
     if resources.settings.backup_url is None:
         return None
-    # Don't wait for an unreachable backup storage, because the journal job runs again a minute
-    # later.
+    # Don't wait if the backup storage is unreachable, because the next maintenance run begins in a
+    # minute.
     place = open_sealed_place(resources.settings, max_wait_seconds=0.0)
     written_rows = 0
     for _ in range(_MAX_FILES):
         with resources.unit_of_work() as uow:
             oldest = select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS)
             rows = uow.session.scalars(oldest).all()
-            # Read the database's clock after reading the departures, so that the file name contains
-            # a time after all departures in the file.
+            # Read the clock after the departures, so that the file name contains a later time than
+            # all departures in the file.
             read_at = uow.session.scalars(select(func.clock_timestamp())).one()
         if not rows:
             break
@@ -97,8 +95,8 @@ def write_journal(resources: Resources) -> int | None:
 def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
     """Return the names of the journal files that restoring a backup must replay, oldest first.
 
-    ``began_at`` is the time when the creation of the backup began. If ``needed`` is false, return
-    the names of the journal files that restoring the backup doesn't need.
+    ``began_at`` is the time when the backup began. If ``needed`` is false, return the journal files
+    that the restore doesn't need.
     """
     first_name = _FOLDER + format_timestamp(began_at - _CLOCK_TOLERANCE)
     return (file.key for file in place.list_objects(_FOLDER) if (file.key >= first_name) is needed)

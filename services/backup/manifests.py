@@ -29,17 +29,17 @@ class Manifest:
     """Describes a complete backup.
 
     Attributes:
-        began_at: the time when the backup began, according to the database's clock. Restoring the
-            backup must replay the journal from ``began_at`` on.
+        began_at: the time when the backup began, by the database's clock. A restore replays the
+            journal from ``began_at`` on.
         release: the release of Pressroom that created the backup.
         revision: the revision of the database schema in the dump.
         database_pieces: the number of files that contain the database dump.
         object_lists: the number of files that list the keys of the objects in the backup.
-        copied: the number of objects that the backup had to copy, because no earlier backup had
-            copied them.
-        secret_keys: maps the id of each secret key to the key's fingerprint. A backup contains the
-            fingerprints of the secret keys, but not the keys.
-        encryption_keys: maps the id of each encryption key to the key's fingerprint.
+        copied: the number of objects that had to be copied, because they weren't in an earlier
+            backup.
+        secret_keys: the fingerprint of each secret key, by the key's id. A backup doesn't contain
+            the secret keys.
+        encryption_keys: the fingerprint of each encryption key, by the key's id.
     """
 
     id: str
@@ -57,12 +57,12 @@ class Manifest:
 
 
 def create_backup_id(began_at: datetime) -> str:
-    """Return an id for a new backup. Sorting the ids of backups sorts the backups by time."""
+    """Return an id for a new backup. Sorting backup ids sorts the backups by time."""
     return f"{format_timestamp(began_at)}-{ids.random_hash_id(4)}"
 
 
 def format_timestamp(moment: datetime) -> str:
-    """Format a time so that it can be part of a file name."""
+    """Format a time for use in a file name."""
     return clock.format_timestamp(moment).replace("-", "").replace(":", "")
 
 
@@ -76,7 +76,7 @@ def current_release() -> str:
 
 
 def fingerprint_keys(keyring: Keyring) -> dict[str, str]:
-    """Return a mapping from the id of each key in a keyring to the key's fingerprint.
+    """Return the fingerprint of each key in a keyring, by the key's id.
 
     A key can't be derived from its fingerprint.
     """

@@ -1,8 +1,8 @@
 """Restores a backup into an empty database, and verifies backups.
 
-An operator must restore a backup while no process of Pressroom is running. Restoring a backup
-writes the objects before the database rows that refer to them. A single transaction restores the
-whole database, so an operator can simply restart an interrupted restore.
+No process of Pressroom may be running during a restore. Objects are restored before the database
+rows that refer to them. The whole database is restored in one transaction, so an interrupted
+restore can simply be started again.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ class RestoreResult:
 
 
 def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> RestoreResult:
-    """Restore a backup, and repeat the unsubscriptions and erasures that happened after the backup.
+    """Restore a backup, and reapply the unsubscriptions and erasures that happened after it.
 
     Raises ``backup.target_in_use`` if the database isn't empty. Raises every error of
     ``require_compatible_backup`` and ``fill_database``.
@@ -68,8 +68,7 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
     objects = creating.restore_objects(resources.objects, place, manifest)
     revision = fill_database(settings, place, manifest)
     with resources.unit_of_work() as uow:
-        # Before the replay adds events to the feed, ensure that new events follow every cursor that
-        # an API client has received.
+        # Ensure that new feed events come after every cursor that an API client holds.
         reading.raise_feed_places(uow)
     return RestoreResult(
         objects, revision, journal.replay_journal(resources, place, manifest.began_at)
@@ -79,17 +78,14 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
 def _is_in_use(settings: Settings) -> bool:
     """Return whether a configured database already contains tables.
 
-    The role that owns the tables and the role of the application may be configured with different
-    databases by mistake. The databases of both roles are checked, because the journal must not be
-    replayed into a database that is in use.
+    Both configured database URLs are checked, because they may name different databases by mistake.
     """
     if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
         return True
     try:
         return postgres_tools.has_tables(settings.database_url)
     except psycopg2.OperationalError:
-        # The database role of the application may not exist yet, because it is created together
-        # with the tables.
+        # The application's database role may not exist yet, because the restore creates it.
         return False
 
 
@@ -98,8 +94,7 @@ def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
 
     Raises ``backup.too_new``, ``backup.too_old``, ``backup.key_missing`` or ``backup.key_differs``.
     """
-    # The names of schema revisions sort by age, so a comparison of the names shows which revision
-    # is newer.
+    # The names of schema revisions sort from old to new.
     if manifest.revision > get_newest_revision():
         raise errors.BACKUP_TOO_NEW(release=manifest.release, revision=manifest.revision)
     if explain_unsupported(manifest.revision):
@@ -137,8 +132,7 @@ class VerifyResult:
 
     Attributes:
         objects: the number of objects that were restored for the verification.
-        later_objects: the number of objects in the backup that were uploaded after the database
-            dump began.
+        later_objects: the number of objects that were uploaded after the database dump had begun.
         journal_files: the number of journal files that restoring the backup would replay.
         rows: maps the name of each table in ``_COUNTED_TABLES`` to the number of rows in the table.
         faults: one sentence per fault that the verification found in the backup.
@@ -170,8 +164,7 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
         for fault in ledgers.verify_ledger(trial, full=True).faults:
             place_of_fault = f"user {fault.user_id}, entry {fault.seq}, order {fault.order_id}"
             report.faults.append(f"ledger: {fault.fault} ({place_of_fault})")
-        # Pretend that the restored objects are old, because the search for stray objects ignores
-        # new objects.
+        # Search with a later time, because the search for strays ignores new objects.
         for stray in strays.find_strays(
             trial, now=clock.now() + STRAY_GRACE_PERIOD + timedelta(hours=1)
         ):
@@ -190,8 +183,7 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
 def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
     """Create a temporary database on the database server, and a temporary folder in the bucket.
 
-    If a verification is killed, the next verification removes the temporary database and the
-    temporary folder.
+    If a verification is killed, the next verification removes the temporary database and folder.
     """
     owner = make_url((settings.migration_database_url or settings.database_url).get_secret_value())
     plain = owner.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -201,8 +193,8 @@ def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
         if cursor.fetchone() != (True,):
             raise errors.BACKUP_VERIFIED_NOW()
-        # Release the advisory lock explicitly, because a busy database server may release the lock
-        # so late that the next verification is rejected.
+        # Release the advisory lock explicitly. A busy database server might release the lock so
+        # late that the next verification is rejected.
         at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
         url = owner.set(database=f"{owner.database}_backup_trial")
         name = sql.Identifier(url.database or "")

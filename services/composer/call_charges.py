@@ -82,7 +82,7 @@ def charge_call(
 
 @dataclass
 class RunPayment:
-    """The payment for a composer call in a worker.
+    """The charge for a composer call that a worker makes.
 
     If several callers wait for the result, one of them pays.
     """

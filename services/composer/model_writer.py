@@ -55,8 +55,8 @@ def write_metadata(
 ) -> PostMetadata:
     """Write the requested metadata fields of a post with a language model.
 
-    Raises ``composer.answer_unusable`` if the model writes no usable text, and all errors of the
-    language model.
+    Raises ``composer.answer_unusable`` if the model writes no usable text. Passes on all errors of
+    the language model.
     """
 
     def find_faults(metadata: PostMetadata) -> list[str]:
@@ -86,8 +86,8 @@ def write_metadata(
 def write_tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, ...]:
     """Write tweets about a post with a language model.
 
-    Raises ``composer.answer_unusable`` if the model writes no usable text, and all errors of the
-    language model.
+    Raises ``composer.answer_unusable`` if the model writes no usable text. Passes on all errors of
+    the language model.
     """
     task = _Task(
         TWEETS_PROMPT,

@@ -1,4 +1,4 @@
-"""Builds the material of a prompt from a post, shortened to the model's context window."""
+"""Shortens a post to the model's context window, and builds a prompt's material from the post."""
 
 from collections.abc import Iterator
 

@@ -163,7 +163,7 @@ def fit_slug(text: str, content_hash: str) -> str:
 
 
 def fit_summary(text: str) -> str:
-    """Return as many first sentences of a text as fit into a summary.
+    """Shorten a text to a summary that consists of the text's first sentences.
 
     If the first sentence is too long, it is cut between words.
     """

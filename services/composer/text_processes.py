@@ -26,14 +26,14 @@ class TextProcesses:
     """A pool of child processes that parse posts and run the offline writer.
 
     All threads of a worker share one pool of child processes. If all child processes are busy, a
-    thread waits as long as a caller waits for the result. Child processes are started on demand and
-    reused.
+    thread waits for a free child process, but stops waiting when the API request times out. Child
+    processes are started on demand and reused.
     """
 
     def __init__(self, *, timeout: float = MAX_POST_SECONDS) -> None:
         self._timeout = timeout
-        # The last used child process is taken first, so that the second one is started only if
-        # necessary.
+        # The most recently used child process is taken first, so that no additional child process
+        # is started unnecessarily.
         self._free = LifoQueue[ChildProcess]()
         for _ in range(_MAX_CHILDREN):
             self._free.put(

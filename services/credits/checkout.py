@@ -41,7 +41,7 @@ _MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """The fields of an order as a client sent them, before they are validated."""
+    """The fields of an order as the client sent them, not yet validated."""
 
     amount: Decimal | None
     credit_amount: Decimal | None
@@ -113,8 +113,7 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
     try:
         payments = providers.channel(PaymentChannel(order.channel))
     except DomainError as error:
-        # The payment channel may be unavailable, because an operator may have disabled it since the
-        # order was placed.
+        # An operator may have disabled the payment channel after the order was placed.
         raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
         raise errors.TOPUP_TOO_LATE()
@@ -134,8 +133,8 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
 def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Lock the job before its order, because code that abandons a job also locks the job first,
-        # and a different sequence could cause deadlocks.
+        # Lock the job before its order. Code that abandons a job uses the same order of locks, so
+        # no deadlock can occur.
         complete_job(uow, lease, {"order_id": lease.subject_id})
         order = lock_order(uow, lease.subject_id)
         if opened is not None:
@@ -170,8 +169,7 @@ OPEN_CHECKOUT = register_kind(
         # the job.
         retryable=False,
         on_abandoned=_fail_order,
-        # The job that creates a payment page stops retrying after 30 seconds, because the payer
-        # waits for the page.
+        # Stop retrying after 30 seconds, because the payer is waiting for the payment page.
         patience=timedelta(seconds=30),
         given_up=errors.PAYMENTS_UNAVAILABLE,
     )

@@ -1,9 +1,8 @@
-"""Stores signed checkpoints, so that a verification of the ledger skips already verified entries.
+"""Stores signed checkpoints, so that a verification of the ledger can skip verified entries.
 
-Checkpoints are signed with the deployment's secret keys. An attacker who can write to the database,
-but has no secret key, can't forge a checkpoint. A checkpoint is ignored if its signature is invalid
-or if its signing key is missing. If an account has no valid checkpoint, a verification reads all
-ledger entries of the account.
+Checkpoints are signed with a secret key, so access to the database isn't enough to forge them. A
+checkpoint with an invalid signature is ignored. For an account without a valid checkpoint, all
+ledger entries are verified.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +20,7 @@ from storage.resources import Resources
 class Checkpoint:
     """The state of a credit account after the ledger entry with the number ``seq``.
 
-    Every ledger entry of the account up to the number ``seq`` has been verified without a fault.
+    All entries up to the number ``seq`` have been verified without a fault.
     """
 
     user_id: int
@@ -32,7 +31,7 @@ class Checkpoint:
 
     @property
     def message(self) -> bytes:
-        """Return the text from which the signature of the checkpoint is computed."""
+        """Return the bytes that the signature of the checkpoint covers."""
         sums = f"{self.balance:.4f} {self.debt:.4f}"
         return f"account {self.user_id} {self.seq} {self.hash.hex()} {sums}".encode()
 
@@ -40,8 +39,8 @@ class Checkpoint:
 class CheckpointBook:
     """Reads and writes the checkpoints of the ledger.
 
-    Checkpoints are read with the connection that the verification uses, possibly from a replica of
-    the database. Each write of checkpoints is a separate transaction on the primary database.
+    A verification may read the checkpoints from a replica of the database. New checkpoints are
+    written to the primary database, in a separate transaction.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -61,8 +60,8 @@ class CheckpointBook:
     def last_verified_change(self, connection: Connection) -> int | None:
         """Return the id of the newest verified change of an order's status.
 
-        All status changes with smaller ids than the returned id have been verified. Return ``None``
-        if the orders have no valid checkpoint.
+        All status changes up to the returned id have been verified. Return ``None`` if the orders
+        have no valid checkpoint.
         """
         table = PaymentOrderCheckpoint.__table__.c
         rows = connection.execute(select(table.change_id, table.signature)).all()
@@ -75,8 +74,7 @@ class CheckpointBook:
         rows = [
             asdict(checkpoint)
             | {"signature": self._signer.sign(checkpoint.message), "is_suspect": False}
-            # Sort the checkpoint rows by user, so that two simultaneous verifications can't
-            # deadlock.
+            # Sort the checkpoints, so that two simultaneous verifications can't deadlock.
             for checkpoint in sorted(checkpoints, key=lambda checkpoint: checkpoint.user_id)
         ]
         insertion = insert(CreditCheckpoint).values(rows)
@@ -100,11 +98,10 @@ class CheckpointBook:
             uow.session.execute(row.on_conflict_do_nothing())
 
     def mark_suspect(self, user_ids: Iterable[int]) -> None:
-        """Mark checkpoints as suspect, because a verification has found faults in the accounts.
+        """Mark the checkpoints of faulty accounts as suspect.
 
-        The next verification ignores a suspect checkpoint, and reads all ledger entries of the
-        account. A verification that finds no fault in an account replaces the account's suspect
-        checkpoint with a new checkpoint.
+        The next verification reads all ledger entries of an account with a suspect checkpoint, and
+        replaces the checkpoint if it finds no fault.
         """
         belongs_to_users = CreditCheckpoint.user_id.in_(list(user_ids))
         with self._resources.unit_of_work() as uow:

@@ -1,8 +1,7 @@
-"""Creates and checks the claim tokens with which users claim orders that have no owner.
+"""Creates and checks the tokens for claiming orders without an owner.
 
-A claim token has 256 bits, and is derived from the id of an order and a secret key. The database
-stores only the HMAC of a claim token. Because a claim token isn't random, the response to a
-repeated request contains the same claim token.
+A claim token has 256 bits, and the database stores only its HMAC. A claim token is derived from the
+order's id and a secret key, so that a repeated request returns the same token.
 """
 
 import base64
@@ -20,7 +19,7 @@ from storage.unit_of_work import UnitOfWork
 _CLAIM_PURPOSE = "topup-claim"
 _HMAC_PURPOSE = "topup-claim-hmac"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
-# The statuses in which an order can't be claimed, because the order will never give credits.
+# Orders that have failed or were refunded can't be claimed, because they never give credits.
 _FINAL_STATUSES = (OrderStatus.FAILED, OrderStatus.REFUNDED)
 
 
@@ -31,16 +30,15 @@ def derive_token(keyring: Keyring, order_id: int) -> str:
 def token_hmac(keyring: Keyring, token: str) -> bytes:
     """Return the HMAC of a claim token.
 
-    The database stores the HMAC of a claim token and not the token.
+    The database stores only the HMAC of a claim token, not the token.
     """
     return keyring.signer(_HMAC_PURPOSE).digest(token.encode())
 
 
 def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
-    """Derive an order's claim token, or return ``None`` if the token's secret key is missing.
+    """Return an order's claim token, or ``None`` if its secret key is no longer configured.
 
-    ``restore_token`` tries all configured secret keys, including keys that a key rotation has
-    replaced.
+    All configured secret keys are tried, including old ones.
     """
     digests = keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode())
     for token in map(_token_text, digests):
@@ -63,7 +61,7 @@ def find_order(uow: UnitOfWork, token: str) -> PaymentOrder:
 
 
 def claim_order(uow: UnitOfWork, user_id: int, token: str) -> PaymentOrder:
-    """Assign an order to a user, who receives the credits as soon as the order is paid.
+    """Assign an order to a user, who receives the credits once the order is paid.
 
     An order can be claimed only once. Raises ``order.not_found``, ``order.claimed`` or
     ``order.over`` if the order can't be claimed.

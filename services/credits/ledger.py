@@ -1,12 +1,12 @@
 """Charges credit accounts, adds credits to accounts, and corrects balances.
 
-``consume_credits`` charges an account when an API client requests a charge. The module
-``own_charges`` charges accounts for Pressroom's own services, such as the composer.
+``consume_credits`` makes charges that API clients request. The module ``own_charges`` makes charges
+for Pressroom's own services, such as the composer.
 
 Every charge calls the database function ``credit_append``. ``credit_append`` locks the account,
-rejects a negative balance, and writes the ledger entry and the new balance. ``credit_append`` also
-compares the new balance with the account's warning threshold, which saves a query. Each SQL
-statement of ``services.credits.ledger`` runs in a separate transaction.
+rejects a negative balance, and writes the ledger entry and the new balance. To save a query,
+``credit_append`` also checks the account's warning threshold. Each SQL statement of
+``services.credits.ledger`` runs in a separate transaction.
 """
 
 import math
@@ -32,7 +32,7 @@ from storage.database import Database, Statement
 
 MAX_SOURCE_ID_CHARACTERS = 255
 MAX_META_BYTES = 8 * 1024
-# Matches an escaped NUL character in JSON, but not the text "u0000" after an escaped backslash.
+# Matches an escaped NUL character in JSON, but not "u0000" after an escaped backslash.
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -42,8 +42,7 @@ class Charge:
 
     Attributes:
         entry: the JSON text of the ledger entry, in which all amounts have four decimal places.
-        is_replayed: whether the account was charged by an earlier request that had the same
-            idempotency key.
+        is_replayed: whether an earlier request with the same idempotency key made the charge.
     """
 
     entry: str
@@ -68,8 +67,8 @@ def consume_credits(
     """Subtract an amount from the caller's balance with a single SQL statement.
 
     Several requests with the same idempotency key charge the account only once. The SQL statement
-    that charges the account also checks the caller's API key, which saves a query. Raises
-    ``auth.invalid_credentials``, ``credits.insufficient``, ``idempotency.key_reused`` or
+    for the charge also checks the caller's API key, because a separate query would take longer.
+    Raises ``auth.invalid_credentials``, ``credits.insufficient``, ``idempotency.key_reused`` or
     ``idempotency.in_progress``. Raises ``credits.amount``, ``credits.source_id`` or
     ``credits.meta`` for invalid values.
     """
@@ -90,8 +89,8 @@ def consume_credits(
     except LockNotAvailable:
         if key is None:
             raise
-        # A different request, perhaps with the same idempotency key, is charging the account and
-        # has locked it.
+        # A simultaneous request, perhaps with the same idempotency key, has locked the credit
+        # account.
         raise errors.CHARGE_IN_PROGRESS() from None
     if not rows:
         raise AUTH_INVALID_API_KEY()
@@ -114,8 +113,8 @@ def grant_credits(database: Database, user_id: int, amount: Decimal, *, source_i
 def adjust_balance(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
     """Add ``delta`` to the balance of an account, and return the ledger entry as JSON text.
 
-    The parameter ``delta`` may be negative. Raises ``credits.amount`` for an invalid amount. Raises
-    ``credits.insufficient`` if the new balance would be negative.
+    Raises ``credits.amount`` for an invalid amount. Raises ``credits.insufficient`` if the new
+    balance would be negative.
     """
     check_amount(delta.copy_abs())
     return _append(database, user_id, "adjust", delta, source_id)
@@ -172,11 +171,10 @@ def _serialize_meta(meta: dict[str, Any] | None) -> str | None:
 
 
 def _min_json_bytes(value: object, *, stop_above: int) -> int:
-    """Return the minimum number of bytes that a value can take as JSON.
+    """Return a lower bound for the size of a value as JSON.
 
-    ``_min_json_bytes`` stops counting bytes as soon as the count exceeds ``stop_above``.
-    ``_min_json_bytes`` doesn't serialise the value, because a client could fill the memory with
-    numbers such as 1e300, which has 301 digits.
+    Counting stops when the size exceeds ``stop_above``. The value isn't serialised, because a
+    client could fill the memory with numbers such as 1e300, which has 301 digits.
     """
     count = 0
     pending = [value]
@@ -195,11 +193,10 @@ def _min_json_bytes(value: object, *, stop_above: int) -> int:
 
 
 def _serialize_number(value: object) -> orjson.Fragment:
-    """Serialise a number from a client's JSON, rounded to the precision of a double.
+    """Serialise a number that a client sent, rounded to the precision of a double.
 
-    A double is precise enough, because most JSON parsers read numbers as doubles. The number is
-    written without an exponent, because the database stores numbers without an exponent. For
-    example, 1e300 is written with 301 digits.
+    The precision of a double is enough, because most JSON parsers read numbers as doubles. As in
+    the database, numbers have no exponent, so 1e300 is written with 301 digits.
     """
     number = float(value) if isinstance(value, int | Decimal) else math.inf
     if not math.isfinite(number):
@@ -231,12 +228,13 @@ _BALANCE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_
 
 
 def insufficient_credits(database: Database, user_id: int, needed: Decimal) -> DomainError:
-    """Return the error ``credits.insufficient``, which contains the account's current balance.
+    """Return the error ``credits.insufficient`` with the user's current balance.
 
-    The balance in the error is 0 if the user has no credit account.
+    A user without a credit account has a balance of 0.
     """
     rows = database.rows(_BALANCE, user_id=user_id)
     balance = rows[0][0] if rows else 0
-    # A double can represent every amount of credits, because amounts have at most fifteen digits.
+    # A float represents every amount of credits exactly, because amounts have at most fifteen
+    # digits.
     facts = {"balance_credit": float(balance), "needed": float(needed)}
     return errors.CREDITS_INSUFFICIENT(facts=facts)

@@ -2,9 +2,9 @@
 
 The ledger entries of each account are numbered without gaps, in the order in which they were
 written. A binary search over the entry numbers finds the first and the last entry of a day. A
-request for a filtered page reads a limited number of ledger entries, so the page may contain few
-matching entries, or none. The cursor of a filtered page is the number of the ledger entry at which
-the next page begins.
+request with a filter reads a limited number of entries, so its page may contain few matching
+entries or none. The cursor of a filtered page is the number of the ledger entry where the next page
+begins.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 
-# The maximum number of ledger entries that a filtered page reads from the database.
+# The maximum number of ledger entries that a request with a filter reads.
 MAX_SCANNED_ENTRIES = 5_000
 
 
 @dataclass(frozen=True)
 class LedgerFilter:
-    """Selects ledger entries by their actions and by the days on which they were written.
+    """Selects ledger entries by action and by day.
 
     Attributes:
-        actions: the actions, such as ``topup``, of the selected ledger entries. If ``actions`` is
-            empty, ledger entries with any action are selected.
+        actions: the selected actions, such as ``topup``. If ``actions`` is empty, all actions are
+            selected.
         first: the first selected day in UTC, or ``None`` to begin with the oldest ledger entry.
         last: the last selected day in UTC, or ``None`` to end with the newest ledger entry.
     """
@@ -55,11 +55,11 @@ def list_entries(
     page_request: PageRequest,
     ledger_filter: LedgerFilter = _EVERYTHING,
 ) -> PageOfRows[tuple[int, str]]:
-    """Return a page with the number and the JSON text of each ledger entry, newest first.
+    """Return a page of ledger entries, newest first, each as its number and its JSON text.
 
-    An offset is converted to the number of a ledger entry, so an index finds old pages as fast as
-    new pages. Raises ``request.invalid`` if the request has both a filter and an offset. Raises
-    ``cursor.invalid`` if the cursor is invalid.
+    An offset is converted to an entry number, so old pages are found as fast as new ones. Raises
+    ``request.invalid`` if the request has both a filter and an offset. Raises ``cursor.invalid``
+    for an invalid cursor.
     """
     if ledger_filter.actions or ledger_filter.first is not None or ledger_filter.last is not None:
         return _list_filtered(database, user_id, page_request, ledger_filter)
@@ -112,8 +112,8 @@ def _list_filtered(
 
 
 _LAST_ENTRY = Statement("SELECT last_seq FROM credit_accounts WHERE user_id = :user_id")
-# Finds the last ledger entry before a day by a binary search, which reads one entry per step. Days
-# begin at midnight in UTC, because the database session uses UTC.
+# Finds the last ledger entry before a day by binary search. Days begin at midnight UTC, because the
+# database session uses UTC.
 _LAST_BEFORE = Statement("""
 WITH RECURSIVE halves (low, high) AS (
     SELECT CAST(0 AS bigint), CAST(last_seq AS bigint) FROM credit_accounts
@@ -135,10 +135,10 @@ SELECT low FROM halves WHERE low = high
 
 
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """Return the number of the last ledger entry before the day that is ``days`` after ``day``.
+    """Return the number of the last ledger entry before the date ``day`` plus ``days`` days.
 
-    Return 0 if all ledger entries of the account are newer. If ``day`` is ``None``, return the
-    number of the newest ledger entry.
+    Return 0 if all ledger entries are newer than ``day``. If ``day`` is ``None``, return the number
+    of the newest ledger entry.
     """
     if day is None:
         rows = database.rows(_LAST_ENTRY, user_id=user_id)

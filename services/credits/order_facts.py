@@ -1,11 +1,9 @@
 """Collects facts about a payment order, and derives the order's status from the facts.
 
 The facts of an order say whether the order was paid, failed, expired or closed. The facts of an
-order include the sums of its refunds, failed refunds and disputes. If a payment provider has
-reported several sums of refunds or disputes, the largest sum counts. A fact about an order is never
-withdrawn, and a stored sum never shrinks. The messages of a payment provider lead to the same facts
-in whatever sequence they arrive. The facts of an order determine its status and how many credits
-its owner receives.
+order also include the total amounts of its refunds, failed refunds and disputes. Facts are never
+withdrawn, and the largest total that a provider has reported counts. The messages of a payment
+provider can arrive in any order. The facts of an order determine its status and its credits.
 """
 
 import math
@@ -36,7 +34,7 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     """Update the facts of an order according to evidence from a payment provider.
 
     Evidence is ignored if its amount, currency, checkout or payment differs from the order. If
-    evidence reports a payment that doesn't match the order, an operator must review the order.
+    evidence about a payment doesn't match the order, an operator must review the order.
     """
     pairs = (
         ("order", order.id, evidence.order_id),
@@ -57,8 +55,7 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
         return
     order.session_id = order.session_id or evidence.session_id
     order.payment_id = order.payment_id or evidence.payment_id
-    # Ignore a payment without an amount or without a currency, because it can't be compared with
-    # the order.
+    # Ignore a payment without an amount or a currency, because it can't be compared with the order.
     if evidence.paid and evidence.amount_minor is not None and evidence.currency is not None:
         order.paid_at = order.paid_at or clock.now()
     if evidence.paid and order.status == OrderStatus.FAILED and order.mismatch is None:
@@ -75,10 +72,9 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
-    """Raise an order's stored sums of disputed amounts to the sums that the provider has reported.
+    """Update an order's dispute totals from a provider's evidence.
 
-    A reported sum that is smaller than the stored sum is ignored, because the sum comes from an
-    outdated message.
+    If a reported total is smaller than the stored total, the report is outdated and is ignored.
     """
     known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
     reported = (
@@ -100,14 +96,14 @@ def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
 def next_status(order: PaymentOrder) -> OrderStatus | None:
     """Return the next status of an order according to its facts, or ``None`` to keep the status."""
     is_disputed = order.dispute == DisputeStatus.OPEN
-    # Every message that a payment provider sends about an order proves that a payment page exists,
-    # even if the page's id isn't stored yet.
+    # A message from the payment provider proves that the payment page exists, even if the page's id
+    # isn't stored yet.
     has_checkout = bool(order.session_id or order.paid_at or order.mismatch or order.is_expired)
     needs_review = order.mismatch is not None and order.resolution is None
     is_fully_lost = order.lost_minor >= order.amount_minor
     has_failed_refund = order.refunds_failed_minor > 0 and order.resolution != Resolution.REFUNDED
     paid = OrderStatus.PAID_UNCLAIMED if order.user_id is None else OrderStatus.PAID
-    # The first rule whose conditions are true determines the next status of the order.
+    # The first matching rule determines the next status of the order.
     rules: tuple[tuple[tuple[OrderStatus, ...], bool, OrderStatus], ...] = (
         (REVIEWABLE, needs_review, OrderStatus.REVIEW),
         ((OrderStatus.CREATED,), has_checkout, OrderStatus.PENDING),
@@ -121,7 +117,8 @@ def next_status(order: PaymentOrder) -> OrderStatus | None:
             OrderStatus.REFUNDED,
         ),
         ((OrderStatus.PAID_UNCLAIMED, OrderStatus.PAID), is_disputed, OrderStatus.DISPUTED),
-        # If the payer wins a dispute about a part of the payment, the rest of the order stays paid.
+        # After a dispute in which the payer hasn't won back the whole amount, the order counts as
+        # paid.
         ((OrderStatus.DISPUTED,), not is_disputed, OrderStatus.PAID),
         # After a failed refund, the order counts as paid, because the payer did not get the money
         # back.
@@ -141,7 +138,7 @@ def is_credited(order: PaymentOrder) -> bool:
 
 
 def credits_due_back(order: PaymentOrder) -> Decimal:
-    """Return how many credits of an order must be withdrawn after refunds or disputes, rounded up.
+    """Return how many of an order's credits to withdraw after refunds or disputes, rounded up.
 
     An amount in an open dispute counts as refunded, because the provider withholds the money during
     a dispute.

@@ -11,16 +11,16 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# How old an abandoned order must be before it is deleted. The database function
-# ``is_abandoned_order`` must use the same age as ``ABANDONED_ORDER_RETENTION``.
+# The retention period of abandoned orders. The database function ``is_abandoned_order`` must use
+# the same retention period.
 ABANDONED_ORDER_RETENTION = timedelta(days=90)
 _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
 
 
 def get_order(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
-    """Return an order that belongs to the user ``user_id``.
+    """Return one of a user's orders.
 
-    Raises ``order.not_found`` if the user has no order with the id ``order_id``.
+    Raises ``order.not_found`` if the user has no order with the given id.
     """
     order = get_order_of_any_user(uow, order_id)
     if order.user_id != user_id:
@@ -38,10 +38,7 @@ def list_orders(
 
 
 def get_order_of_any_user(uow: UnitOfWork, order_id: int) -> PaymentOrder:
-    """Return an order for an operator, who may read the orders of all users.
-
-    Raises ``order.not_found``.
-    """
+    """Return any user's order, for an operator. Raises ``order.not_found``."""
     order = uow.session.get(PaymentOrder, order_id)
     if order is None:
         raise ORDER_NOT_FOUND()
@@ -85,7 +82,7 @@ def list_events(uow: UnitOfWork, order_id: int) -> Sequence[PaymentEvent]:
 def purge_abandoned_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
     """Delete up to ``limit`` abandoned orders, and return the number of deleted orders."""
     order = PaymentOrder
-    # Skip an order that the poller will check again, because the order may have been paid.
+    # Skip orders that the poller will check again, because they may have been paid.
     null_columns = (
         order.next_check_at,
         order.user_id,
@@ -98,12 +95,12 @@ def purge_abandoned_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
         order.created_at < now - ABANDONED_ORDER_RETENTION,
         *(column.is_(None) for column in null_columns),
         order.refunded_minor == 0,
-        # Skip orders that the database would refuse to delete, because one refusal fails the whole
+        # Skip orders that the database refuses to delete, because one of them would fail the whole
         # batch.
         func.is_abandoned_order(order.id),
     )
     oldest = query.order_by(order.created_at).limit(limit)
-    # Skip orders that a different process is claiming or settling, and has therefore locked.
+    # Skip locked orders, which another process is claiming or settling.
     ids = list(uow.session.scalars(oldest.with_for_update(skip_locked=True)))
     for history in (PaymentEvent, PaymentOrderChange):
         uow.session.execute(delete(history).where(history.order_id.in_(ids)))

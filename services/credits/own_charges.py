@@ -1,16 +1,14 @@
 """Charges credit accounts for services that Pressroom provides, such as the composer.
 
-A service such as the composer calls an external provider while the user's HTTP request waits.
-Pressroom writes the ledger entry of a charge before it calls the provider. A charge is open until
-the call to the provider has succeeded or failed. Each open charge has a row in the table
-``open_charges``. Only the process that deletes the row of an open charge may settle or reverse the
-charge.
+While the user's HTTP request waits, the service calls an external provider. An account is charged
+before the call to the provider, and the charge stays open until the call has succeeded or failed.
+Each open charge has a row in ``open_charges``. Only the process that deletes the row of an open
+charge may settle or reverse the charge.
 
-A worker takes an open charge, calls the provider, and settles the charge after a successful
-response. A worker reverses its charge if the call to the provider fails. At the end of an HTTP
-request, the API process reverses the request's charge if no worker has taken the charge.
-Maintenance reverses every open charge whose deadline has passed, because the process that should
-have settled it was probably killed.
+A worker claims an open charge and calls the provider. The worker settles the charge if the call to
+the provider succeeds, and otherwise reverses the charge. If no worker has claimed a charge by the
+end of the HTTP request, the API process reverses the charge. Maintenance reverses charges that are
+still open after their deadline, because the responsible process was probably killed.
 """
 
 from datetime import timedelta
@@ -38,10 +36,10 @@ REVERSE_OPEN = register_maintenance(
     queue=Queue.MONEY,
     run=lambda resources, _: reverse_overdue_charges(resources),
 )
-# How long the API process can take to reverse an open charge after the end of an HTTP request.
+# How much time the API process has to reverse a charge after the end of the HTTP request.
 _REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
-# How long a worker may hold an open charge before maintenance reverses the charge.
-# ``_WORKER_DEADLINE`` must exceed the maximum duration of a call to the provider.
+# How much time a worker has to settle a charge. The deadline must exceed the longest call to a
+# provider.
 _WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 
@@ -58,11 +56,11 @@ def charge_call(
 ) -> int | None:
     """Charge a caller for a service, and return the id of the charge's ledger entry.
 
-    Several calls with the same idempotency ``key`` within 24 hours are charged once. Return
-    ``None`` if an earlier call with the same idempotency key has been charged and settled.
+    Several calls with the same idempotency key within 24 hours are charged once. Return ``None`` if
+    an earlier call with the same idempotency key has been charged and settled.
 
     Raises ``credits.insufficient`` if the balance is too low. Raises ``idempotency.in_progress``
-    while a call with the same idempotency key has an open charge.
+    while an earlier call with the same idempotency key has an open charge.
     """
     values = {
         "user_id": key.caller_id,
@@ -75,8 +73,8 @@ def charge_call(
         "for": timedelta(seconds=seconds) + _REVERSAL_GRACE_PERIOD,
     }
     with raise_instead(LockNotAvailable, CHARGE_IN_PROGRESS()), resources.unit_of_work() as uow:
-        # Lock the credit account before charging it, so that the simultaneous calls of one user are
-        # charged one after another.
+        # Lock the credit account first, so that a user's simultaneous calls are charged one after
+        # another.
         uow.session.execute(_LOCK_ACCOUNT, values)
         if uow.session.scalar(_WAS_SETTLED, values):
             return None
@@ -91,17 +89,17 @@ def charge_call(
 
 
 def take_charge(database: Database, work: str, worker: str) -> int | None:
-    """Assign an open charge for ``work`` to a worker, and return the charge's ledger entry id.
+    """Let a worker take an open charge for ``work``, and return the id of its ledger entry.
 
-    A charge that a different worker has already taken is assigned last, because that worker may
-    still be running.
+    Charges that another worker has claimed are claimed last, because the other worker may still be
+    running.
     """
     rows = database.rows(_TAKE, work=work, worker=worker, taken_for=_WORKER_DEADLINE)
     return rows[0][0] if rows else None
 
 
 def settle_charge(database: Database, entry_id: int, worker: str) -> None:
-    """Settle the charge that a worker has taken, after the provider's successful response."""
+    """Settle a worker's charge after the call to the provider has succeeded."""
     database.rows(_SETTLE, entry_id=entry_id, worker=worker)
 
 
@@ -116,7 +114,7 @@ def reverse_charge(database: Database, entry_id: int, worker: str | None = None)
 
 
 def reverse_overdue_charges(resources: Resources) -> int:
-    """Reverse the open charges whose deadline has passed, and return how many were reversed."""
+    """Reverse all charges that are still open after their deadline, and return their number."""
     rows = resources.database.rows(_OVERDUE, limit=_MAX_BATCH_ROWS)
     for entry_id, worker in rows:
         reverse_charge(resources.database, entry_id, worker)

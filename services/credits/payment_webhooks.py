@@ -17,7 +17,7 @@ log = get_logger(__name__)
 def receive_event(
     resources: Resources, channels: PaymentChannels, body: bytes, signature: str
 ) -> None:
-    """Settle the order to which a payment provider's webhook refers, and commit the transaction.
+    """Settle the order to which a webhook refers, and commit the transaction.
 
     Raises ``TransientError`` if the payment provider should send the webhook again later. Raises
     every error of ``Payments.event``.
@@ -46,8 +46,7 @@ def receive_event(
     )
     record = record.on_conflict_do_nothing(index_elements=["channel", "event_id"])
     with resources.unit_of_work() as uow:
-        # Lock the order before recording the event, so that webhooks about one order are processed
-        # one after another.
+        # Lock the order, so that webhooks about the same order are processed one after another.
         lock_order(uow, order_id)
         # The INSERT returns no row if the same webhook event has already been recorded.
         if uow.session.scalar(record.returning(PaymentEvent.id)) is not None:
@@ -59,8 +58,8 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
         order_id = find_order_id(uow, payments.channel, evidence)
     if order_id is not None or evidence.order_id is not None or evidence.payment_id is None:
         return order_id
-    # If a webhook about a refund or a dispute arrives before the webhook about the payment, ask the
-    # provider to which order the payment belongs.
+    # A webhook about a refund may arrive before the webhook about the payment. Ask the provider to
+    # which order a payment belongs if Pressroom doesn't know the payment yet.
     provider_order_id = payments.find_order_id(evidence.payment_id)
     with resources.unit_of_work() as uow:
         return find_order_id(uow, payments.channel, Evidence(order_id=provider_order_id))
@@ -69,11 +68,11 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
 def _complete_refunds(
     resources: Resources, payments: Payments, evidence: Evidence, order_id: int
 ) -> Evidence:
-    """Return the evidence in a webhook, with current sums of refunds if a refund may have failed.
+    """Return a webhook's evidence, with the current refunds if a refund may have failed.
 
-    The sum of refunds that a provider reports becomes smaller when a refund fails. A webhook that
-    arrives late may report a sum of refunds that is smaller than the stored sum. If the reported
-    sum of refunds differs from the stored sum, fetch all refunds from the payment provider.
+    If a webhook reports a different total of refunds than the stored total, a refund may have
+    failed, or the webhook may be late. If the totals differ, all refunds are fetched from the
+    provider.
     """
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)

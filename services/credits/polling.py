@@ -1,7 +1,7 @@
-"""Queries payment providers whether orders were paid, in case a webhook is delayed or lost.
+"""Checks with payment providers whether orders were paid, in case a webhook is delayed or lost.
 
-Pressroom queries the payment provider when the payer returns from the payment page, and afterwards
-at growing intervals.
+An order is checked when the payer returns from the payment page, and afterwards at growing
+intervals.
 """
 
 import threading
@@ -29,8 +29,7 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# The kind of request with which a worker checks an order when the payer returns from the payment
-# page.
+# A request that checks an order when the payer returns from the payment page.
 REFRESH_ORDER = register_request_kind(
     RequestKind("topup.refresh", Queue.MONEY),
     lambda resources, lease: {
@@ -48,20 +47,20 @@ POLL_ORDERS = register_maintenance(
 # The statuses of orders that may still be paid.
 _PAYABLE_STATUSES = (OrderStatus.PENDING, OrderStatus.EXPIRED)
 MAX_BATCH_ORDERS = 64
-# The maximum number of simultaneous calls to the provider of a payment channel. If a call takes 250
-# ms, eight threads make 32 calls per second.
+# The maximum number of simultaneous calls to a provider. If each call takes 250 ms, eight threads
+# make 32 calls per second.
 MAX_CONCURRENT_CALLS = 8
 # The maximum duration of a poll, which must end before the next poll starts.
 _MAX_POLL_SECONDS = 20.0
-# How long a selected order is reserved for its poller. If the poller is killed, the order is
-# selected again after ``_TAKEN_FOR``.
+# How long an order is reserved for a poller. If a poller is killed, its orders are checked again
+# after this time.
 _TAKEN_FOR = timedelta(minutes=2)
-# An order that could not be settled because of an error is checked again after ``_RETRY_DELAY``.
+# How long the poller waits after an error before it checks the same order again.
 _RETRY_DELAY = timedelta(hours=1)
 
 
 def refresh_order(resources: Resources, providers: PaymentChannels, order_id: int) -> str:
-    """Fetch the provider's evidence about an order, settle the order, and return its new status."""
+    """Update an order to its state at the payment provider, and return the order's new status."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)
     if order.status not in _PAYABLE_STATUSES or order.session_id is None:
@@ -74,8 +73,8 @@ def refresh_order(resources: Resources, providers: PaymentChannels, order_id: in
 def poll_orders(resources: Resources, providers: PaymentChannels) -> int:
     """Check all orders whose next check is due, and return the number of settled orders.
 
-    Each payment channel has separate threads, so that a slow provider doesn't delay orders that are
-    paid through a different provider.
+    Each payment channel has its own threads, so that a slow provider doesn't delay the orders of
+    other providers.
     """
     with ThreadPoolExecutor(len(PaymentChannel), "poll") as pool:
         return sum(pool.map(partial(_poll_channel, resources, providers), PaymentChannel))
@@ -91,7 +90,7 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
             calls = [
                 pool.submit(_fetch_evidence, providers, is_unreachable, order) for order in batch
             ]
-            # Only the main thread uses the database, because the process has few database
+            # Use the database only in the main thread, because the process has few database
             # connections.
             for order, call in zip(batch, calls, strict=True):
                 try:
@@ -111,7 +110,7 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
 
 
 def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[PaymentOrder]:
-    """Select orders whose next check is due, and reserve the orders for the calling poller."""
+    """Return orders whose next check is due, and reserve them for the calling poller."""
     table = PaymentOrder
     due = select(table.id).where(table.next_check_at <= func.now(), table.channel == channel)
     due = due.order_by(table.next_check_at).limit(MAX_BATCH_ORDERS)
@@ -125,7 +124,7 @@ def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[Payment
 def _fetch_evidence(
     providers: PaymentChannels, is_unreachable: threading.Event, order: PaymentOrder
 ) -> Evidence | None:
-    """Fetch the evidence about an order, or return ``None`` if its provider is unreachable."""
+    """Fetch evidence about an order, or return ``None`` if the provider is unreachable."""
     if is_unreachable.is_set():
         return None
     has_expired = order.expires_at <= clock.now()
@@ -143,7 +142,7 @@ def _fetch_evidence(
         log.warning("orders.provider_away", channel=order.channel, reason=str(error))
         return None
     except DomainError as error:
-        # Don't retry the query now, because the payment provider would send the same error.
+        # Don't retry the call now, because the payment provider would return the same error.
         log.warning("order.not_checked", order_id=order.id, code=error.code)
         evidence = Evidence(order_id=order.id, session_id=order.session_id)
     if has_expired and not evidence.paid:

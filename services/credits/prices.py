@@ -1,7 +1,7 @@
 """Calculates the price of an order in money and credits.
 
-Amounts of money are rounded up and credits are rounded down, so that no order gives more credits
-than its payer has paid for.
+Prices are rounded up and credits are rounded down, so that nobody gets more credits than they have
+paid for.
 """
 
 import math
@@ -22,9 +22,9 @@ _CREDIT_AMOUNT = "body.credit_amount"
 
 @dataclass(frozen=True)
 class Price:
-    """The price of an order, and the exchange rates from which the price was calculated.
+    """The price of an order, and the exchange rates used for the calculation.
 
-    Each field of ``Price`` has the name of a column in ``payment_orders``.
+    The fields of ``Price`` have the same names as columns of ``payment_orders``.
     """
 
     currency: str
@@ -37,7 +37,7 @@ class Price:
 
 @dataclass(frozen=True)
 class CreditRate:
-    """Converts money to credits and credits to money, at the exchange rate of a currency."""
+    """Converts between money and credits at the exchange rate of a currency."""
 
     currency: Currency
     credits_per_usd: Decimal
@@ -52,7 +52,7 @@ class CreditRate:
         return Decimal(math.floor(bought * 10**PLACES)).scaleb(-PLACES)
 
     def minor(self, credit_amount: Decimal) -> int:
-        """Return the price of credits in the currency's minor unit, such as cents, rounded up."""
+        """Return the price of credits in minor units of the currency, such as cents, rounded up."""
         units = Fraction(credit_amount) / self._credits_per_unit
         return math.ceil(units * int(10**self.currency.digits))
 
@@ -60,8 +60,7 @@ class CreditRate:
     def min_minor(self) -> int:
         """Return the minimum price of an order in the currency's minor unit, such as cents.
 
-        An order with the minimum price buys at least the smallest amount of credits that the
-        database can store.
+        The minimum price buys at least the smallest amount of credits that the database can store.
         """
         smallest = self.minor(Decimal(1).scaleb(-PLACES))
         return max(int(self.currency.minimum.scaleb(self.currency.digits)), smallest)
@@ -70,8 +69,8 @@ class CreditRate:
     def max_minor(self) -> int:
         """Return the maximum price of an order in the currency's minor unit, such as cents.
 
-        The payment provider accepts the maximum price, and the credits for this price stay within
-        the maximum balance.
+        The maximum price respects the payment provider's limit and the maximum balance of an
+        account.
         """
         limit = self.minor(MAX_AMOUNT)
         if self.credits(limit) > MAX_AMOUNT:

@@ -1,4 +1,4 @@
-"""Checks and extends the return URL, to which the payer's browser is redirected after a payment."""
+"""Checks and extends the URL to which the payer returns after a payment."""
 
 from collections.abc import Collection
 from urllib.parse import parse_qsl, urlencode
@@ -8,12 +8,10 @@ from core.settings import Settings, origins
 from core.settings.origins import MAX_URL_CHARACTERS
 
 # The query parameters that ``add_result`` adds to a return URL. A return URL that already contains
-# ``order_id`` or ``status`` is rejected, because the URL could falsely claim that the order was
-# paid.
+# ``order_id`` or ``status`` is rejected, because it could falsely claim that the order was paid.
 ORDER = "order_id"
 STATUS = "status"
-# The path of the console page to which the browser is redirected after paying for an order that was
-# placed in the console.
+# The console page to which the payer returns after paying for an order from the console.
 CONSOLE_RETURN_PATH = "/console/credits/returned"
 
 
@@ -25,8 +23,7 @@ def console_url(settings: Settings) -> str:
 def check_return_url(url: str, allowed: Collection[str]) -> None:
     """Raise ``topup.redirect_not_allowed`` if the return URL isn't on an allowed origin."""
     address = origins.read_url(url)
-    # Treat semicolons as separators of query parameters, because some web servers also separate
-    # parameters at semicolons.
+    # Like some web servers, treat semicolons in the query as ampersands.
     query = "" if address is None else address.query.replace(";", "&")
     names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
     if address is None or not names.isdisjoint({ORDER, STATUS}) or not address.is_allowed(allowed):

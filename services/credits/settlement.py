@@ -1,9 +1,8 @@
-"""Settles orders, which means that evidence about a payment updates the order and the ledger.
+"""Settles orders by updating the order and the ledger when there is evidence about a payment.
 
-Settling adds a provider's evidence to the facts of an order. The facts of an order determine its
-status and its ledger entries. Settling an order with the same evidence a second time has no effect.
-All changes of orders go through ``services.credits.settlement``, whether webhooks, the poller,
-claims or operators cause them.
+Settling adds a provider's evidence to the facts of an order, which determine the order's status and
+ledger entries. Settling an order twice with the same evidence has no effect. Webhooks, the poller,
+claims and operators change orders only through ``services.credits.settlement``.
 """
 
 from datetime import datetime, timedelta
@@ -32,18 +31,17 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _MIN_CHECK_INTERVAL = timedelta(seconds=30)
-# The ages at which the poller checks a pending order. The poller checks a new order early, because
-# the payer may be waiting.
+# The ages at which the poller checks a pending order. The first check of an order comes early,
+# because the payer may be waiting.
 _EARLY_CHECKS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=20))
-# How long the poller waits for the webhook about an expired payment page before closing the page.
+# How long the poller waits for a webhook about an expired payment page before it closes the page.
 _CLOSING_DELAY = timedelta(minutes=1)
-# The times after the expiry of an order at which the poller checks whether the order was paid late.
-# The slowest payment methods take several days. After the last check of an expired order, only a
-# webhook can report a payment.
+# How long after an order's expiry the poller checks whether the order was paid late. The slowest
+# payment methods take several days. After the last check of an expired order, only a webhook can
+# report a payment.
 _LATE_CHECKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=3), timedelta(days=14))
 
-# Maps the new status of an order to the type of the feed event for the order's owner. A status
-# change of an order without an owner creates no feed event.
+# Maps the new status of an order to the feed event for its owner.
 _EVENT_TYPES = {
     OrderStatus.PAID: FeedEventType.ORDER_PAID,
     OrderStatus.REFUNDED: FeedEventType.ORDER_REFUNDED,
@@ -55,7 +53,7 @@ _EVENT_TYPES = {
 def settle_order(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
     """Add a provider's evidence to an order, and update the order's status and the ledger.
 
-    ``settle_order`` doesn't commit the transaction.
+    The caller of ``settle_order`` must commit the transaction.
     """
     order = lock_order(uow, order_id)
     add_evidence(order, evidence)
@@ -75,14 +73,13 @@ def lock_order(uow: UnitOfWork, order_id: int) -> PaymentOrder:
 
 
 def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
-    """Update the status and the ledger entries of a locked order according to the order's facts."""
+    """Update the status and the ledger entries of a locked order to match its facts."""
     try:
         with uow.session.begin_nested():
             _update_status(uow, order, via)
             _update_ledger(uow, order)
     except DataError:
-        # If the database rejects the order's credits because the balance would exceed the maximum,
-        # an operator must review the order.
+        # An operator must review the order if its credits would exceed the maximum balance.
         uow.session.refresh(order)
         is_reviewable = order.status in {OrderStatus.CREATED, *REVIEWABLE}
         if not is_reviewable or order.mismatch is not None:
@@ -152,7 +149,7 @@ def _update_status(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
         order.status = status
         order.changed_via = via
         # Write every intermediate status of the order, because the database checks and records each
-        # change of the status.
+        # change.
         uow.session.flush()
         uow.after_commit(ORDERS.labels(status).inc)
         if order.user_id is not None and status in _EVENT_TYPES:
@@ -167,7 +164,7 @@ _TAKE = text("SELECT credit_take(:user_id, :amount, :source, :order_id, :rate, :
 
 
 def _update_ledger(uow: UnitOfWork, order: PaymentOrder) -> None:
-    """Add the ledger entries that an order should have but lacks."""
+    """Add the missing ledger entries of an order."""
     if not is_credited(order):
         return
     if not order.credited:
@@ -181,7 +178,7 @@ def _update_ledger(uow: UnitOfWork, order: PaymentOrder) -> None:
         values = {**_entry_values(order), "amount": due - order.taken, "source": source}
         uow.session.execute(_TAKE, values)
         uow.after_commit(partial(count_credits, CreditAction.TOPUP_REFUND, due - order.taken))
-        # Convert the withdrawn credits to an amount of money, because the metric counts money.
+        # Convert the withdrawn credits to money, because the metric counts money.
         refund = (due - order.taken) * order.amount / order.credit_amount
         uow.after_commit(partial(count_money, MoneyDirection.OUT, order.currency, refund))
     elif due < order.taken:

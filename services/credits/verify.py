@@ -1,7 +1,7 @@
 """Verifies that credit accounts, ledger entries and orders are consistent.
 
-A ledger entry is identified by its owner and by its number. The hash of a ledger entry covers its
-owner and its number, so it need not cover the column ``id``.
+A ledger entry is identified by its owner and its number. The hash of a ledger entry covers the
+owner and the number, so it need not cover the column ``id``.
 """
 
 from collections.abc import Iterator
@@ -28,12 +28,11 @@ VERIFY_LEDGER = register_maintenance(
     run=lambda resources, _: verify_daily(resources),
 )
 
-# The common table expressions of ``ENTRY_FAULTS`` and ``ACCOUNTS`` select all users who have ledger
-# entries, a credit account or a checkpoint. The recursive expression ``holders`` finds all users
-# with ledger entries by reading an index once per user. The ledger entries of an account are read
-# in the order of an index, from the checkpoint on. The parameter ``:distrusted`` contains the ids
-# of the users whose checkpoints are ignored. If ``:is_whole`` is true, ``ENTRY_FAULTS`` and
-# ``ACCOUNTS`` verify all ledger entries, and compare the checkpoints with the ledger entries.
+# The common part of ``ENTRY_FAULTS`` and ``ACCOUNTS``. Selects all users with ledger entries, a
+# credit account or a checkpoint. The recursive expression ``holders`` finds all users with ledger
+# entries by reading an index once per user. The checkpoints of the users in ``:distrusted`` are
+# ignored. If ``:is_whole`` is true, all ledger entries are verified and compared with the
+# checkpoints.
 _ACCOUNTS = """
 WITH RECURSIVE holders AS (
     SELECT min(user_id) AS user_id FROM credit_entries
@@ -84,8 +83,8 @@ WHERE f.is_wrong
 """
 )
 
-# Selects every credit account with its faults, the number of its ledger entries after the
-# checkpoint, and its last ledger entry.
+# Selects the faults of each credit account, its last ledger entry, and the number of entries after
+# its checkpoint.
 ACCOUNTS = (
     _ACCOUNTS  # noqa: S608 - all of it stands here
     + """
@@ -117,12 +116,11 @@ FROM accounts AS a CROSS JOIN LATERAL (
 """
 )
 
-# Selects the orders whose status has changed since the checkpoint of the orders.
+# Selects the orders whose status has changed since the last checkpoint.
 NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
 
-# Selects the newest change of an order's status that a checkpoint may cover. A checkpoint covers
-# only changes that are an hour older than the newest change, because a slow transaction may later
-# commit a change with a smaller id. No transaction of Pressroom takes longer than an hour.
+# Selects the newest status change that a checkpoint may cover. A checkpoint doesn't cover the last
+# hour of changes, because an open transaction could still commit a change with a smaller id.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (
@@ -131,8 +129,8 @@ ORDER BY c.id DESC LIMIT 1
 """
 
 # Selects the faults in the orders with the ids ``:order_ids``, or in all orders. The SQL statement
-# repeats the rules that ``services.credits.settlement`` implements in Python, so that an error in
-# one implementation is detected.
+# repeats the rules of ``services.credits.settlement``, so that an error in one implementation is
+# detected.
 ORDER_FAULTS = """
 WITH told AS (
     SELECT order_id,
@@ -204,8 +202,7 @@ class LedgerFault:
         user_id: the id of the account's owner, or ``None`` for an order that no user has claimed.
         seq: the number of the faulty ledger entry, or ``None`` if the fault isn't in a single
             ledger entry.
-        order_id: the id of the faulty order, or the id of the order to which the faulty entry
-            refers.
+        order_id: the id of the faulty order, or of the order to which the faulty entry refers.
     """
 
     user_id: int | None
@@ -220,8 +217,7 @@ class LedgerReport:
 
     Attributes:
         accounts: the number of verified credit accounts.
-        resumed: the number of accounts in which only the ledger entries after a checkpoint were
-            verified.
+        resumed: the number of accounts whose verification started at a checkpoint.
         entries: the number of verified ledger entries.
         orders: the number of verified orders, or ``None`` if all orders were verified.
     """
@@ -236,8 +232,7 @@ class LedgerReport:
 def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
     """Verify the ledger, and write new checkpoints for the accounts without faults.
 
-    If ``full`` is false, only ledger entries after the checkpoints are verified. The verified
-    rules:
+    If ``full`` is false, ledger entries before a checkpoint are skipped. The verified rules:
 
     - The balance of an account equals the sum of its ledger entries, and the ``balance_after`` of
       its last ledger entry.
@@ -247,7 +242,7 @@ def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
       credits.
     - A paid order with an owner has exactly one ledger entry with the action ``topup``. An order
       that is unpaid or has no owner has no ``topup`` entry.
-    - The credits that were withdrawn for an order match the money that was paid back for the order.
+    - The credits withdrawn for an order match its refunded and disputed money.
     - Each change of an order's status is an allowed transition.
     """
     book = CheckpointBook(resources)
@@ -299,9 +294,8 @@ class _Verification:
                 self._book.write(checkpoints)
                 checkpoints = []
         self._book.write(checkpoints)
-        # Mark the checkpoints of faulty accounts as suspect. The next verification reads all ledger
-        # entries of an account with a suspect checkpoint, because the fault may precede the
-        # checkpoint.
+        # Mark the checkpoints of accounts with ledger errors as suspect, because an error may be
+        # older than the checkpoint.
         self._book.mark_suspect(user_id for user_id in self._faulty_users if user_id is not None)
         self._verify_orders()
         return self._report
@@ -313,7 +307,7 @@ class _Verification:
     def _verify_orders(self) -> None:
         after = self._book.last_verified_change(self._connection)
         faults_before = len(self._report.faults)
-        # The batch ``None`` contains all orders.
+        # The value ``None`` stands for all orders.
         batches: list[list[int] | None] = [None]
         if not self._is_whole and after is not None:
             self._new_orders.update(row.order_id for row in self._rows(NEW_ORDERS, after=after))

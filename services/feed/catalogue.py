@@ -1,13 +1,10 @@
 """Defines the types of events in an owner's feed, and writes events to the feed.
 
-The event catalogue defines the subject, the scope and the data schema of each event type. A
-published event type is never removed. New fields may be added to the data of an event type, but no
-field is ever removed.
+The event catalogue defines the subject, the scope and the data schema of each event type. Event
+types and data fields can be added but are never removed.
 
-The stored data of an event contains no texts about persons, only ids, counts and texts by Pressroom
-itself. The fields ``email`` and ``name`` of an event aren't stored, but looked up whenever the
-event is read. After a person's erasure, the fields ``email`` and ``name`` of the person's events
-are null.
+Stored events contain no personal data except ids. The fields ``email`` and ``name`` of an event are
+looked up whenever the event is read, and are null after the person's erasure.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,8 +20,7 @@ from core.scopes import Scope
 from models import FeedEvent, MailingList
 from storage.unit_of_work import UnitOfWork
 
-# The types of values that can be stored in the data of an event. E-mail addresses, names and other
-# texts about persons must not be stored in an event.
+# The types of values in stored events, which must not contain personal data such as names.
 StoredFact = int | str | bool | None
 
 _MEMBER_EXAMPLE = {
@@ -228,9 +224,9 @@ class TypeEntry:
     """The definition of an event type in the event catalogue.
 
     Attributes:
-        meaning: a sentence in the API documentation that says when events of this type happen.
-        scope: the scope that a credential needs to see events of this type. If ``scope`` is
-            ``None``, only sessions and unrestricted API keys may see events of this type.
+        meaning: a sentence for the API documentation that explains when the event happens.
+        scope: the scope required to see events of this type. If ``scope`` is ``None``, only
+            sessions and unrestricted API keys may see these events.
         data: the schema of the event's ``data``, with an example.
     """
 
@@ -240,9 +236,8 @@ class TypeEntry:
     data: type[ShownData]
 
 
-# Maps each prefix of event types, such as "subscription", to the default subject, scope and data
-# schema of the event types with this prefix. The subject of a bulk action's event is the import
-# that the bulk action undoes, or null for all other bulk actions.
+# The default subject, scope and data schema for each prefix of event types, such as "subscription".
+# The subject of an event about a bulk action is the import that the bulk action undoes, if any.
 _DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownData]]] = {
     "subscription": (SubjectKind.SUBSCRIPTION, Scope.SUBSCRIPTION_READ, MemberFacts),
     "import": (SubjectKind.IMPORT, Scope.SUBSCRIPTION_READ, ImportFacts),
@@ -296,7 +291,7 @@ _MEANINGS = {
     FeedEventType.GRANT_CREATED: "A program was let in, or was given more scopes.",
     FeedEventType.GRANT_ENDED: "A program, or all of them, may do nothing any more.",
 }
-# The data schemas of event types that don't use the default schema of their prefix.
+# The data schemas of event types that don't use the default of their prefix.
 _DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {
     FeedEventType.SUBSCRIPTION_TRANSFERRED: TransferFacts,
     FeedEventType.ATTACHMENT_FAILED: FailedAttachmentFacts,
@@ -313,11 +308,11 @@ def list_visible_types(
 ) -> frozenset[FeedEventType]:
     """Return the event types that a session or API key with these scopes may see.
 
-    ``only``: the event types that the client requests. If ``only`` is empty, all event types that
-    the credential may see are returned.
+    ``only``: the event types that the client requests. If ``only`` is empty, the client requests
+    all event types.
 
-    Raises ``auth.insufficient_scope`` or ``auth.restricted_credential`` if the credential may not
-    see one of the requested event types.
+    Raises ``auth.insufficient_scope`` or ``auth.restricted_credential`` for a requested event type
+    that the credential may not see.
     """
     visible = set()
     for kind in only or CATALOGUE:
@@ -361,9 +356,6 @@ def announce_list_event(
     subject_id: int | None = None,
     **data: StoredFact,
 ) -> None:
-    """Write an event to the feed of a mailing list's owner.
-
-    The INSERT statement for the event looks up the owner of the mailing list.
-    """
+    """Write an event to the feed of a mailing list's owner."""
     owner_id: Any = select(MailingList.user_id).where(MailingList.id == list_id).scalar_subquery()
     announce_event(uow, owner_id, kind, subject_id, list_id=list_id, **data)

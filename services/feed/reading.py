@@ -1,9 +1,9 @@
 """Reads an owner's feed, which is the ordered sequence of the owner's events.
 
-The place of an event in the feed is the id of the Postgres transaction that wrote the event, plus
-an offset. An event stays hidden while a transaction with a lower id is open, so that no event is
-ever added before a visible event. A client that continues after the last event that it read misses
-no event, even if transactions don't commit in the order of their ids.
+An event's place in the feed is the id of the Postgres transaction that wrote it, plus an offset. An
+event stays hidden until all transactions with lower ids than the event's transaction have ended.
+New events never appear before visible events, so a client that continues after the last event that
+it has read misses no event.
 """
 
 import re
@@ -37,16 +37,14 @@ from models import FeedEvent, FeedOffset, MailingList, PaymentOrder, Subscriptio
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind
 from storage.unit_of_work import UnitOfWork
 
-# The time for which events stay in the feed. The database refuses to delete events that are younger
-# than ``FEED_RETENTION``.
+# How long events stay in the feed. The database refuses to delete events that are younger than
+# ``FEED_RETENTION``.
 FEED_RETENTION = timedelta(days=30)
-# The maximum time for which a transaction that writes events can stay open.
+# How long a transaction that writes events can stay open.
 _MAX_TRANSACTION_DURATION = timedelta(hours=1)
 _NO_TYPE_STARTS: Mapping[str, "FeedPosition"] = {}
 _CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,16})\Z", re.ASCII)
-# Finds the event with the lowest id in a range of ids. ``_FIND_EARLIER_PLACE`` returns the place of
-# the event that ``_FIRST_EVENT`` finds, if the event happened more than
-# ``_MAX_TRANSACTION_DURATION`` before ``since``.
+# Finds the event with the lowest id in a range of ids.
 _FIRST_EVENT = (
     select(FeedEvent.place, FeedEvent.occurred_at)
     .where(FeedEvent.id.between(bindparam("low"), bindparam("high")))
@@ -58,8 +56,7 @@ _FIND_EARLIER_PLACE = select(_FIRST_EVENT.c.place).where(
     _FIRST_EVENT.c.occurred_at + _MAX_TRANSACTION_DURATION < bindparam("since")
 )
 
-# Maps the id of an event's subject to the data fields that are looked up when a client reads the
-# event.
+# Maps the id of an event's subject to the data fields that are looked up when the event is read.
 SubjectFields = Mapping[int, dict[str, Any]]
 
 
@@ -67,8 +64,7 @@ SubjectFields = Mapping[int, dict[str, Any]]
 class FeedPosition:
     """A position in an owner's feed.
 
-    The events of a feed are ordered by their places, which increase with the transaction ids.
-    Events that have the same place in the feed are ordered by id.
+    The events of a feed are ordered by place. Events with the same place are ordered by id.
     """
 
     place: int
@@ -97,9 +93,9 @@ FEED_START = FeedPosition(0, 0)
 
 
 def build_horizon() -> ScalarSelect[int]:
-    """Return a subquery for the lowest place in the feed at which an event can still be added.
+    """Return a subquery for the lowest position in the feed at which an event can still be added.
 
-    The subquery uses the database snapshot of the enclosing query.
+    The subquery sees the same snapshot as the enclosing query.
     """
     oldest_open = cast(func.pg_snapshot_xmin(func.pg_current_snapshot()), Text)
     return select(FeedOffset.places + cast(oldest_open, BigInteger)).scalar_subquery()
@@ -113,10 +109,9 @@ def newest_position(session: Session) -> FeedPosition:
 def find_place_before(session: Session, since: datetime) -> int:
     """Return a place in the feed before all events that happened at or after ``since``.
 
-    ``find_place_before`` finds the place by a binary search over the ids of events. Newer events
-    have higher ids and places, except if their transactions were open at the same time. Because a
-    transaction can stay open for an hour, the search returns the place of an event that happened
-    more than an hour before ``since``.
+    Event ids and places rise with time, except in simultaneous transactions. Because a transaction
+    can stay open for an hour, the result is the place of an event that happened more than an hour
+    before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place
@@ -133,11 +128,10 @@ def find_place_before(session: Session, since: datetime) -> int:
 
 
 def raise_feed_places(uow: UnitOfWork) -> None:
-    """Raise the places of future events in the feed after the database was restored from a backup.
+    """Advance the feed after a restore, so that no position is used twice.
 
-    API clients may hold cursors that they received before the database was restored. After a
-    restore, new events get places after all cursors that API clients hold, so that the clients
-    don't miss the new events.
+    API clients may hold cursors from the time between backup and restore. New events must get
+    places after all cursors of API clients, so that no client misses them.
     """
     uow.session.execute(select(func.raise_feed_places()))
 
@@ -147,8 +141,7 @@ class FeedPage:
     """A page of an owner's events.
 
     Attributes:
-        next_cursor: the cursor with which a client requests the next page of events. Even an empty
-            page of events has a ``next_cursor``.
+        next_cursor: the cursor of the next page, which even an empty page has.
         has_more: whether the feed already contains events after the last event of this page.
     """
 
@@ -169,8 +162,7 @@ def read_page(
     """Return a page of the owner's events after the cursor, oldest first.
 
     If ``cursor`` is ``None``, the page starts with the owner's oldest stored event. Raises
-    ``cursor.invalid``. Raises ``list.not_found`` if the list doesn't exist or belongs to another
-    owner.
+    ``cursor.invalid``. Raises ``list.not_found`` if the user has no list with the given id.
     """
     position = FEED_START if cursor is None else FeedPosition.of_cursor(cursor)
     require_own_list(uow, user_id, list_id)
@@ -182,7 +174,7 @@ def read_page(
 
 
 def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None:
-    """Raise ``list.not_found`` if the list doesn't exist or belongs to another owner."""
+    """Raise ``list.not_found`` if the user has no list with the given id."""
     query = select(MailingList.id).where(MailingList.id == list_id, MailingList.user_id == user_id)
     if list_id is not None and uow.session.scalar(query) is None:
         raise LIST_NOT_FOUND()
@@ -191,7 +183,7 @@ def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None
 def list_newest_events(
     session: Session, user_id: int, *, types: Collection[FeedEventType], limit: int
 ) -> list[FeedEvent]:
-    """Return the latest events in the owner's feed that have one of these types, newest first."""
+    """Return the latest events of these types in the owner's feed, newest first."""
     query = next_events(user_id, FEED_START, types=types, limit=limit, newest_first=True)
     return list(session.scalars(query))
 
@@ -208,12 +200,10 @@ def next_events(
 ) -> Select[FeedEvent]:
     """Build the query for the next events of these types in the owner's feed, in feed order.
 
-    The query omits events at places at which an event can still be added. To limit the cost, the
-    query reads at most ``limit`` index rows for each event type. The query returns at most
-    ``limit`` events, which can have different types.
+    The query omits events before which a new event can still be added. To limit the cost, the query
+    reads at most ``limit`` index rows for each event type.
 
-    ``type_starts``: maps an event type to its start position, if the query must skip events of this
-    type before the start position.
+    ``type_starts``: maps some of the event types to a later start position.
     """
     type_names = sorted(types)
     starts = [max(position, type_starts.get(name, position)) for name in type_names]
@@ -250,8 +240,8 @@ def _order_columns(event: type[FeedEvent], *, newest_first: bool) -> list[SQLCol
 def render_events(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
     """Return the events in the format of API responses.
 
-    ``render_events`` loads the names, e-mail addresses and amounts in the events with one query for
-    each kind of subject.
+    The names, e-mail addresses and amounts in the events are loaded with one query per kind of
+    subject.
     """
     ids: dict[SubjectKind, set[int]] = defaultdict(set)
     for event in events:
@@ -288,8 +278,8 @@ def _render_event(
 
 
 def _load_subscriptions(session: Session, ids: Collection[int]) -> SubjectFields:
-    # Omit the names and e-mail addresses of erased persons, because the erasure job may not have
-    # deleted the names and addresses yet.
+    # Omit the names and e-mail addresses of erased people, which the erasure job may not have
+    # deleted yet.
     query = (
         select(Subscription.id, Subscription.email, Subscription.name)
         .join(User, User.id == Subscription.user_id)

@@ -1,5 +1,4 @@
 """Durable jobs.
 
-Engineers who are new to this package should read ``kinds``, ``outbox.enqueue_job`` and
-``transitions`` first.
+To get to know this package, read ``kinds``, ``outbox.enqueue_job`` and ``transitions`` first.
 """

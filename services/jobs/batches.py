@@ -8,15 +8,15 @@ from services.jobs.transitions import hand_back_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The turns of jobs are short, so that a small import waits only a few seconds for a large import.
-# Turns of less than a second would waste much of the workers' time on switching between jobs.
+# Turns are short, so that a small import waits only a few seconds for a large one. Turns of less
+# than a second would make workers spend too much time on switching between jobs.
 TURN_SECONDS = 4.0
 
 
 class Turn:
-    """A turn, which is a period of a few seconds in which a worker runs one job.
+    """A turn, a period of a few seconds in which a worker runs a single job.
 
-    After its turn, an unfinished job goes to the end of the bulk queue.
+    After its turn, an unfinished job returns to the end of the bulk queue.
     """
 
     def __init__(self) -> None:
@@ -31,8 +31,8 @@ def work_in_turns(
 ) -> None:
     """Call ``run_step`` repeatedly until the job's turn ends, each time in a new transaction.
 
-    ``run_step`` returns true after the job's last step. If the turn ends before the job's last
-    step, the worker requeues the job.
+    ``run_step`` returns true after the job's last step. An unfinished job is requeued when its turn
+    ends.
     """
     turn = Turn()
     while not turn.is_over():

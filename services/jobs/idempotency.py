@@ -1,12 +1,9 @@
 """Implements idempotency keys, so that a repeated API request has one effect and one response.
 
-A request's idempotency key is stored in the same transaction as the request's effect. The table of
-idempotency keys has a UNIQUE constraint. If two requests with the same idempotency key race, the
-request that commits first creates the job, and the other request returns this job. An idempotency
-record refers to a job, and the response to a repeated request describes the job's current state. A
-failed request leaves no idempotency record, so the request's idempotency key can be used again. A
-rollback discards the idempotency record of a failed request. The transaction that marks a job as
-failed also deletes the job's idempotency record.
+An idempotency key is stored in the same transaction as the job that its request creates. If two
+requests with the same idempotency key race, both return the job of the request that commits first.
+The response to a repeated request describes the job's current state. If a request or its job fails,
+the idempotency key can be used again.
 
 The header ``Idempotency-Key`` follows the IETF draft draft-ietf-httpapi-idempotency-key-header.
 """
@@ -46,7 +43,7 @@ class IdempotencyKey:
 class AcceptedJob:
     """A job that an API request created.
 
-    ``replayed`` is true if a previous request with the same idempotency key created the job.
+    ``replayed`` is true if an earlier request with the same idempotency key created the job.
     """
 
     job_id: int
@@ -55,14 +52,14 @@ class AcceptedJob:
 
 
 class _EqualRequestCommitted(Exception):
-    """A request with the same idempotency key committed before this request."""
+    """A simultaneous request with the same idempotency key has committed first."""
 
 
 def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJob | None:
     """Return the job of an earlier request with the same idempotency key, or ``None``.
 
-    Before storing an uploaded file, callers use ``find_accepted`` to avoid storing the file of a
-    repeated request twice. Raises ``idempotency.key_reused``.
+    Uploads call ``find_accepted`` first, to avoid storing the file of a repeated request twice.
+    Raises ``idempotency.key_reused``.
     """
     if key is None:
         return None
@@ -79,8 +76,7 @@ def accept_once(
     """Create a job, or return the job of an earlier request with the same idempotency key.
 
     ``store``: a function that writes the job and its subject, such as an import. ``store`` is
-    called a second time if a request with the same idempotency key commits first, but the job of
-    that request fails.
+    called again if a simultaneous request commits first but its job fails.
 
     Raises ``idempotency.key_reused``, ``idempotency.in_progress`` and all errors that ``store``
     raises.
@@ -92,8 +88,8 @@ def accept_once(
         try:
             return _store_job(resources, key, store)
         except _EqualRequestCommitted:
-            # The next iteration returns the job of the request that committed first, unless this
-            # job has failed and released the idempotency key.
+            # The next iteration returns the job of the request that committed first, unless the job
+            # has already failed.
             continue
 
 
@@ -104,8 +100,8 @@ def _store_job(
         try:
             job = store(uow)
         except DomainError:
-            # While ``store`` waited, a request with the same idempotency key may have committed and
-            # used up the quota.
+            # Perhaps a simultaneous request with the same idempotency key has committed and used up
+            # the quota.
             if key is not None and _find_record(uow, key) is not None:
                 raise _EqualRequestCommitted from None
             raise
@@ -120,10 +116,7 @@ def _describe_job(job: Job, *, replayed: bool = False) -> AcceptedJob:
 
 
 def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
-    """Return the record of an idempotency key if the record has not expired.
-
-    Raises ``idempotency.key_reused``.
-    """
+    """Return the unexpired record of an idempotency key. Raises ``idempotency.key_reused``."""
     table = IdempotencyRecord
     query = select(table).where(
         table.caller_id == key.caller_id,
@@ -140,10 +133,9 @@ def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | No
 def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
     """Store the idempotency key with the job, in the transaction that writes the job.
 
-    If a request with the same idempotency key is in progress, the INSERT statement waits for that
-    request. Raises ``_EqualRequestCommitted`` if a request with the same idempotency key commits
-    first. Raises ``idempotency.in_progress`` if a request with the same idempotency key takes too
-    long to finish.
+    The INSERT waits for a simultaneous request with the same idempotency key. Raises
+    ``_EqualRequestCommitted`` if the simultaneous request commits. Raises
+    ``idempotency.in_progress`` if the simultaneous request takes too long.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (

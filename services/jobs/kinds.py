@@ -1,7 +1,4 @@
-"""Registers job kinds.
-
-Each job kind is registered by the Python module that does the work of its jobs.
-"""
+"""Registers job kinds. The module that does a job's work registers the job's kind."""
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -22,10 +19,9 @@ if TYPE_CHECKING:
 
 Subject = TypeVar("Subject")
 # A function that does the work of a job. If all turns of a job must run in the same process, the
-# work function returns a generator. The generator of a job's work yields after every turn except
-# the last one.
+# function returns a generator, which yields after every turn except the last one.
 JobWork = Callable[[Resources, Lease], Generator[None, None, None] | None]
-# A function that computes the result of the request in a ``RequestLease``.
+# A function that computes the result of a request.
 RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 
 
@@ -33,8 +29,8 @@ RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 class JobKind:
     """A kind of job, such as an import or an export.
 
-    Workers call ``run`` to do the work of a job. The API must not load the Python modules that only
-    workers need, so ``run`` imports these modules when a job runs.
+    Workers call ``run`` to do the work of a job. Modules that only workers need are imported inside
+    ``run``, because the API must not load them.
     """
 
     # The name of a job kind has the form `resource.verb`, and is also the name of the Celery task.
@@ -42,31 +38,27 @@ class JobKind:
     queue: Queue
     # The scope that a credential needs to see or cancel jobs of this kind.
     scope: Scope
-    # If ``retryable`` is true, the owner may restart a failed job of this kind.
+    # Owners can restart failed jobs of a retryable kind.
     retryable: bool
     run: JobWork
-    # A callback that runs in the transaction that marks a job as failed or cancelled.
-    # ``on_abandoned`` ends the job's subject, for example by marking an import as failed. If
-    # ``on_abandoned`` is ``None``, a failed or cancelled job leaves its subject unchanged.
+    # A callback that ends the subject of a failed or cancelled job, for example by marking an
+    # import as failed.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
-    # If ``needs_recent_login`` is true, a user must have logged in recently to retry a job.
+    # If ``needs_recent_login`` is true, retrying a job requires a recent login.
     needs_recent_login: bool = False
-    # An attempt to run a job counts as stuck if the attempt takes longer than ``deadline_seconds``.
-    # For a bulk job, the deadline applies to each turn rather than to the whole job.
+    # An attempt to run a job that takes longer counts as stuck. For a bulk job, the deadline
+    # applies to each turn.
     deadline_seconds: float = 60.0
-    # The number of seconds for which one process runs all turns of a job, for example to keep the
-    # job's files open. If ``max_stay_seconds`` is 0, each turn of a job can run in a different
-    # process.
+    # How long one process runs all turns of a job, for example to keep a file open. If
+    # ``max_stay_seconds`` is 0, each turn of a job can run in a different process.
     max_stay_seconds: float = 0.0
-    # A callback that runs in the transaction that restarts an ended job. ``on_restarted`` restores
-    # the job's subject, for example an import. ``on_restarted`` returns false if the job's input no
-    # longer exists.
+    # A callback that restores the subject of a restarted job, or returns false if the job's input
+    # no longer exists.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
-    # The time for which a job is retried after temporary failures. If a job kind's ``patience`` is
-    # ``None``, the deployment's setting ``patience`` applies.
+    # How long jobs are retried after temporary failures, or ``None`` for the deployment's default.
     patience: timedelta | None = None
-    # The error that is stored in a job when its retries end without success. If ``given_up`` is
-    # ``None``, the stored error is `job.given_up` with the reason of the last failure.
+    # The error that a job gets when its last retry fails, by default `job.given_up` with the reason
+    # of the failure.
     given_up: ErrorType | None = field(default=None, hash=False)
 
 
@@ -92,7 +84,7 @@ def register_request_kind(kind: RequestKind, run: RequestWork) -> RequestKind:
 def call_with_subject(
     model: type[Subject], end: Callable[[UnitOfWork, Subject, int, str], None]
 ) -> Callable[[UnitOfWork, Job], None]:
-    """Return a callback that calls ``end`` with the subject of an ended job, such as an import."""
+    """Return a callback that calls ``end`` with the job's subject, for example an import."""
 
     def end_with_job(uow: UnitOfWork, job: Job) -> None:
         subject = uow.session.get(model, job.subject_id)
@@ -108,7 +100,7 @@ def list_kinds() -> frozenset[JobKind]:
 
 
 def list_request_work() -> Mapping[RequestKind, RequestWork]:
-    """Return a mapping from request kinds to the functions that compute the results of requests."""
+    """Return the functions that compute the results of requests, by request kind."""
     return _request_work
 
 
@@ -118,8 +110,8 @@ def find_kind(name: str) -> JobKind | None:
 
 
 def get_kind(name: str) -> JobKind:
-    """Return the job kind with this name.
+    """Return the job kind with the given name.
 
-    Raises ``KeyError`` if no job kind with this name is registered.
+    Raises ``KeyError`` if no job kind with the given name is registered.
     """
     return _kinds[name]

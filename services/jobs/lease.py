@@ -1,14 +1,12 @@
 """Gives a worker a lease on a job, so that only one worker at a time can write the job's results.
 
-A worker that claims a job increments the job's ``attempt`` and gets a lease of five seconds. The
-worker renews its lease on the job each second. If a worker dies, its leases expire, and the sweep
-requeues its jobs.
+A worker that claims a job increments the job's ``attempt`` and gets a lease of five seconds, which
+it renews each second. If a worker dies, its leases expire, and the sweep requeues its jobs.
 
-Each statement with which a worker changes a job checks that the job's ``attempt`` is unchanged. A
-worker loses its lease if a long pause or a broken connection prevents the renewal. After a worker
-has lost its lease, its next write matches no row and raises ``LeaseLost``. ``LeaseLost`` rolls the
-transaction back, so the worker can't overwrite the work of a later attempt. The column ``attempt``
-is a fencing token (Kleppmann, "How to do distributed locking", 2016).
+A worker can lose its lease because of a long pause or a broken connection. Each write to a job
+checks that ``attempt`` is unchanged. Without a valid lease, the write matches no row and raises
+``LeaseLost``, so a worker can't overwrite the work of a later attempt. The column ``attempt`` is a
+fencing token (Kleppmann, "How to do distributed locking", 2016).
 """
 
 import threading
@@ -31,16 +29,16 @@ RENEW_EVERY_SECONDS = 1.0
 
 
 class LeaseLost(Exception):
-    """The worker lost its lease, because a later attempt claimed the job or the job ended."""
+    """The worker has lost its lease, because a later attempt began or the job ended."""
 
 
 class JobCancelled(Exception):
-    """The job's owner cancelled the job, so the worker must stop."""
+    """The job's owner has cancelled the job, so the worker must stop."""
 
 
 @dataclass
 class Lease:
-    """A worker's claim on a job, with a copy of the job's row from the time of the claim."""
+    """A worker's claim on a job, with the values of the job's row at the time of the claim."""
 
     job_id: int
     attempt: int
@@ -52,11 +50,10 @@ class Lease:
     request_id: str | None
     traceparent: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
-    # True if the job's turn failed and the job was requeued. The job runner reports retried jobs to
-    # Celery.
+    # True if the job was requeued after a failure. The job runner reports the retry to Celery.
     is_retried: bool = False
-    # The code of the error that made the job fail. The job runner reports the error codes of failed
-    # jobs to Celery.
+    # The code of the error with which the job failed. The job runner reports the error code to
+    # Celery.
     failed_by: str | None = None
 
     @classmethod
@@ -73,8 +70,8 @@ class Lease:
             traceparent=job.traceparent,
         )
         if job.cancel_requested:
-            # The worker that ran the last attempt requeued the job without noticing that the owner
-            # had cancelled the job.
+            # The previous attempt of the job ended without noticing that the owner had cancelled
+            # the job.
             lease.cancelled.set()
         return lease
 
@@ -107,8 +104,8 @@ def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
             try:
                 renew()
             except LeaseLost:
-                # End the heartbeat. At the next write, the thread that runs the job notices that
-                # the lease is lost.
+                # End the heartbeat. The thread that runs the job notices the loss of the lease at
+                # its next write.
                 return
             except SQLAlchemyError as error:
                 log.warning("lease.not_renewed", reason=type(error).__name__)
@@ -130,13 +127,11 @@ def is_held_by(lease: Lease) -> ColumnElement[bool]:
 
 
 def has_status(status: JobStatus) -> ColumnElement[bool]:
-    """Return the SQL condition that a job has this status, for statements that find a job by id.
+    """Return the SQL condition that a job has this status, for statements that find jobs by id.
 
-    The condition calls ``concat`` to hide the status from Postgres's query planner, so that the
-    planner uses the index of job ids. Without ``concat``, the planner might choose the index of
-    queued or running jobs, because the planner expects few entries in this index. If a database
-    snapshot stays open for a long time, the indexes of queued and running jobs retain the entries
-    of ended jobs and become slow.
+    ``concat`` hides the status from Postgres's query planner, so that the planner uses the index of
+    job ids. The index of queued or running jobs would be slow, because it retains the entries of
+    ended jobs while a long transaction is open.
     """
     return Job.status == func.concat(status)
 

@@ -1,6 +1,6 @@
 """Requeues running jobs whose worker crashed or lost its lease.
 
-If a job's workers crash too often, the job fails.
+A job fails if its workers crash too often.
 """
 
 import math
@@ -26,14 +26,13 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# The time within which every live worker renews its leases after a database outage. Workers renew
-# their leases each second.
+# How long live workers may take to renew their leases after a database outage.
 OUTAGE_GRACE_PERIOD = LEASE_DURATION + timedelta(seconds=1)
 _LONG_WAIT_SECONDS = 1.0
 _MAX_JOBS_PER_SCAN = 200
 
-# Finds running jobs whose lease expired. Shortly after the database server starts, the query finds
-# no jobs, because workers couldn't renew their leases while the server was down.
+# Finds running jobs with an expired lease. Shortly after the database server has started, the query
+# finds no jobs, because workers couldn't renew their leases during the downtime.
 _FIND_EXPIRED = """
     SELECT id FROM jobs
     WHERE status = 'running' AND lease_expires_at < now() AND lease_expires_at {when}
@@ -47,8 +46,8 @@ _FIND_LONG_EXPIRED = Statement(_FIND_EXPIRED.format(when="<= now() - CAST(:recen
 class DatabaseWatch:
     """Remembers when the sweeper last failed to reach the database.
 
-    During a database outage, every lease expires, although no worker has crashed. After a database
-    outage, expired leases are ignored until the live workers have had time to renew their leases.
+    During a database outage, leases expire although no worker has crashed. For a while after a
+    database outage, expired leases are ignored, so that live workers can renew their leases.
     """
 
     def __init__(self) -> None:
@@ -60,7 +59,7 @@ class DatabaseWatch:
 
     @contextmanager
     def observe(self) -> Iterator[None]:
-        """Measure the duration of the database statements in the ``with`` block.
+        """Measure how long the database statements in the ``with`` block take.
 
         If the statements fail or take more than a second, the database counts as unreachable.
         """
@@ -95,8 +94,8 @@ def requeue_lost_jobs(
 def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
     """Requeue, fail or cancel one job whose lease expired, in a separate transaction.
 
-    Returns false if ``_requeue_lost_job`` left the job unchanged. An error while requeuing one job
-    is only logged, so that the sweep continues with the remaining jobs.
+    Returns false if the job was left unchanged. Errors are only logged, so that the sweep continues
+    with the remaining jobs.
     """
     is_job = Job.id == job_id
     is_steady = func.pg_postmaster_start_time() < func.now() - OUTAGE_GRACE_PERIOD

@@ -1,15 +1,14 @@
 """Runs maintenance, which is periodic work for the whole deployment.
 
-For each maintenance kind, the database has a row with the time of the next run. Each second, every
-worker enqueues the tasks of the maintenance kinds that are due. The worker that receives a
-maintenance task claims the row of the maintenance kind with a compare-and-set. A heartbeat renews
-the lease on a maintenance run. Each write of a maintenance run checks that no later run has
-incremented the attempt number. The lease ensures that only one process at a time runs a maintenance
-kind. A duplicate message about a maintenance run has no effect. All times in maintenance come from
-the database's clock.
+Each maintenance kind has a database row with the time of its next run. Each second, every worker
+enqueues the maintenance tasks that are due. The worker that receives a task claims the row of the
+maintenance kind, and a heartbeat renews the lease. The lease ensures that only one process at a
+time runs a maintenance kind. Each write of a maintenance run checks that no later run has claimed
+the row. A duplicate message about a task has no effect. All times in maintenance come from the
+database's clock.
 
-A maintenance kind becomes due again when its interval has passed after the end of a run.
-Maintenance runs that were missed, for example during an outage, are skipped rather than run later.
+The interval of a maintenance kind begins at the end of a run. Maintenance runs that were missed
+during an outage are skipped.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,14 +32,12 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A function that does the work of one maintenance run. The argument of a maintenance function is
-# the start time of the run by the database's clock. A maintenance function returns the number of
-# items that it processed.
+# A function that does the work of a maintenance run. The function receives the start time of the
+# run by the database's clock, and returns the number of processed items.
 MaintenanceWork = Callable[[datetime], int | None]
 
-# The minimum and the maximum delay before a maintenance message that no worker has received is sent
-# again. The longer a maintenance task is overdue, the less often the task is sent again. The
-# increasing delay prevents messages from piling up in a queue without workers.
+# The limits for the delay before an overdue maintenance task is sent again. The delay before
+# sending a task again grows, so that messages don't pile up in a queue without workers.
 _MIN_RESEND_DELAY = timedelta(seconds=10)
 _MAX_RESEND_DELAY = timedelta(minutes=1)
 
@@ -54,11 +51,10 @@ class MaintenanceKind:
     every: timedelta
     run: Callable[[Resources, datetime], int | None]
     queue: Queue
-    # The maximum duration of a maintenance run. A run that exceeds ``max_run`` loses its lease, so
-    # that a hanging run doesn't block later runs.
+    # A maintenance run that takes longer than ``max_run`` loses its lease, so that a hanging run
+    # doesn't block later runs.
     max_run: timedelta
-    # After a failed maintenance run, the next run starts after ``every`` or after this pause,
-    # whichever is shorter.
+    # The pause after a failed maintenance run. If ``every`` is shorter, the pause is ``every``.
     max_failure_pause: timedelta
 
 
@@ -95,14 +91,13 @@ def list_kinds() -> frozenset[MaintenanceKind]:
 
 
 def get_kind(name: str) -> MaintenanceKind:
-    """Return the maintenance kind with this name. Raises ``maintenance.not_found``."""
+    """Return the maintenance kind with the given name. Raises ``maintenance.not_found``."""
     if name not in _kinds:
         raise MAINTENANCE_NOT_FOUND(name=name, names=", ".join(sorted(_kinds)))
     return _kinds[name]
 
 
-# The statement that lists maintenance kinds must be cheap, because every worker runs the statement
-# each second.
+# The statement for finding due maintenance must be cheap, because every worker runs it each second.
 _LIST_KINDS = Statement(
     "SELECT name, every_seconds, greatest(due_at, send_after, lease_expires_at) <= now()"
     " FROM maintenance"
@@ -147,7 +142,7 @@ def send_due_tasks(resources: Resources) -> int:
 
 
 def list_known_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the database rows of the maintenance kinds that the running release knows."""
+    """Return the rows of all maintenance kinds that this release knows."""
     query = select(Maintenance).where(Maintenance.name.in_(_kinds)).order_by(Maintenance.name)
     return list(uow.session.scalars(query))
 
@@ -158,7 +153,7 @@ def list_all_rows(uow: UnitOfWork) -> list[Maintenance]:
 
 
 def request_run(uow: UnitOfWork, name: str) -> None:
-    """Make a maintenance kind due now, so that a worker runs the kind within seconds.
+    """Make a maintenance kind due now, so that a worker runs it within seconds.
 
     Raises ``maintenance.not_found`` and ``maintenance.running``.
     """
@@ -173,7 +168,7 @@ def request_run(uow: UnitOfWork, name: str) -> None:
 
 
 def read_bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
-    """Return the id of the row at which a maintenance kind continues to scan a large table."""
+    """Return the id of the row where the next maintenance run continues to scan a large table."""
     return uow.session.scalar(select(Maintenance.bookmark).where(Maintenance.name == kind.name))
 
 
@@ -188,7 +183,7 @@ def is_running(name: str) -> ColumnElement[bool]:
 
 
 def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> None:
-    """Raise ``LeaseLost`` if the maintenance run that began at ``began_at`` has lost its lease."""
+    """Raise ``LeaseLost`` unless the run that began at ``began_at`` still holds its lease."""
     query = select(Maintenance.name).where(
         Maintenance.name == kind.name,
         Maintenance.last_started_at == began_at,
@@ -210,7 +205,7 @@ def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWor
 
 
 def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
-    """Run a maintenance task immediately, even if the task is not due yet.
+    """Run a maintenance kind immediately, even if it isn't due yet.
 
     Raises ``maintenance.running`` and all errors that the maintenance function ``work`` raises.
     """
@@ -225,7 +220,7 @@ def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) 
 
 
 def _write_rows(uow: UnitOfWork, kinds: Iterable[MaintenanceKind]) -> None:
-    """Insert missing rows of maintenance kinds, and update rows whose interval has changed."""
+    """Insert missing rows of maintenance kinds, and update changed intervals."""
     # Sort the rows, so that two processes that write the same rows at the same time can't deadlock.
     rows = sorted((kind.name, _interval_seconds(kind)) for kind in kinds)
     statement = insert(Maintenance).values(
@@ -263,7 +258,7 @@ def _claim(
             attempt=Maintenance.attempt + 1,
             last_started_at=func.now(),
             lease_expires_at=lease_end(),
-            # If this process dies, a live process sends the maintenance task again after the lease
+            # If this process dies, another process sends the maintenance task again after the lease
             # has expired.
             send_after=func.now(),
         )
@@ -305,7 +300,7 @@ def _end_run(resources: Resources, run: MaintenanceRun, pause: timedelta, **outc
 def _change_row(
     resources: Resources, run: MaintenanceRun, *fence: ColumnElement[bool], **changes: Any
 ) -> None:
-    """Change the database row of the maintenance kind that this process is running.
+    """Change the row of the maintenance kind that this process is running.
 
     Raises ``LeaseLost`` if the maintenance run has lost its lease.
     """

@@ -1,11 +1,9 @@
 """Sends jobs to their queues after the commit, and shares the workers fairly between owners.
 
-Workers process the messages of a queue in order. Without limits per owner, many jobs of one owner
-would delay the jobs of other owners. To share the workers fairly, a queue contains at most a few
-messages per owner. If a queue already contains the maximum number of an owner's jobs, the owner's
-new jobs wait in the database with ``sends`` 0. When a worker claims an owner's job, the owner's
-next waiting job is sent to the queue. Even while one owner has a thousand waiting jobs, a single
-job of a different owner runs soon.
+Workers process the messages of a queue in order. A queue contains only a few messages per owner, so
+that one owner's many jobs don't delay other owners. All further jobs of an owner wait in the
+database with ``sends`` 0. When a worker claims an owner's job, the owner's next waiting job is
+sent.
 """
 
 from datetime import timedelta
@@ -24,21 +22,18 @@ from storage.unit_of_work import UnitOfWork
 if TYPE_CHECKING:
     from storage.broker import Broker
 
-# If no worker claims a job within this time after the job was first sent, the sweep sends the job
-# again.
+# How long the sweep waits for a worker to claim a job before it sends the job again.
 FIRST_RESEND_DELAY = timedelta(seconds=2)
-# The maximum number of jobs per owner that are in a queue at the same time. A new job waits behind
-# at most two queued jobs per other owner. Two jobs per owner suffice, because the owner's next job
-# is sent as soon as a worker claims one of the two jobs.
+# How many jobs of the same owner a queue may contain. Two jobs per owner suffice, because the next
+# job is sent as soon as a worker claims one of the two.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
-# A job that was sent more than this many times no longer counts towards its owner's limit, because
-# perhaps no worker knows the job's kind. A job that no worker claims is sent ``MAX_SENDS_IN_TURN``
+# If a job was sent more often without being claimed, the job no longer counts towards its owner's
+# limit, because perhaps no worker knows its kind. An unclaimed job is sent ``MAX_SENDS_IN_TURN``
 # times within half a minute.
 MAX_SENDS_IN_TURN = 4
-# The sweep's quick scan, which runs each second, finds only jobs that became due within the last
-# ``RECENT_WINDOW``. Few jobs have been due for longer than ``RECENT_WINDOW``, because the sweep
-# sends due jobs within seconds. The sweep's full scans find the jobs that have been due for longer
-# than ``RECENT_WINDOW``.
+# The sweep's quick scan, which runs each second, finds only jobs that became due within
+# ``RECENT_WINDOW``. The sweep sends due jobs within seconds, so only few jobs have been due for
+# longer and are left to the full scans.
 RECENT_WINDOW = timedelta(seconds=30)
 
 
@@ -54,10 +49,9 @@ def enqueue_job(
     """Write a job in the caller's transaction, and send the job to its queue after the commit.
 
     Args:
-        user_id: the id of the user who sees the job.
-        on_behalf_of: the id of the owner who waits for the job. The number of jobs per owner in a
-            queue is limited. If ``on_behalf_of`` is missing, ``user_id`` identifies the owner.
-        total: the total amount of work in the job, in the same unit as the job's progress.
+        user_id: the user who can see the job, if any.
+        on_behalf_of: the owner whose share of the queue the job uses, by default ``user_id``.
+        total: the total amount of work, in the same unit as the job's progress.
     """
     owner_id = on_behalf_of or user_id or 0
     job = Job(
@@ -79,11 +73,11 @@ def enqueue_job(
 
 
 def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
-    """Return the column values that decide whether a job is sent now or waits in the database."""
+    """Return column values that decide whether a job is sent now or waits in the database."""
     other_job = aliased(Job)
     is_queued = other_job.status == JobStatus.QUEUED
     was_sent = other_job.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
-    # The sweep updates ``send_after`` of each sent job, so that the time is never more than
+    # The sweep updates ``send_after`` of each sent job, so the time is never more than
     # ``RECENT_WINDOW`` ago.
     is_recent = other_job.send_after > func.now() - RECENT_WINDOW
     sent = select(other_job.id).where(
@@ -103,11 +97,10 @@ def send_after_commit(uow: UnitOfWork, job: Job) -> None:
 
 
 def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
-    """Send the next waiting job of an owner after a worker claimed one of the owner's jobs.
+    """Send an owner's next waiting job after a worker has claimed one of the owner's jobs.
 
-    An owner's jobs are sent in the order of creation, so the search for the next job starts at the
-    claimed job's creation time. If ``send_next_job`` misses a waiting job, the sweep sends the job
-    later.
+    An owner's jobs are sent in the order of creation, so the search starts at the creation time of
+    the claimed job. The sweep sends waiting jobs that ``send_next_job`` misses.
     """
     oldest = (
         select(Job.id)
@@ -134,7 +127,7 @@ def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
 
 
 def send_job(broker: "Broker", job: Job) -> bool:
-    """Send the job's id to the job's queue.
+    """Send a message with the job's id to the job's queue.
 
     Duplicate messages about a job are harmless, because only one worker can claim the job.
     """

@@ -23,7 +23,7 @@ from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
-# The time for which the input of a failed job is kept, so that the owner can retry the job.
+# How long the input of a failed job is kept, so that the owner can retry the job.
 RETRY_INPUT_RETENTION = timedelta(days=7)
 _RETRY_SECONDS = 5
 _MAX_RECENT_JOBS = 1_000
@@ -32,7 +32,7 @@ _MAX_SCANNED_JOBS = 1_000_000
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a job, with the processing rate in units per second."""
+    """The progress of a job, with the rate in units of work per second."""
 
     done: int
     total: int | None
@@ -41,7 +41,7 @@ class Progress:
 
 
 def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> Job:
-    """Return the caller's job with this id.
+    """Return the caller's job with the given id.
 
     Raises ``job.not_found``. Raises ``auth.insufficient_scope`` if the caller lacks the scope of
     the job kind.
@@ -54,8 +54,7 @@ def get_job(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False)
     if kind is not None:
         require_scope(caller, kind.scope)
     elif not caller.unrestricted:
-        # The running release doesn't know this job kind, so the scope that the kind requires is
-        # unknown.
+        # This release doesn't know the job's kind, so the required scope is unknown.
         raise JOB_NOT_FOUND()
     return job
 
@@ -70,8 +69,7 @@ def list_jobs(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRows[
     is_visible: ColumnElement[bool] = Job.kind.not_in(hidden_names)
     if not caller.unrestricted:
         is_visible &= Job.kind.in_([kind.name for kind in known_kinds])
-    # If the caller may see jobs of all kinds, Postgres can find the job ids for a page of the list
-    # in an index-only scan.
+    # If the caller may see jobs of all kinds, an index-only scan finds the job ids of the page.
     ids_on_page = paging.select_owner_page(
         select(Job.id).where(is_visible), Job.user_id, caller.user_id, page
     )
@@ -92,8 +90,8 @@ def is_working_on(
 ) -> ColumnElement[bool]:
     """Return the SQL condition that a job of these kinds with this subject is queued or running.
 
-    The condition lets Postgres use the indexes of queued and running jobs, so that ended jobs don't
-    slow the query down.
+    The condition uses the indexes of queued and running jobs, so that ended jobs don't slow the
+    query down.
     """
     is_queued = and_(
         Job.status == JobStatus.QUEUED,
@@ -132,9 +130,8 @@ def list_all_jobs(
 ) -> PageOfRows[Job]:
     """List the jobs of all users for the operator, newest first. Raises ``cursor.invalid``.
 
-    For a page of ended jobs, the query scans at most ``max_scanned`` jobs, because the table can
-    contain millions of ended jobs. A page of ended jobs can contain fewer jobs than requested, even
-    if it is not the last page.
+    The table can contain millions of ended jobs, so at most ``max_scanned`` of them are scanned per
+    page. A page of ended jobs may contain fewer jobs than requested without being the last page.
     """
     query = select(Job)
     scan_end = 0
@@ -176,13 +173,13 @@ def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
     """Cancel a job whose row is locked, or ask the worker that runs the job to cancel it.
 
-    Returns 0 if the job has ended. If the running release doesn't know the job's kind, only the
-    job's worker can cancel the job and clean up.
+    Returns 0 if the job has ended. If this release doesn't know the job's kind, only the job's
+    worker can cancel the job and clean up.
     """
     if job.status in FINISHED:
         return 0
     is_job = Job.id == job.id
-    # When a job that delegated its work is cancelled, its helper jobs stop at their next write.
+    # The helper jobs of a cancelled job stop at their next write.
     has_no_worker = job.status == JobStatus.QUEUED or job.lease_expires_at == HELPERS_LEASE_END
     if has_no_worker and find_kind(job.kind) is not None:
         error = JOB_CANCELLED()
@@ -195,7 +192,7 @@ def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
 def cancel_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
     """Cancel a job because its subject, for example an import, is being deleted.
 
-    The worker that runs the cancelled job loses its lease on the job.
+    The worker that is running the cancelled job loses its lease.
     """
     is_job = Job.id == job.id
     change_job(uow, is_job, to=JobStatus.CANCELLED, error=reason, ends_subject=False)
@@ -213,8 +210,7 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
         require_recent_login(uow, caller)
     is_bounded = job.kind in quotas.LIMITED_JOB_KINDS
     taken_quotas = [PlanQuota.UNFINISHED_JOBS] * is_bounded + [PlanQuota.STORAGE_MB]
-    # To prevent deadlocks, every function locks a quota before it locks rows that count towards the
-    # quota.
+    # To prevent deadlocks, always lock a quota before rows that count towards the quota.
     for quota in taken_quotas:
         quotas.lock_quota(uow, caller.user_id, quota)
     retry_locked_job(uow, job)
@@ -276,12 +272,12 @@ _FIND_FINISHED = Statement(
 
 
 def find_finished_jobs(database: Database, job_ids: Collection[int]) -> set[int]:
-    """Return those ids in ``job_ids`` whose job has ended."""
+    """Return the ids in ``job_ids`` whose jobs have ended."""
     return {job_id for (job_id,) in database.rows(_FIND_FINISHED, job_ids=list(job_ids))}
 
 
 def measure_progress(job: Job) -> Progress:
-    """Return the job's progress, the mean rate of its work, and the estimated remaining seconds."""
+    """Return a job's progress, its average rate, and the estimated remaining time in seconds."""
     rate = None
     eta_seconds = None
     if job.started_at is not None and job.progress_done:

@@ -1,8 +1,7 @@
 """Decides when failed and crashed jobs are retried.
 
-If a dependency such as the database fails, the job is retried for the time in ``patience``,
-regardless of the number of attempts. All times in the retry schedule of jobs come from the
-database's clock.
+If a dependency such as the database fails, a job is retried for the time in ``patience``,
+regardless of the number of attempts. The retry schedule uses the database's clock.
 """
 
 import random
@@ -21,9 +20,8 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_CRASHES = 3
 _MIN_PAUSE_SECONDS = 1.0
-# The longest pause between two attempts during the first ten minutes after a job's first failure.
-# Once a job has been failing for ten minutes, the pause between two attempts is a twentieth of the
-# time since the first failure.
+# The longest pause between two attempts in the first ten minutes after a job's first failure. After
+# ten minutes, the pause is a twentieth of the time since the first failure.
 _MAX_FIRST_PAUSE_SECONDS = 30.0
 _MAX_PAUSE_SECONDS = 300.0
 _FAILING_SECONDS_PER_PAUSE_SECOND = 20
@@ -31,15 +29,14 @@ _SECONDS_PER_HOUR = 3600
 
 
 def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: timedelta) -> None:
-    """Retry the job after a pause, or fail the job if the time for retries is over.
+    """Retry the job after a pause, or fail the job if it has been retried for long enough.
 
     Raises ``LeaseLost``.
 
     Args:
         reason: why the attempt failed. The job's owner can read ``reason``, so it must not contain
             secrets.
-        patience: the time for which the job is retried, unless the job kind sets its own
-            ``patience``.
+        patience: how long the job is retried, unless its kind has its own ``patience``.
     """
     failing = func.now() - func.coalesce(Job.failing_since, func.now())
     seconds = uow.session.scalar(select(func.extract("epoch", failing)).where(is_held_by(lease)))
@@ -88,6 +85,5 @@ def _choose_pause(retries: int, failing_seconds: float) -> timedelta:
     doubled = _MIN_PAUSE_SECONDS * 2 ** min(retries, 10)
     bound = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_SECONDS_PER_PAUSE_SECOND)
     longest = min(doubled, bound, _MAX_PAUSE_SECONDS)
-    # Up to half of the pause between attempts is random, so that jobs that failed at the same time
-    # are retried at different times.
+    # Randomise the pause, so that jobs that failed at the same time are retried at different times.
     return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret

@@ -1,9 +1,9 @@
 """Makes every worker search for lost and unclaimed jobs each second.
 
-Because of the sweep, a job runs even if the broker loses the message about the job. The sweep sends
-a queued job again if no worker claimed it in time. The sweep requeues running jobs whose lease
-expired, and fails a job after three crashes. All workers can sweep at the same time, because the
-statements lock rows with ``SKIP LOCKED``.
+The sweep sends a queued job again if no worker has claimed it in time, so a job runs even if the
+broker loses its message. A running job with an expired lease is requeued, and fails after three
+crashes. All workers can sweep at the same time, because the statements lock rows with ``SKIP
+LOCKED``.
 """
 
 import time
@@ -16,12 +16,10 @@ from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
 from storage.database import Statement
 from storage.resources import Resources
 
-# Returns one row for each queue, which says whether the sweep must look for unclaimed jobs in the
-# queue. In the result of ``_CHECK_QUEUES``, the third column says whether a job in the queue became
-# due recently. In a full scan, the fourth column of ``_CHECK_QUEUES`` says whether any job in the
-# queue is queued. The last column of ``_CHECK_QUEUES`` contains how many seconds have passed since
-# the statement started. Lateral joins make Postgres scan the queues in the order of the array
-# ``queues``.
+# Returns a row for each queue. The third column of the result says whether a job in the queue
+# became due recently. In a full scan, the fourth column says whether any job in the queue is
+# queued. The last column is the time in seconds since the statement started. Lateral joins make
+# Postgres scan the queues in the order of the array ``queues``.
 _CHECK_QUEUES = Statement("""
     SELECT queue, is_full_scan, coalesce(sent.is_due, unsent.is_due) IS NOT NULL,
         queued.is_queued IS NOT NULL,
@@ -51,12 +49,11 @@ _CHECK_QUEUES = Statement("""
 def sweep_jobs(
     resources: Resources, watch: DatabaseWatch | None = None, paces: SweepPaces | None = None
 ) -> int:
-    """Run the sweep once, and return how many jobs the sweep changed or sent again."""
+    """Run the sweep once, and return how many jobs were changed or sent again."""
     paces = paces or SweepPaces()
     swept = requeue_lost_jobs(resources, watch or DatabaseWatch(), paces.lost)
     due_queues = paces.due_queues()
-    # While no job is due, ``_CHECK_QUEUES`` is the only statement about queued jobs that a sweep
-    # runs.
+    # While no job is due, ``_CHECK_QUEUES`` is the sweep's only statement about queued jobs.
     rows = resources.database.rows(
         _CHECK_QUEUES,
         queues=list(Queue),

@@ -1,13 +1,12 @@
 """Changes the status of jobs.
 
-Each status change of a job is a single UPDATE whose WHERE condition is called the fence. The fence
-of a status change checks either the attempt number of a worker's lease or the id of a locked row.
-If two status changes of the same job race, the fence of the second change doesn't match the row
-anymore.
+Each status change of a job is a single UPDATE. The WHERE condition of the UPDATE, which is called
+the fence, checks either the attempt number of a worker's lease or the id of a locked row. If two
+status changes of a job race, the fence of the second one no longer matches.
 
-A job can delegate its remaining work to smaller jobs, which are called its helpers. A job that
-delegated its work stays running without a worker. Each write of a helper job checks the ``attempt``
-of the job that delegated the work.
+A job can delegate its remaining work to smaller jobs, which are called its helpers. A delegating
+job has the status "running" although no worker holds the job. Each write of a helper checks the
+``attempt`` of the delegating job.
 """
 
 from datetime import UTC, datetime
@@ -27,9 +26,9 @@ from services.security_events import is_plan_error, record_plan_error
 from storage.redis.notifications import build_job_topic
 from storage.unit_of_work import UnitOfWork
 
-# The expiry time of a lease that never expires, for jobs that delegated their work to helper jobs.
+# The expiry time of a delegating job's lease, which never expires.
 HELPERS_LEASE_END = datetime(9999, 1, 1, tzinfo=UTC)
-# The column values of a job that is not being retried after a failure.
+# The column values of a job that isn't being retried.
 _NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None}
 
 
@@ -58,26 +57,23 @@ def claim_job(uow: UnitOfWork, job_id: int) -> Lease | None:
 
 
 def set_total(uow: UnitOfWork, lease: Lease, *, total: int | None) -> None:
-    """Store the total amount of work in the job, without recording progress.
-
-    Raises ``LeaseLost``.
-    """
+    """Store the total amount of a job's work, without recording progress. Raises ``LeaseLost``."""
     change_held_job(uow, lease, progress_total=total)
 
 
 def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = None) -> None:
     """Record how much of the job is done, in the same transaction as the job's work.
 
-    Recording progress resets the job's counts of crashes and retries, because the job evidently
-    works. Raises ``LeaseLost``.
+    Progress resets the job's counts of crashes and retries, because the job evidently works. Raises
+    ``LeaseLost``.
     """
     changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}
     if total is not None:
         changes["progress_total"] = total
-    # Keep the lease of a job that delegated its work, because this lease never expires.
+    # Keep the lease of a delegating job, which never expires.
     changes["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
-    # Renew the lease together with the progress, because the heartbeat can't renew the lease while
-    # the transaction holds the row lock.
+    # Renew the lease together with the progress, because the heartbeat can't renew it while the
+    # transaction locks the row.
     change_held_job(uow, lease, **changes)
     lease.crashes = 0
     lease.retries = 0
@@ -94,7 +90,7 @@ def complete_job(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
 def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
     """Mark the job as failed, and end its subject, for example an import. Raises ``LeaseLost``.
 
-    A client that waits for the result of the job receives ``error``.
+    A client that is waiting for the job receives ``error``.
     """
     change_held_job(uow, lease, JobStatus.FAILED, error=error)
     lease.failed_by = error.code
@@ -103,7 +99,7 @@ def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
 
 
 def cancel_job(uow: UnitOfWork, lease: Lease) -> None:
-    """Cancel the job because its owner requested it, and end the job's subject.
+    """Cancel a job and its subject, for example an import, at its owner's request.
 
     Raises ``LeaseLost``.
     """
@@ -113,8 +109,7 @@ def cancel_job(uow: UnitOfWork, lease: Lease) -> None:
 def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
     """Requeue the worker's job behind the other jobs of the job's owner.
 
-    A worker requeues a long job after each turn, so that several long jobs take turns. A worker
-    that shuts down requeues its jobs, so that the remaining workers continue these jobs. Raises
+    A worker requeues a long job after each turn, and requeues its jobs when it shuts down. Raises
     ``LeaseLost``.
     """
     if requeue_job(uow, is_held_by(lease), **changes) is None:
@@ -124,19 +119,18 @@ def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
 def delegate_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
     """Delegate the job's remaining work to helper jobs. Raises ``LeaseLost``.
 
-    The caller of ``delegate_to_helpers`` enqueues the first helper job in the same transaction. A
-    job that delegated its work stays running until a helper job ends it. The last helper job must
-    end the job that delegated the work.
+    The caller must enqueue the first helper job in the transaction that delegates the work. The
+    last helper job must end the delegating job.
     """
     changes: dict[str, Any] = {"attempt": Job.attempt + 1, "crashes": 0, **_NO_FAILURES}
     change_held_job(uow, lease, lease_expires_at=HELPERS_LEASE_END, **changes)
 
 
 def lock_shared_lease(uow: UnitOfWork, job_id: int | None) -> Lease | None:
-    """Lock a job that delegated its work, and return the lease that its helper jobs share.
+    """Lock a delegating job, and return the lease that its helper jobs share.
 
-    Returns ``None`` if the job has ended or didn't delegate its work. To prevent deadlocks, a
-    helper job locks its own row before it locks the job that delegated the work.
+    Returns ``None`` if the job has ended or isn't delegating its work. To prevent deadlocks, a
+    helper job must lock its own row first.
     """
     is_delegated = Job.lease_expires_at == HELPERS_LEASE_END
     query = select(Job).where(Job.id == job_id, has_status(JobStatus.RUNNING), is_delegated)
@@ -148,7 +142,7 @@ def lock_shared_lease(uow: UnitOfWork, job_id: int | None) -> Lease | None:
 def change_held_job(
     uow: UnitOfWork, lease: Lease, to: JobStatus | None = None, **changes: Any
 ) -> None:
-    """Change the database row of the job that the lease belongs to.
+    """Change the row of the job to which the lease belongs.
 
     Raises ``LeaseLost`` if a later attempt has claimed the job or the job has ended.
     """
@@ -166,7 +160,7 @@ def requeue_job(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) ->
 
 
 def restart_job(uow: UnitOfWork, *fence: ColumnElement[bool]) -> Job | None:
-    """Queue an ended job again, and set its counts of crashes and retries to 0."""
+    """Queue an ended job again, and reset its counts of crashes and retries."""
     changes = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **_NO_FAILURES}
     return requeue_job(uow, *fence, **changes)
 
@@ -179,18 +173,17 @@ def change_job(
     ends_subject: bool = True,
     **changes: Any,
 ) -> Job | None:
-    """Change and return the job that meets all conditions in ``fence``, or return ``None``.
+    """Change and return the job that matches ``fence``, or return ``None``.
 
-    After the commit, the process that enqueued the job is notified of the change. If the job fails
-    or is cancelled, the job's subject ends, and the client can use the idempotency key again.
+    Clients that are waiting for the job are notified after the commit. If a job fails or is
+    cancelled, its subject ends, and the idempotency key can be used again.
 
     Args:
-        to: the new status of the job. If ``to`` is ``None``, the status, the lease, the error and
-            the end time stay unchanged.
+        to: the new status, or ``None`` to keep the status, the lease, the error and the end time.
         error: the error to store in a failed or cancelled job.
-        ends_subject: whether a failed or cancelled job ends its subject. ``ends_subject`` is false
-            if the caller of ``change_job`` ends the job's subject.
-        changes: the new values of the job's columns, by column name.
+        ends_subject: whether ``change_job`` ends the subject of a failed or cancelled job, rather
+            than its caller.
+        changes: new values for columns of the job, by column name.
     """
     if to is not None:
         changes["status"] = to

@@ -1,4 +1,4 @@
-"""Sends queued jobs again if their messages may have been lost, and sends overlooked jobs."""
+"""Sends unclaimed jobs again, and sends waiting jobs that were overlooked."""
 
 from typing import Any
 
@@ -16,21 +16,21 @@ from services.jobs.outbox import (
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# If a queue has at least this many messages, the sweep doesn't send jobs again, because the workers
-# of the queue are busy anyway.
+# If a queue contains at least this many messages, its workers are busy, and jobs aren't sent again.
 RESEND_BELOW_MESSAGES = 100
-# The delay before a job is sent again doubles at most this many times, to 16 seconds.
+# The maximum number of times that the delay before sending a job again doubles. The delay is 16
+# seconds at most.
 _MAX_DELAY_DOUBLINGS = 3
 
-# Only one process at a time looks for unclaimed jobs in a queue, because several processes would
+# Only one process at a time searches a queue for unclaimed jobs, because several processes would
 # find the same jobs.
 _LOCK_QUEUE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:queue))")
 
-# Finds jobs that became due recently and must be sent to their queue. ``unclaimed`` contains the
-# sent jobs that no worker has claimed, perhaps because the messages about the jobs were lost.
-# ``passed_over`` contains the longest-waiting job of each owner who has fewer than ``max_sent``
-# jobs in the queue. Only the 1000 longest-waiting jobs are read, so one owner's many jobs can hide
-# the jobs of other owners until the next full scan.
+# Finds jobs that became due recently and must be sent. ``unclaimed`` contains sent jobs that no
+# worker has claimed, perhaps because a message was lost. ``passed_over`` contains the
+# longest-waiting job of each owner with fewer than ``max_sent`` jobs in the queue. Only 1000
+# waiting jobs are read, so one owner's many jobs can hide the jobs of other owners until the next
+# full scan.
 _FIND_RECENTLY_DUE = text("""
     WITH unclaimed AS (
         SELECT id FROM jobs
@@ -63,9 +63,8 @@ _FIND_RECENTLY_DUE = text("""
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
     """)
 
-# While a queue is full, postpones ``send_after`` of sent jobs, so that the jobs are sent again
-# later. A sent job's ``send_after`` must stay within ``RECENT_WINDOW``, because ``plan_turn`` looks
-# for an owner's sent jobs only in this window.
+# Postpones ``send_after`` of sent jobs while a queue is full. ``send_after`` must stay within
+# ``RECENT_WINDOW``, because ``plan_turn`` looks for sent jobs only there.
 _POSTPONE_RESENDS = text("""
     UPDATE jobs SET send_after = now() WHERE id IN (
         SELECT id FROM jobs
@@ -76,11 +75,9 @@ _POSTPONE_RESENDS = text("""
     )
     """)
 
-# Finds jobs that became due long ago and were overlooked. ``unclaimed`` contains the jobs that were
-# sent long ago and that no worker has claimed, perhaps because the messages about the jobs were
-# lost. ``passed_over`` contains the longest-waiting job of each owner who has fewer than
-# ``max_sent`` jobs in the queue. The recursive query jumps from owner to owner in the index, so one
-# owner's million jobs cost no more than one job.
+# Finds jobs that became due long ago, were overlooked, and must be sent. ``unclaimed`` and
+# ``passed_over`` mean the same as in ``_FIND_RECENTLY_DUE``. The recursive query jumps from owner
+# to owner in the index, so a million jobs of one owner cost no more than one job.
 _FIND_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue
@@ -139,12 +136,12 @@ def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool
 
 
 def _mark_as_sent(uow: UnitOfWork, query: TextClause, values: dict[str, Any]) -> list[Job]:
-    """Run a query that finds job ids, increment ``sends`` of these jobs, and return the jobs."""
+    """Increment ``sends`` of the jobs that a query finds, and return the jobs."""
     job_ids = list(uow.session.scalars(query, values))
     if not job_ids:
         return []
-    # The delay before a job is sent again grows with each send, because further messages about a
-    # job don't help while all workers are busy.
+    # The delay before sending a job again grows, because more messages don't help while all workers
+    # are busy.
     delay = FIRST_RESEND_DELAY * func.power(2, func.least(Job.sends, _MAX_DELAY_DOUBLINGS))
     statement = (
         update(Job)

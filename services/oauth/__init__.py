@@ -1,5 +1,5 @@
-"""Implements an OAuth authorization server, so that people can let programs use their data.
+"""Implements an OAuth authorization server, so that people can give programs access to their data.
 
-The library Authlib implements the OAuth protocol. Pressroom stores the OAuth clients, grants, codes
-and tokens, and decides whether they are valid.
+The library Authlib implements the OAuth protocol. Pressroom stores and validates clients, grants,
+codes and tokens.
 """

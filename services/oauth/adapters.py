@@ -28,7 +28,7 @@ METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 
 class AuthlibServer(Protocol):
-    """The attributes of ``OAuthServer`` that the revocation and introspection endpoints use."""
+    """The part of ``OAuthServer`` that the revocation and introspection endpoints use."""
 
     uow: UnitOfWork
     keyring: Keyring
@@ -40,7 +40,7 @@ class OAuthRequest:
     """An HTTP request to the OAuth authorization server.
 
     Attributes:
-        parameters: the names and values of the parameters in the query string or in the form.
+        parameters: the names and values in the query string or the form.
         authorization: the value of the HTTP header ``Authorization``.
     """
 
@@ -64,9 +64,9 @@ class OAuthResponse:
 class AuthlibRequest(rfc6749.OAuth2Request):
     """Wraps an ``OAuthRequest`` for Authlib.
 
-    The URL of the request begins with the deployment's public URL, because a proxy may change the
-    host name. A request parameter with an empty value counts as missing. Raises
-    ``InvalidRequestError`` for a repeated request parameter (RFC 6749, 3.1 and 3.2).
+    The request's URL begins with the deployment's public URL, because a proxy may have changed the
+    host name. An empty request parameter counts as missing. A repeated request parameter raises
+    ``InvalidRequestError`` (RFC 6749, 3.1 and 3.2).
     """
 
     def __init__(self, received: OAuthRequest, public_base: str) -> None:
@@ -95,9 +95,9 @@ class AuthlibClient(rfc6749.ClientMixin):
         return clients.is_registered_uri(redirect_uri, self.record.redirect_uris)
 
     def get_allowed_scope(self, scope: str | None) -> str | None:
-        """Return the requested scopes, or ``None`` if the client may not request one of the scopes.
+        """Return the requested scopes, or ``None`` if the client may not request all of them.
 
-        If a request specifies no scopes, return all scopes that the client may request.
+        A request without scopes asks for all scopes that the client may request.
         """
         requested = set((scope or "").split()) or set(self.record.scopes)
         return " ".join(sorted(requested)) if requested <= set(self.record.scopes) else None
@@ -135,8 +135,7 @@ class AuthlibRefreshToken(rfc6749.TokenMixin):
         self.origin = TokenOrigin(record.grant_id, record.family, record.scopes)
 
     def check_client(self, _client: AuthlibClient) -> bool:
-        # The refresh token always belongs to the client, because ``lock_refresh_token`` finds only
-        # the client's tokens.
+        # ``lock_refresh_token`` finds only the client's own tokens.
         return True
 
     def get_scope(self) -> str:
@@ -161,10 +160,9 @@ class AuthlibToken(rfc6749.TokenMixin):
 def _authenticate_token(
     endpoint: "Revocation | Introspection", request: AuthlibRequest, client: AuthlibClient
 ) -> AuthlibToken | None:
-    """Return the token in a request, or ``None`` if the token was issued to a different client.
+    """Return the token in a request, or ``None`` if the token wasn't issued to the client.
 
-    The request parameter ``token_type_hint`` is ignored, because the prefix of a token shows the
-    token's type.
+    ``token_type_hint`` is ignored, because the prefix of a token shows its type.
     """
     secret = request.form.get("token")
     if secret is None:
@@ -206,7 +204,7 @@ class Introspection(IntrospectionEndpoint):
 
 
 def build_metadata(public_base: str) -> dict[str, Any]:
-    """Return the metadata that describes the authorization server to OAuth clients (RFC 8414)."""
+    """Return the authorization server metadata for OAuth clients (RFC 8414)."""
     return {
         "issuer": public_base,
         "authorization_endpoint": public_base + AUTHORIZE_PATH,

@@ -1,4 +1,4 @@
-"""Registers and revokes OAuth clients, which are programs that people can let use their data.
+"""Registers and revokes OAuth clients, the programs to which people can give access to their data.
 
 The operator registers OAuth clients.
 """
@@ -23,15 +23,15 @@ MAX_REDIRECT_URI_CHARACTERS = 2000
 MAX_CLIENT_NAME_CHARACTERS = 100
 _ID_CHARACTERS = 20
 _PURPOSE = "oauth-client"
-# The loopback addresses on which a program on a person's device can receive redirects, with any
-# free port (RFC 8252, 7.3). A redirect URI with the host "localhost" must have the registered port,
-# because "localhost" may resolve to a different machine.
+# The loopback addresses at which a program on a person's device can receive redirects on any port
+# (RFC 8252, 7.3). A redirect URI with "localhost" must have the registered port, because
+# "localhost" may resolve to a different machine.
 _LOOPBACK_ADDRESSES = {"127.0.0.1", "::1"}
-# The characters that RFC 3986 allows in a URI. A redirect URI can't contain a backslash, because
-# browsers treat a backslash as a slash.
+# The characters that RFC 3986 allows in a URI. The set excludes backslashes, because browsers treat
+# backslashes as slashes.
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]+\Z")
-# Matches a private URI scheme, which must be a reversed domain name, so that different programs
-# don't use the same scheme (RFC 8252, 7.1).
+# A private URI scheme must be a reversed domain name, so that two programs don't use the same
+# scheme (RFC 8252, 7.1).
 _PRIVATE_SCHEME = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+\Z")
 
 
@@ -59,7 +59,7 @@ def require_registrable_uri(uri: str) -> None:
 def is_registered_uri(uri: str, registered: list[str]) -> bool:
     """Return whether an OAuth client has registered a redirect URI.
 
-    The port of a redirect URI with a loopback address may differ from the registered port.
+    The port of a loopback address may differ from the registered port.
     """
     return uri in registered or any(
         _differs_only_by_port(uri, registered_uri) for registered_uri in registered
@@ -74,8 +74,7 @@ def _differs_only_by_port(uri: str, registered: str) -> bool:
     if parts.scheme != "http" or parts.hostname not in _LOOPBACK_ADDRESSES:
         return False
     host = f"[{parts.hostname}]" if parts.hostname == "::1" else parts.hostname
-    # Insert the requested port into the registered URI, and compare the result with the requested
-    # URI, so that only the port can differ.
+    # Insert the requested port into the registered URI, so that the URIs can differ only by port.
     expected = urlunsplit(parts._replace(netloc=f"{host}:{sent_parts.port}"))
     return sent_parts.port is not None and uri == expected
 
@@ -99,11 +98,11 @@ def register_client(
 ) -> tuple[OAuthClient, str | None]:
     """Register an OAuth client, and return the client and its secret.
 
-    A public client has no secret. The database doesn't store the secret of a confidential client.
+    A public client has no secret. The database stores only the HMAC of a confidential client's
+    secret.
     """
     name = name.strip()
-    # Reject invisible characters in the client's name, because people rely on the name when they
-    # grant access.
+    # Reject invisible characters, because people rely on the client's name when they grant access.
     if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():
         raise errors.OAUTH_CLIENT_NAME(most=MAX_CLIENT_NAME_CHARACTERS)
     uris = list(dict.fromkeys(redirect_uris))
@@ -132,21 +131,21 @@ def register_client(
 
 
 def find_client(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
-    """Return the OAuth client with an id, or ``None`` if the client is unknown or revoked."""
+    """Return the OAuth client with this id, or ``None`` if the client is unknown or revoked."""
     query = select(OAuthClient).where(OAuthClient.client_id == client_id)
     return uow.session.scalar(query.where(OAuthClient.revoked_at.is_(None)))
 
 
 def is_valid_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
-    """Return whether the secret that an OAuth client has sent is correct.
+    """Return whether an OAuth client has sent the right secret.
 
-    ``is_valid_secret`` takes equally long if ``client`` is ``None``, so that the response time
-    doesn't reveal which clients exist.
+    Checking a secret takes equally long for an unknown client, so that the response time doesn't
+    reveal which clients exist.
     """
     secret_hmac = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
     digests = keyring.signer(_PURPOSE).digests(sent.encode())
-    # Compare the stored HMAC with every digest of the secret, even after a match, so that the
-    # comparison always takes equally long.
+    # Compare all digests of the secret even after a match, so that the comparison always takes
+    # equally long.
     matches = [hmac.compare_digest(secret_hmac, digest) for digest in digests]
     return any(matches)
 
@@ -158,7 +157,7 @@ def list_clients(uow: UnitOfWork, *, limit: int = 1000) -> list[OAuthClient]:
 
 
 def revoke_client(uow: UnitOfWork, client_id: str) -> int:
-    """Revoke an OAuth client, so that the grants that people gave to the client stop working.
+    """Revoke an OAuth client, so that all its grants stop working.
 
     Return 1 if this call revoked the OAuth client, or 0 if the client was already revoked. Raises
     ``oauth_client.not_found``.

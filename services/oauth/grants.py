@@ -1,7 +1,7 @@
-"""Stores OAuth grants, with which people give clients access to their data, and OAuth tokens.
+"""Stores OAuth tokens and grants. With a grant, a person gives a client access to their data.
 
-A request that issues tokens, or revokes all tokens of an authorization code, first locks the grant.
-Because the grant is locked, no token is issued after the grant has been revoked.
+A request locks the grant before it issues or revokes tokens, so that no token is issued after a
+grant has been revoked.
 """
 
 from collections.abc import Collection, Mapping
@@ -35,7 +35,7 @@ OAUTH_TOKEN_LIFETIMES = {
 _PURPOSE = "oauth-token"
 # SQL conditions that select OAuth tokens that are neither expired nor revoked.
 _IS_ACTIVE_TOKEN = (OAuthToken.expires_at > func.now(), OAuthToken.revoked_at.is_(None))
-# Joins OAuth tokens with their grants, with the clients, and with the people who gave the grants.
+# Joins OAuth tokens with their grants, their clients and the people who gave the grants.
 _TOKEN_JOIN = (
     join(OAuthToken, OAuthGrant, OAuthGrant.id == OAuthToken.grant_id)
     .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
@@ -52,7 +52,7 @@ _IS_ACTIVE_GRANT = (
 
 @dataclass(frozen=True)
 class GrantSummary:
-    """An OAuth grant and the name of its client, for the person who gave the grant."""
+    """An OAuth grant and its client's name, to show to the person who gave the grant."""
 
     id: int
     client_id: str
@@ -65,12 +65,11 @@ class GrantSummary:
 def grant_scopes(
     uow: UnitOfWork, *, user_id: int, client: OAuthClient, scopes: Collection[Scope]
 ) -> OAuthGrant:
-    """Grant scopes to a client on behalf of a person, and return the person's grant for the client.
+    """Store that a person grants scopes to a client, and return the grant.
 
-    The person is notified by mail if the client did not have all of the scopes before.
+    The person is notified by mail if the client gets a new scope.
     """
-    # Lock the person, so that two simultaneous consents of the person don't create two grants.
-    # ``lock_person`` raises an error if the person has been erased.
+    # Lock the person, so that two simultaneous consents don't create two grants.
     sessions.lock_person(uow, user_id)
     query = select(OAuthGrant).where(
         OAuthGrant.user_id == user_id,
@@ -136,7 +135,7 @@ def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
     """Revoke a user's grant, so that the tokens of the grant stop working.
 
     Return 1 if this call revoked the grant, or 0 if the grant was already revoked. Raises
-    ``grant.not_found`` if the user has no grant with the id ``grant_id``.
+    ``grant.not_found`` if the user has no grant with the given id.
     """
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
@@ -148,7 +147,7 @@ def revoke_grant(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
 
 
 def revoke_grants(uow: UnitOfWork, user_id: int) -> None:
-    """Revoke all grants of a person. Call ``revoke_grants`` only after locking the person."""
+    """Revoke all grants of a person. Lock the person before calling ``revoke_grants``."""
     revoked_grants = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)
     if revoked_grants:
         record_event(uow, user_id, EventType.GRANT_ENDED, grants=revoked_grants)
@@ -156,13 +155,12 @@ def revoke_grants(uow: UnitOfWork, user_id: int) -> None:
 
 @dataclass(frozen=True)
 class TokenOrigin:
-    """The grant, the token family and the scopes with which new tokens are created.
+    """The grant, the token family and the scopes of new OAuth tokens.
 
     Attributes:
-        family: the id of the authorization code that the client exchanged for the first tokens. All
-            tokens that descend from one authorization code belong to the same family.
+        family: the id of the authorization code from which all tokens of the family descend.
         scopes: the scopes of the new refresh token. The new access token may have fewer scopes than
-            the new refresh token.
+            the refresh token.
     """
 
     grant_id: int
@@ -194,10 +192,10 @@ def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Cal
 
 
 def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]) -> None:
-    """Store the HMACs of the new access token and the new refresh token in a token response.
+    """Store the HMACs of a new access token and a new refresh token.
 
-    Call ``store_tokens`` only after locking the OAuth grant. ``tokens`` is the token response that
-    the OAuth client will receive, with the secrets of both tokens.
+    ``tokens`` is the token response for the client, which contains the secrets of both tokens. Lock
+    the grant before calling ``store_tokens``.
     """
     for kind, secret, scopes in (
         (TokenKind.ACCESS, tokens["access_token"], tokens["scope"].split()),
@@ -216,11 +214,10 @@ def store_tokens(uow: UnitOfWork, origin: TokenOrigin, tokens: Mapping[str, Any]
 
 
 def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthToken | None:
-    """Lock the grant to which a client's refresh token belongs, and return the token.
+    """Return a client's refresh token, and lock its grant.
 
-    Return ``None`` if the refresh token is invalid. A refresh token that is sent again after it was
-    replaced counts as stolen. After a theft, all tokens that descend from the same authorization
-    code are revoked, because the sender of the stolen token may be the thief.
+    Return ``None`` if the refresh token is invalid. If a client sends a refresh token again after
+    it was replaced, the token counts as stolen, and all tokens of its family are revoked.
     """
     issued = find_token(uow, secret, client_id=client_id)
     if issued is None or issued.token.kind != TokenKind.REFRESH:
@@ -236,16 +233,13 @@ def lock_refresh_token(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuth
 
 
 def mark_rotated(uow: UnitOfWork, token: OAuthToken) -> None:
-    """Mark a refresh token as replaced by a new token.
-
-    Call ``mark_rotated`` only after locking the OAuth grant.
-    """
+    """Mark a refresh token as replaced by a new token. The caller must have locked the grant."""
     token.rotated_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
 
 
 def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken | None:
-    """Return the client's OAuth token that a secret identifies, or ``None`` for an unknown secret.
+    """Return the client's OAuth token with the given secret, or ``None`` for an unknown secret.
 
     The returned token may be expired or revoked.
     """
@@ -262,7 +256,7 @@ def find_token(uow: UnitOfWork, secret: str, *, client_id: str) -> IssuedToken |
 
 
 def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
-    """Revoke an access token, or revoke a refresh token and all tokens of its family."""
+    """Revoke an access token, or a refresh token and its whole family."""
     if token.kind == TokenKind.REFRESH:
         lock_grant(uow, token.grant_id)
         revoke_family(uow, token.family)
@@ -273,7 +267,7 @@ def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
 def revoke_family(uow: UnitOfWork, family: int) -> None:
     """Revoke all tokens that descend from an authorization code.
 
-    Call ``revoke_family`` only after locking the OAuth grant.
+    Lock the OAuth grant before calling ``revoke_family``.
     """
     record_moment_once(uow, OAuthToken.revoked_at, OAuthToken.family == family)
 

@@ -1,8 +1,8 @@
-"""Connects the OAuth authorization server of the library Authlib to Pressroom's database.
+"""Connects Authlib's OAuth authorization server to Pressroom's database.
 
-Each HTTP request creates an ``OAuthServer``, which uses the unit of work of the request.
-``OAuthServer`` returns OAuth errors as responses and doesn't raise them. After an OAuth error, the
-transaction must nevertheless be committed, because it may have revoked stolen tokens.
+Each HTTP request creates its own ``OAuthServer``. ``OAuthServer`` returns OAuth errors as responses
+and doesn't raise them. Even after an OAuth error, the transaction must be committed, because it may
+have revoked stolen tokens.
 """
 
 import base64
@@ -53,8 +53,7 @@ _S256_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | None:
     """Mark a client's authorization code as used, or return ``None`` for an invalid code.
 
-    An authorization code that is used twice counts as stolen, so all tokens that were issued for
-    the code are revoked.
+    If an authorization code is used twice, it counts as stolen, and all its tokens are revoked.
     """
     if not AUTHORIZATION_CODE.matches(secret):
         return None
@@ -68,18 +67,17 @@ def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | 
     if code.used_at is not None:
         grants.revoke_family(uow, code.id)
         return None
-    # Use the database's clock to check whether the code has expired, because the expiry time was
-    # also set with the database's clock.
+    # Check the code's expiry with the database's clock, which was also used to set the expiry time.
     code.used_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
     return code if code.used_at is not None and code.used_at < code.expires_at else None
 
 
 def build_client_error() -> InvalidClientError:
-    """Return the error that every failed authentication of a client raises.
+    """Return the error for a failed authentication of a client.
 
-    Every failed authentication raises the same error, so that a stranger can't find out which
-    clients exist.
+    All failures of client authentication have the same error, so that strangers can't find out
+    which clients exist.
     """
     return InvalidClientError(
         "The client is unknown, or its credentials are wrong.", status_code=401
@@ -89,8 +87,8 @@ def build_client_error() -> InvalidClientError:
 def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
     """Return a request's OAuth client id, client secret and authentication method.
 
-    Raises ``OAuth2Error`` if the request contains no credentials, or contains credentials both in
-    the header ``Authorization`` and in the form.
+    Raises ``OAuth2Error`` if the request has no credentials, or has them both in the header
+    ``Authorization`` and in the form.
     """
     client_id = request.form.get("client_id")
     secret = request.form.get("client_secret")
@@ -99,8 +97,7 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
         if client_id is None:
             raise build_client_error()
         return client_id, secret, "client_secret_post" if secret else "none"
-    # In the header ``Authorization``, the id and the secret of an OAuth client are URL-encoded (RFC
-    # 6749, 2.3.1).
+    # The id and the secret in the header ``Authorization`` are URL-encoded (RFC 6749, 2.3.1).
     scheme, _, encoded = header.partition(" ")
     try:
         decoded = base64.b64decode(encoded.strip(), validate=True).decode()
@@ -119,9 +116,8 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
 class ProofKey(CodeChallenge):
     """Requires PKCE (RFC 7636) with the method S256 for every authorization code.
 
-    PKCE proves that an authorization code is redeemed by the same client that requested the code.
-    Without ``ProofKey``, Authlib would exempt confidential clients, and would accept the insecure
-    method "plain".
+    PKCE proves that an authorization code is redeemed by the client that requested it. Without this
+    class, Authlib would exempt confidential clients and accept the insecure method "plain".
     """
 
     SUPPORTED_CODE_CHALLENGE_METHOD = ("S256",)
@@ -178,7 +174,7 @@ class _CodeGrant(AuthorizationCodeGrant):
         return None if row is None else AuthlibCode(row)
 
     def delete_authorization_code(self, authorization_code: AuthlibCode) -> None:
-        """Do nothing, because ``query_authorization_code`` has already marked the code as used."""
+        """Do nothing, because the authorization code has already been marked as used."""
 
     def authenticate_user(self, authorization_code: AuthlibCode) -> int | None:
         return self.server.find_user_id(authorization_code.origin.grant_id)
@@ -214,7 +210,7 @@ class OAuthServer(AuthorizationServer):
         self.register_endpoint(Revocation)
         self.register_endpoint(Introspection)
 
-    # The API calls the public methods from ``issue_tokens`` to ``read_authorization_request``.
+    # The following methods are called by the API.
 
     def issue_tokens(self, received: OAuthRequest) -> OAuthResponse:
         return self._respond(self.create_token_response, received)
@@ -250,8 +246,7 @@ class OAuthServer(AuthorizationServer):
     def _error(self, error: OAuth2Error) -> OAuthResponse:
         return self.handle_response(*error())
 
-    # Authlib calls the method ``create_oauth2_request`` and all following methods of
-    # ``OAuthServer``.
+    # The following methods are called by Authlib.
 
     def create_oauth2_request(self, request: OAuthRequest | AuthlibRequest) -> AuthlibRequest:
         if isinstance(request, AuthlibRequest):
@@ -263,15 +258,15 @@ class OAuthServer(AuthorizationServer):
     ) -> OAuthResponse:
         headers_by_name = dict(headers)
         if "Location" in headers_by_name:
-            # The parameter "iss" tells an OAuth client that uses several authorization servers
-            # which server has responded (RFC 9207).
+            # The parameter "iss" tells a client that uses several servers which one has responded
+            # (RFC 9207).
             headers_by_name["Location"] = add_params_to_uri(
                 headers_by_name["Location"], [("iss", self.issuer)]
             )
         return OAuthResponse(status, body or {}, headers_by_name)
 
     def send_signal(self, name: str, *args: object, **kwargs: object) -> None:
-        """Ignore Authlib's signals, because Pressroom doesn't use them."""
+        """Ignore Authlib's signals."""
 
     def query_client(self, client_id: str) -> AuthlibClient | None:
         client = clients.find_client(self.uow, client_id)
@@ -330,7 +325,7 @@ class OAuthServer(AuthorizationServer):
 
 
 class AuthorizationRequest:
-    """A valid authorization request of an OAuth client, which a person can grant or deny."""
+    """A valid authorization request, which a person can grant or deny."""
 
     def __init__(self, server: OAuthServer, grant: Any) -> None:
         self._server = server
@@ -340,11 +335,11 @@ class AuthorizationRequest:
         self.scopes = [Scope(scope) for scope in grant.request.scope.split()]
 
     def decide(self, caller: Caller, scopes: Collection[Scope]) -> OAuthResponse:
-        """Grant those requested scopes that the person has chosen, or deny the request.
+        """Grant the scopes that the person has chosen, or deny the request.
 
         The authorization request is denied if ``scopes`` contains none of the requested scopes. The
-        person is notified by mail if the client did not have all of the granted scopes before.
-        Raises ``auth.login_again`` if the caller's last login is too old.
+        person is notified by mail if the client gets a new scope. Raises ``auth.login_again`` if
+        the caller's last login is too old.
         """
         granted_scopes = [scope for scope in self.scopes if scope in scopes]
         if granted_scopes:

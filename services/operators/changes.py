@@ -1,8 +1,7 @@
-"""Makes changes that operators request on their pages, such as a change of a user's plan.
+"""Makes changes that operators request on their pages, such as changing a user's plan.
 
-Each change by an operator records a security event in the operator's account, with the time and the
-operator's IP address. If an operator's change affects a user's account, a security event in the
-user's account shows what was changed.
+Each change by an operator is recorded as a security event in the operator's account, with the time
+and the IP address. An operator's change of a user's account is also recorded in the user's account.
 """
 
 from enum import StrEnum
@@ -75,7 +74,7 @@ def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
 
 
 def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
-    """Make a kind of maintenance run immediately, for example the purge of expired rows.
+    """Start a kind of maintenance immediately, for example the purge of expired rows.
 
     Raises ``maintenance.not_found`` for an unknown kind of maintenance. Raises
     ``maintenance.running`` if the kind of maintenance is already running.
@@ -87,7 +86,7 @@ def request_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
 def review_texts(
     uow: UnitOfWork, operator: Caller, kind: text_reviews.Kind, record_id: int, version: str
 ) -> bool:
-    """Record that an operator has reviewed the suspicious texts of a record, such as a list.
+    """Record that an operator has reviewed the suspicious texts of a list or of another record.
 
     Return false if the texts have changed since the operator read them.
     """

@@ -1,7 +1,7 @@
 """Lists the newest users for the command ``pressroom users list``.
 
-This module doesn't import the ORM models, because declaring the models of all tables would take a
-third of the command's running time.
+The ORM models aren't imported, because importing them would take a third of the command's running
+time.
 """
 
 from datetime import datetime
@@ -32,9 +32,8 @@ def list_newest_users(database: Database, *, owners: bool, email: str) -> list[L
     """Return up to 1,000 users that match ``owners`` and ``email``, newest first.
 
     Args:
-        owners: whether to return only users who own a list.
-        email: text that must occur in the user's e-mail address. The search for ``email`` is
-            case-insensitive.
+        owners: whether to return only list owners.
+        email: text that must occur in the user's e-mail address, regardless of case.
     """
     rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_invisible(email))
     return [ListedUser(*row) for row in rows]

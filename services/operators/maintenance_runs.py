@@ -31,8 +31,7 @@ class MaintenanceRun:
 def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
     """Return the latest run of each kind of maintenance.
 
-    The database's clock determines whether maintenance is due, because the workers also use the
-    database's clock.
+    The database's clock decides whether maintenance is due, as in the workers.
     """
     now = uow.session.scalar(select(func.now()))
     assert now is not None

@@ -12,8 +12,8 @@ from services.subscriptions.list_reports import ReportedList
 from services.subscriptions.text_reviews import SuspiciousText
 from storage.resources import Resources
 
-# Maintenance counts as late if its delay is at least ``MIN_LATE_SECONDS``. A worker usually starts
-# maintenance less than ``MIN_LATE_SECONDS`` after the maintenance becomes due.
+# Maintenance counts as late after this delay, because a worker usually starts due maintenance
+# sooner.
 MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20
@@ -24,8 +24,8 @@ class QueueFigures:
     """The numbers of queued, running and due jobs in one queue.
 
     Attributes:
-        oldest_seconds: the time in seconds for which the oldest due job of the queue has been due,
-            or 0 if no job is due.
+        oldest_seconds: the time in seconds since the oldest due job became due, or 0 if no job is
+            due.
     """
 
     queue: str
@@ -37,12 +37,11 @@ class QueueFigures:
 
 @dataclass(frozen=True)
 class OverdueWork:
-    """The work of the deployment that waits for a worker or for an operator.
+    """All work of the deployment that is waiting for a worker or an operator.
 
     Attributes:
-        rows: maps the name of each retention rule to the number of overdue rows that the rule
-            covers. The mapping ``rows`` omits retention rules without overdue rows.
-        late_maintenance: maps each kind of maintenance that is late to its delay in seconds.
+        rows: the number of overdue rows for each retention rule that has any.
+        late_maintenance: the delay in seconds of each kind of maintenance that is late.
     """
 
     figures: DeploymentFigures

@@ -34,7 +34,7 @@ def find_user(uow: UnitOfWork, name: str) -> User:
     """
     if not (name.isascii() and name.isdigit()):
         return accounts.get_user_by_email(uow, name)
-    # Replace a number that is too large for a user id by 0, because no user has the id 0.
+    # Replace a number that is too large with 0, because no user has the id 0.
     return accounts.get_user(uow, min(int(name), ids.MAX_ID) if len(name) <= _MAX_ID_DIGITS else 0)
 
 

@@ -1,7 +1,7 @@
-"""Erases people, which means that their personal data is deleted.
+"""Erases people by deleting their personal data.
 
-The first transaction of an erasure marks the person as erased, and erases everything that someone
-else can see. After the first transaction, a job erases the person's remaining rows.
+The first transaction of an erasure marks the person as erased, and erases everything that other
+people can see. A job erases the person's remaining rows.
 """
 
 import time
@@ -35,8 +35,8 @@ from storage.unit_of_work import UnitOfWork
 
 # How long an erasure waits if an import or a payment has locked the person's row.
 MAX_WAIT_SECONDS = 60.0
-# The time between the first and the second job of an erasure. When the second erasure job starts,
-# every request that read the person before the erasure has ended.
+# The time between the two jobs of an erasure. When the second job starts, every request that had
+# read the person before the erasure has ended.
 _REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 
@@ -62,14 +62,13 @@ def begin_erasure(resources: Resources, email: str) -> int:
 def mark_erased(uow: UnitOfWork, email: str) -> int:
     """Mark a person as erased in the caller's transaction, and return the id of the erasure job.
 
-    ``mark_erased`` doesn't retry if the person's row is locked, but ``begin_erasure`` does. Raises
+    Unlike ``begin_erasure``, ``mark_erased`` doesn't retry if the person's row is locked. Raises
     ``user.not_found`` if nobody has the e-mail address. Raises ``user.owns_lists`` if the person
     owns lists.
     """
     address = email_addresses.normalise_address(email)
-    # Locking the person's row waits until all transactions that write about the person have ended.
-    # Transactions that start after the erasure see that the person is erased, and write nothing
-    # about the person.
+    # Locking the person's row waits for all transactions that write about the person. Later
+    # transactions see that the person is erased, and write nothing about the person.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
         return _resume_erasure(uow, address)
@@ -80,10 +79,10 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
 
 
 def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
-    """Mark a person as erased who has requested the erasure through a mailed link.
+    """Erase a person who has requested the erasure through a mailed link.
 
-    Raises ``user.has_account`` if the person has a password, because nobody should be able to erase
-    lists and credits with a mailed link.
+    Raises ``user.has_account`` if the person has a password, because a mailed link must not suffice
+    to erase lists and credits.
     """
     uow.session.refresh(person, with_for_update=True)
     if person.password_hash is not None:
@@ -107,9 +106,9 @@ def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def mark_record_erased(uow: UnitOfWork, record: User) -> None:
-    """Mark a list's record as erased, because an account takes the record's e-mail address.
+    """Mark a list's record as erased, so that an account can take its e-mail address.
 
-    Call ``mark_record_erased`` only after moving the opt-outs of the record to the account.
+    Move the record's opt-outs to the account before calling ``mark_record_erased``.
     """
     for model in (models.MailedLink, models.AccountMail):
         uow.session.execute(delete(model).where(model.user_id == record.id))
@@ -117,7 +116,7 @@ def mark_record_erased(uow: UnitOfWork, record: User) -> None:
 
 
 def _resume_erasure(uow: UnitOfWork, address: str) -> int:
-    """Return the id of the job that erases an address, and retry the job if it has failed."""
+    """Return the id of an address's earlier erasure job, and retry the job if it has failed."""
     digests = uow.settings.keyring.signer(_PURPOSE).digests(address.encode())
     query = select(Erasure).where(Erasure.address_hmac.in_(digests))
     newest = query.order_by(Erasure.created_at.desc()).limit(1)
@@ -141,8 +140,7 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
     address = person.email
     opt_out_count = opt_outs.detach_opt_outs(uow, person, address)
     for model in (models.MailedLink, models.AccountMail):
-        # Delete rows that contain the person's id, and rows that contain the person's address but
-        # no id.
+        # Some of the deleted rows contain the person's address but no id.
         is_about_person = or_(model.user_id == person.id, model.email == person.email)
         uow.session.execute(delete(model).where(is_about_person))
     deny_lists.hash_entries(uow, address)
@@ -165,18 +163,17 @@ def _blank_person(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int
 
 
 def _enqueue_erasure(uow: UnitOfWork, user_id: int) -> Job:
-    # The erasure job has no owner, because the erasure deletes all jobs that the person owns. The
-    # erasure job counts towards the person's share of the queue.
+    # The erasure job has no owner, because the erasure deletes all jobs that the person owns.
     return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
 
 
 @dataclass(frozen=True)
 class ErasureReach:
-    """The information that a person must see before requesting an erasure.
+    """Facts that the erasure page shows to a person before the erasure.
 
     Attributes:
         has_account: whether the person has an account, which can't be erased through a mailed link.
-        is_elsewhere: whether the person is on lists of several owners.
+        is_elsewhere: whether the person is also on a list of another owner.
     """
 
     has_account: bool
@@ -184,7 +181,7 @@ class ErasureReach:
 
 
 def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
-    """Return the information that a member of a list must see before requesting an erasure."""
+    """Return the facts that the erasure page shows to a list member."""
     elsewhere = (
         exists()
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
@@ -195,11 +192,11 @@ def assess_erasure(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach
 
 
 def run_erasure(resources: Resources, lease: Lease) -> None:
-    """Erase one batch of a person's rows after another until the turn of the erasure job ends."""
+    """Erase a person's rows in batches until the turn of the job ends."""
     try:
         work_in_turns(resources, lease, partial(_erase_batch, lease=lease))
     except DomainError as error:
-        # Raise a transient error, so that the erasure job is retried and doesn't fail.
+        # Raise a transient error, so that the erasure job is retried.
         raise TransientError(error.message) from error
 
 
@@ -208,11 +205,11 @@ ERASE_PERSON = register_kind(
         name="person.erase",
         run=run_erasure,
         queue=Queue.MAINTENANCE,
-        # The scope doesn't matter, because the erasure job has no owner and no user can see it.
+        # The scope doesn't matter, because no user can see the erasure job.
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        # The erasure job is retried for a long time, because Pressroom has promised the erasure to
-        # the person.
+        # Retry an erasure for a long time, because Pressroom has promised the erasure to the
+        # person.
         patience=timedelta(days=30),
     )
 )
@@ -222,8 +219,8 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
     """Erase one batch of a person's rows, and return whether the erasure is complete."""
     erasure = uow.session.get_one(Erasure, lease.subject_id)
     names = list(stages.STAGES)
-    # Repeat all stages if a different release of Pressroom has stored a stage that the running
-    # release doesn't know.
+    # Repeat all stages of the erasure if another release has stored a stage that this release
+    # doesn't know.
     place = names.index(erasure.stage) if erasure.stage in names else 0
     rows = 0
     bookmark = erasure.bookmark
@@ -236,8 +233,8 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
         _complete_erasure(uow, lease, erasure)
         return True
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
-    # If a different worker has taken over the job, ``record_progress`` raises an error, which rolls
-    # back the batch.
+    # If another worker has taken over the job, ``record_progress`` raises an error, which rolls the
+    # batch back.
     record_progress(uow, lease, done=sum(counts.values()))
     place += bookmark is None and place < len(names) - 1
     erasure.stage = names[place]
@@ -247,10 +244,9 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
 
 
 def _complete_erasure(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
-    """Complete an erasure job. If the job is the first job of an erasure, schedule the second job.
+    """Complete an erasure job. After the first job of an erasure, schedule the second one.
 
-    The second erasure job erases rows that requests have written while the first erasure job was
-    running.
+    The second erasure job erases rows that requests have written during the first job.
     """
     counts = {name: erasure.counts.get(name, 0) for name in stages.REPORTED}
     complete_job(uow, lease, {"user_id": erasure.user_id, **counts})

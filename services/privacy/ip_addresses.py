@@ -1,7 +1,6 @@
-"""Every hour, replaces old IP addresses with the addresses of their networks.
+"""Replaces old IP addresses with network addresses every hour.
 
-The address of a network still shows where a person's consent came from, but doesn't identify the
-person.
+A network address still shows where a person's consent came from, but doesn't identify the person.
 """
 
 from datetime import timedelta
@@ -22,7 +21,7 @@ _MAX_BATCH_ROWS = 10_000
 
 
 def shorten_ip_addresses(resources: Resources) -> int:
-    """Replace old IP addresses with network addresses, and return the number of replaced addresses.
+    """Replace old IP addresses with network addresses, and return their number.
 
     An IPv4 address becomes the address of its /24 network. An IPv6 address becomes the address of
     its /64 network in events, or of its /48 network in consent entries.
@@ -31,8 +30,8 @@ def shorten_ip_addresses(resources: Resources) -> int:
     return _shorten_events(resources, age_days) + _shorten_consent(resources, age_days)
 
 
-# Selects the last event of the next batch of events whose IP addresses must be replaced. Event ids
-# rise with time, so the next batch follows the last event of the previous batch.
+# Selects the last event of the next batch. Event ids rise with time, so each batch begins after the
+# last event of the previous batch.
 _LAST_OLD_EVENT = text("""
 WITH batch AS (
     SELECT id, created_at FROM subscription_events WHERE id > :after ORDER BY id LIMIT :limit
@@ -62,9 +61,8 @@ def _shorten_events(resources: Resources, age_days: int) -> int:
             maintenance.write_bookmark(uow, SHORTEN_IP_ADDRESSES, last)
 
 
-# A database function replaces the IP addresses in consent entries and consent claims, because
-# Pressroom's database role isn't allowed to change them. The database function uses a partial index
-# to find the IP addresses that have not been replaced.
+# A database function replaces the IP addresses in consent entries and claims, because Pressroom's
+# database role isn't allowed to change them.
 _SHORTEN_CONSENT = text("SELECT shorten_consent_ips(:days, :most)")
 
 

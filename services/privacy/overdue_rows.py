@@ -11,11 +11,9 @@ from storage.database import Statement
 from storage.resources import Resources
 
 _MAX_COUNTED = 1_000
-# How long an expired row may remain in the database before it counts as overdue. An expired row
-# counts as overdue if the purge has run twice without deleting the row.
+# An expired row counts as overdue if two runs of the purge haven't deleted it.
 _SLACK = 2 * PURGE.every
-# Maps the name of each SQL parameter to a retention rule, whose retention period determines the
-# parameter's value.
+# Maps the name of an SQL parameter, which contains the age of overdue rows, to its retention rule.
 _RULES: Mapping[str, Rule] = {
     f"age_{number}": rule for number, rule in enumerate(RULES) if rule.moment is not None
 }
@@ -24,7 +22,7 @@ _RULES: Mapping[str, Rule] = {
 def count_overdue_rows(resources: Resources) -> Mapping[str, int]:
     """Return the number of overdue rows per retention rule. Raises ``psycopg2.Error``.
 
-    At most a thousand rows are read and counted per retention rule.
+    At most a thousand rows per rule are read and counted.
     """
     ages = {name: rule.age(resources.settings) + _SLACK for name, rule in _RULES.items()}
     return dict(resources.database.rows(_count_statement(), **ages))
@@ -34,21 +32,20 @@ def count_overdue_rows(resources: Resources) -> Mapping[str, int]:
 def _count_statement() -> Statement:
     """Return the SQL statement that counts the overdue rows of all retention rules.
 
-    The SQL statement is cached, because compiling the statement takes longer than running it.
+    The SQL statement is cached, because compiling it takes longer than running it.
     """
     return Statement(union_all(*(_count_rule(name, rule) for name, rule in _RULES.items())))
 
 
 def _count_rule(age: str, rule: Rule) -> Select[str, int]:
-    """Return a query that counts overdue rows among the oldest rows that a retention rule covers.
+    """Return a query that counts overdue rows among the oldest rows of a retention rule.
 
-    ``age`` is the name of the SQL parameter for the age at which a row is overdue.
+    ``age`` is the name of the SQL parameter that contains the age of overdue rows.
     """
     assert rule.moment is not None
     is_overdue = and_(rule.moment < func.now() - bindparam(age, type_=Interval), *rule.only)
     query = select(is_overdue.label("is_past")).select_from(rule.model)
-    # Sort in the order of an index, because Postgres might otherwise read more rows than the limit
-    # if the table's statistics are wrong.
+    # Sort in the order of an index, because Postgres might otherwise read more rows than the limit.
     if rule.oldest_by:
         query = query.where(*rule.oldest_from).order_by(*rule.oldest_by)
     else:

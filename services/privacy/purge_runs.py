@@ -1,8 +1,8 @@
 """Runs purges. A purge deletes expired rows from several tables.
 
-A purge deletes rows in batches, each in a short transaction. A purge deletes one batch from each
-table in turn, so that a large table doesn't delay the purge of smaller tables. If an error occurs
-in a table, the purge continues with the remaining tables and reports the error at the end.
+A purge deletes each batch of rows in a short transaction. The tables take turns, so that a large
+table doesn't delay the purge of smaller tables. After an error in one table, the purge continues
+with the remaining tables and reports the error at the end.
 """
 
 import time
@@ -19,11 +19,10 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# The maximum duration of a purge, because a purge must end before its lease expires. If a purge
-# reaches its maximum duration, the next purge deletes the remaining expired rows.
+# A purge must end before its lease expires. The next purge deletes the remaining expired rows.
 _MAX_RUN_SECONDS = 45 * 60.0
-# If a batch takes longer than ``_MAX_BATCH_SECONDS``, the next batch deletes fewer rows. The
-# database cancels a statement after ten seconds.
+# If deleting a batch takes longer than ``_MAX_BATCH_SECONDS``, the next batch is smaller. The
+# database cancels statements after ten seconds.
 _MAX_BATCH_SECONDS = 2.0
 _MIN_BATCH_ROWS = 10
 
@@ -34,8 +33,8 @@ Batch = Callable[[UnitOfWork, int], int]
 class TablesNotPurged(Exception):
     """A purge could not delete the expired rows of one or more tables.
 
-    The message of ``TablesNotPurged`` contains the name of each table that could not be purged,
-    with the error.
+    The message of the exception contains the name of each table that could not be purged, with the
+    error.
     """
 
 
@@ -71,7 +70,7 @@ class TablePurge:
 
 @dataclass
 class PurgeRun:
-    """A run of a purge, which counts the deleted rows and collects the errors."""
+    """Runs a purge, counts the deleted rows, and collects the errors."""
 
     resources: Resources
     purged: int = 0
@@ -89,7 +88,7 @@ class PurgeRun:
             ]
 
     def attempt(self, table: str, work: Callable[[], int]) -> None:
-        """Call the function ``work``, and count the rows that it deletes, or record its error."""
+        """Call ``work``, and count the deleted rows or record the error."""
         try:
             self.purged += work()
         except SQLAlchemyError as error:

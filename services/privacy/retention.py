@@ -23,18 +23,18 @@ from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from services.subscriptions.undo import UNDO_TIME
 from storage.purge import select_first_places
 
-# The id of the last event whose IP address has been replaced with a network address.
+# The id of the last event whose IP address has been replaced.
 _SHORTENED_UP_TO = (
     select(func.coalesce(models.Maintenance.bookmark, 0))
     .where(models.Maintenance.name == "maintenance.shorten_ips")
     .scalar_subquery()
 )
-# How much longer than their retention period the changes of imports and bulk actions are kept, so
-# that an undo can finish. An import may run for two weeks, and undoing the import may take another
-# week.
+# How much longer than their retention period the changes made by imports and bulk actions are kept,
+# so that an undo can finish. An import may run for two weeks, and undoing the import may take
+# another week.
 _UNDO_RESERVE = timedelta(days=21)
-# How long expired authorization codes are kept. If an authorization code is used twice, Pressroom
-# must find the code, to revoke the tokens that were issued for the code.
+# How long expired authorization codes are kept, so that the tokens of a code can be revoked if the
+# code is used twice.
 _CODE_RETENTION = timedelta(days=30)
 _DAY = timedelta(days=1)
 
@@ -47,20 +47,18 @@ REQUESTED_AT = func.coalesce(
 class Rule:
     """A retention rule.
 
-    The retention period of a row begins at the time in the column ``moment``. A row expires when
-    its retention period has ended.
+    The retention period of a row begins at the time in the column ``moment``.
 
     Attributes:
         period: the retention period, as a fixed time or as the setting that contains it.
-        moment: the column with the time at which the retention period begins, or ``None`` for a
-            rule whose overdue rows aren't counted.
-        only: SQL conditions that select the rows that the retention rule covers.
-        oldest_by: columns with an index that sort the oldest rows first, for a rule whose column
-            ``moment`` has no index.
-        oldest_from: SQL conditions that select the rows that ``oldest_by`` sorts.
-        is_purged: whether the hourly purge deletes the expired rows. If ``is_purged`` is false, a
-            separate kind of maintenance deletes the expired rows.
-        longer: a time that extends the retention period, because unfinished work may need the rows.
+        moment: the column that contains the start of the retention period, or ``None`` if the
+            rule's overdue rows aren't counted.
+        only: SQL conditions that restrict the rule to some rows of the table.
+        oldest_by: indexed columns that sort the oldest rows first, if ``moment`` has no index.
+        oldest_from: SQL conditions that select the rows in the index of ``oldest_by``.
+        is_purged: whether the hourly purge deletes the expired rows, rather than a separate kind of
+            maintenance.
+        longer: an extension of the retention period, because unfinished work may need the rows.
         part: a suffix for the name of the retention rule, such as ``.ip`` for a rule about IP
             addresses.
     """
@@ -88,9 +86,9 @@ class Rule:
 def select_expired(
     rule: Rule, age: timedelta, *, limit: int
 ) -> tuple[Select[Any], tuple[ColumnElement[bool], ...]]:
-    """Return a query for the oldest rows that a rule covers, and SQL conditions for expired rows.
+    """Return a query for the oldest rows of a rule, and conditions that select the expired ones.
 
-    The returned SQL conditions are empty if the query already selects only expired rows.
+    The conditions are empty if the query already selects only expired rows.
     """
     assert rule.moment is not None
     conditions = (rule.moment < func.now() - age, *rule.only)
@@ -116,7 +114,7 @@ def _create_expiry_rule(moment: InstrumentedAttribute[Any], **more: Any) -> Rule
 def _create_key_rule(
     moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any
 ) -> Rule:
-    """Return a retention rule that finds old rows by the primary key, which rises with time."""
+    """Return a retention rule for rows whose primary keys rise with time."""
     return _create_rule(moment, period, oldest_by=inspect(moment.class_).primary_key, **more)
 
 
@@ -151,7 +149,7 @@ RULES = (
     _create_rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
     _create_key_rule(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_RESERVE),
     _create_key_rule(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_RESERVE),
-    # The row of a bulk action is kept longer than the changes that the bulk action made.
+    # A bulk action is kept longer than the changes that it has made.
     _create_rule(models.BulkAction.finished_at, timedelta(days=365)),
     _create_key_rule(models.FeedEvent.occurred_at, FEED_RETENTION),
     _create_rule(
@@ -178,12 +176,11 @@ RULES = (
     _create_rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
     _create_expiry_rule(models.MailCount.ends_at),
     _create_rule(models.ListReport.created_at, Retained.LIST_REPORTS),
-    # If the deployment makes backups, departures are deleted earlier, when the backup journal has
-    # been written.
+    # In a deployment with backups, departures are deleted as soon as the journal contains them.
     _create_key_rule(models.Departure.created_at, timedelta(days=30)),
     _create_rule(models.WebhookDelivery.created_at, FEED_RETENTION),
-    # Keep a deleted webhook endpoint longer than its deliveries, because deleting the endpoint's
-    # row would delete all of its deliveries at once.
+    # Keep a deleted webhook endpoint longer than its deliveries, because deleting its row deletes
+    # all remaining deliveries at once.
     _create_rule(models.WebhookEndpoint.deleted_at, FEED_RETENTION + _DAY),
     _create_expiry_rule(models.WebhookSecret.expires_at),
     _create_rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),

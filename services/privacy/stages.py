@@ -1,12 +1,11 @@
-"""Defines the stages of an erasure. Each stage erases one kind of a person's rows.
+"""Defines the stages of an erasure. Each stage erases a person's rows of one kind.
 
-Each call of a stage erases one batch of rows, and returns a bookmark with which the next call
-continues. The transaction that erases a batch also stores the bookmark, so that no erased row is
-counted twice. A stage can be repeated safely, because the rows that the stage has erased no longer
-exist or are blank.
+Each call of a stage erases a batch of rows, and returns a bookmark for the next call. The
+transaction that erases a batch also stores the bookmark, so that no row is counted twice. Repeating
+a stage is safe, because the rows that it has erased no longer exist or are blank.
 
-No stage locks the row of the person whose rows are erased. To avoid deadlocks, every stage locks
-rows in the same order as all other transactions of Pressroom.
+No stage of an erasure locks the row of the erased person. To prevent deadlocks, the stages lock all
+other rows in the same order as other transactions.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,14 +23,14 @@ from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of events, and of other rows, that one batch of an erasure contains. Erasing a
-# batch of the maximum size takes a fraction of a second.
+# The maximum number of events, and of other rows, per batch of an erasure. Erasing a full batch
+# takes a fraction of a second.
 MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
-# The number of mailing lists per batch is small, because bulk actions on these lists must wait
-# until the batch is erased.
+# The number of lists per batch is small, because bulk actions on these lists must wait for the
+# batch.
 MAX_LISTS = 20
-# The stages whose numbers of erased rows are part of the result of an erasure job.
+# The stages whose numbers of erased rows appear in the result of an erasure job.
 REPORTED = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 _TEXTS_OF_LISTS = (
     *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
@@ -40,28 +39,27 @@ _TEXTS_OF_LISTS = (
 
 
 class Batch(NamedTuple):
-    """The number of rows that a stage has erased in one call, and the bookmark for the next call.
+    """The number of erased rows, and the bookmark for the next call of the stage.
 
-    The bookmark is ``None`` if the stage has no more rows to erase.
+    After the last batch of a stage, the bookmark is ``None``.
     """
 
     rows: int
     bookmark: int | None
 
 
-# A stage is a function that erases one batch of a person's rows. The arguments of a stage are the
-# unit of work, the person's id, and the bookmark from the stage's previous call.
+# A function that erases a batch of a person's rows. The arguments of a stage are the unit of work,
+# the person's id, and the bookmark from the previous call.
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
 
 def _create_event_stage(of_person: str) -> Stage:
     """Return a stage that blanks a person's data in subscription events.
 
-    The IP address is blanked in all selected events, including events about changes that the person
-    made to someone else's subscription. The details of an event are blanked only if the event is
-    about the person's subscription. ``of_person`` is the SQL condition that selects the person's
-    events. The table ``subscription_events`` must have an index that contains the person's events
-    in the order of their ids.
+    ``of_person`` is the SQL condition for the person's events. If the person has changed somebody
+    else's subscription, only the IP address is blanked in the event. The table
+    ``subscription_events`` must have an index that contains the person's events in the order of
+    their ids.
     """
     statement = text(f"""
     WITH batch AS (
@@ -98,7 +96,7 @@ def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
     """Blank a person's subscriptions to a batch of mailing lists.
 
-    ``_blank_subscriptions`` also deletes the old values that an undo would restore.
+    The recorded values that an undo would restore are deleted.
     """
     subscription = models.Subscription
     of_person = subscription.user_id == user_id
@@ -106,14 +104,14 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     list_ids = list(uow.session.scalars(query.order_by(subscription.list_id).limit(MAX_LISTS)))
     if not list_ids:
         return Batch(0, None)
-    # Lock the lists in shared mode, so that no import and no undo changes subscriptions to the
-    # lists at the same time.
+    # Lock the lists in shared mode, so that no import or undo changes their subscriptions at the
+    # same time.
     locks.lock_lists_shared(uow, *list_ids)
     on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
     records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
-    # Delete the changes that imports and bulk actions made to the person's subscriptions, so that
-    # an undo can't restore the person's name. The changes are deleted before the subscriptions are
-    # blanked, because an undo also locks the changes first.
+    # Delete the changes that imports and bulk actions have recorded, so that an undo can't restore
+    # the person's name. Delete the changes before blanking the subscriptions, because an undo also
+    # locks the changes first.
     ids = [record.id for record in records]
     for model in (models.ImportChange, models.BulkChange):
         uow.session.execute(delete(model).where(model.subscription_id.in_(ids)))
@@ -136,9 +134,9 @@ def _create_blanking_stage(owner: InstrumentedAttribute[Any], **values: Any) -> 
 
 
 def _create_deleting_stage(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Return a stage that deletes the rows whose column ``owner`` contains the person.
+    """Return a stage that deletes all rows with the person's id in the column ``owner``.
 
-    The newest rows are deleted first, because an API key may refer to an older API key that created
+    The newest rows are deleted first, because an API key may refer to the older key that created
     it.
     """
     return partial(_change_batch, owner, delete(owner.class_))
@@ -168,7 +166,7 @@ def _next_ids(
 def _create_single_batch_stage(owner: InstrumentedAttribute[Any]) -> Stage:
     """Return a stage that deletes a person's rows in a table in a single batch.
 
-    Use ``_create_single_batch_stage`` only for tables that have few rows per person.
+    Use ``_create_single_batch_stage`` only for tables with few rows per person.
     """
 
     def delete_all(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
@@ -179,7 +177,7 @@ def _create_single_batch_stage(owner: InstrumentedAttribute[Any]) -> Stage:
 
 
 def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
-    """Return a stage that deletes a person's rows in any order, because no index sorts the rows."""
+    """Return a stage that deletes rows in any order, for tables without a suitable index."""
 
     def delete_batch(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
         ids = list(uow.session.scalars(select(model.id).where(is_own(user_id)).limit(MAX_ROWS)))
@@ -190,7 +188,7 @@ def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
 
 
 def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
-    """Return a function that builds an SQL condition for rows that refer to a person's rows."""
+    """Return a function that builds the condition for rows that refer to a person's rows."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 
@@ -211,8 +209,8 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         update(row)
         .where(row.id.in_(ids))
         .values(
-            # Blank the error message of an import, because the message may contain names of columns
-            # and files.
+            # Blank the error message of an import, because it may contain names of columns and
+            # files.
             **dict.fromkeys(("filename", "description", "mapping", "columns", "samples", "error")),
             **dict.fromkeys(("wrapped_key", "wrapped_by")),
             status=case((row.status == "running", "cancelled"), else_=row.status),
@@ -222,7 +220,7 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .returning(row.object_prefix)
     )
     removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
-    # No helper job of the import uses the waiting chunks and named members any longer, because the
+    # The import's helper jobs no longer use the waiting chunks and named members, because the
     # import's job has been deleted.
     for model in (models.WaitingChunk, models.NamedMember):
         uow.session.execute(delete(model).where(model.import_id.in_(ids)))
@@ -261,7 +259,7 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 
 
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Blank the responses with which webhook receivers answered events about a person.
+    """Clear the stored webhook responses to events about a person.
 
     A webhook receiver's response may contain the person's e-mail address.
     """
@@ -269,20 +267,19 @@ def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     has_answer = and_(row.person_id == user_id, row.answer.is_not(None))
     ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
-    # Return a bookmark that isn't ``None`` if responses may remain. The next call doesn't use the
-    # bookmark to find the remaining responses.
+    # Return any bookmark except ``None`` if responses may remain. This stage needs no position, so
+    # the bookmark's value doesn't matter.
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
-# Maps the name of each stage to its function, in the order in which the stages run. The first stage
-# ensures that the person receives no more mails, and the second stage stops the person's jobs. Jobs
-# are deleted before the rows that the jobs use, because a worker also locks a job before the rows.
-# A running import stops when its job is deleted. The row that contains the person's storage use is
-# deleted after the rows that consume the storage.
+# The stages of an erasure by name, in the order in which they run. The first stage stops all mails
+# to the person, and the second stage stops the person's jobs. Jobs are deleted before the rows that
+# they use, because a worker also locks a job before its rows. The row with the person's storage use
+# is deleted after the rows that consume the storage.
 STAGES: Mapping[str, Stage] = {
     "subscriptions": _blank_subscriptions,
     "jobs": _create_deleting_stage(models.Job.user_id),
-    # Webhook deliveries must be deleted before the webhook endpoints to which they belong.
+    # Delete webhook deliveries before their endpoints.
     "deliveries": _create_unordered_stage(
         models.WebhookDelivery,
         _refers_to_owned(models.WebhookDelivery.endpoint_id, models.WebhookEndpoint),
@@ -311,7 +308,7 @@ STAGES: Mapping[str, Stage] = {
         models.Segment, _refers_to_owned(models.Segment.list_id, models.MailingList)
     ),
     "fields": _create_single_batch_stage(models.MemberField.user_id),
-    # Orders and payments are kept, but the URLs and the claim token in an order are blanked.
+    # Orders are kept, but their URLs and claim tokens are blanked.
     "orders": _create_blanking_stage(
         models.PaymentOrder.user_id, redirect_url=None, payment_url=None, claim_token_hmac=None
     ),
@@ -327,8 +324,8 @@ STAGES: Mapping[str, Stage] = {
     "addresses": _create_single_batch_stage(models.FormerAddress.user_id),
     "mails": _create_deleting_stage(models.AccountMail.user_id),
     "links": _create_deleting_stage(models.MailedLink.user_id),
-    # Reports about abusive lists remain valid when the person who sent them is erased, so only the
-    # person's id is removed.
+    # A report about an abusive list remains valid after the erasure, so only the person's id is
+    # removed.
     "reports": _create_blanking_stage(models.ListReport.user_id, user_id=None),
     "stored_bytes": _create_single_batch_stage(models.StorageUse.user_id),
     "composer_calls": _create_single_batch_stage(models.ComposerUse.user_id),
@@ -336,16 +333,15 @@ STAGES: Mapping[str, Stage] = {
     "acts": _create_event_stage(
         "actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"
     ),
-    # The security events of an erased person are kept until their retention period ends, as
-    # evidence of changes to the account. The IP address and the user agent in the security events
-    # of an erased person are blanked. The database rejects blanking the security events of a person
-    # who isn't erased.
+    # The security events of an erased person are kept as evidence until their retention period
+    # ends, but without the IP address and the user agent. The database refuses to blank the
+    # security events of a person who isn't erased.
     "account_events": _create_blanking_stage(
         models.RecordedEvent.user_id, ip=None, user_agent=None
     ),
     "consent": _erase_consent,
-    # The last stage must delete its rows and not only blank them, because the stage is repeated
-    # until it finds no more rows.
+    # The last stage is repeated until it finds no more rows, so it must delete the rows rather than
+    # blank them.
     "idempotency": _create_unordered_stage(
         models.IdempotencyRecord, lambda user_id: models.IdempotencyRecord.caller_id == user_id
     ),

@@ -1,10 +1,9 @@
-"""Every hour, purges abandoned orders, unconfirmed subscription requests, and strangers.
+"""Purges abandoned orders, unconfirmed subscription requests and strangers every hour.
 
-Abandoned orders and unconfirmed subscription requests are purged, because anybody can create large
-numbers of them without an account. A subscription request lapses if it isn't confirmed within the
-retention period. When the request of a new reader lapses, the unconfirmed subscription is deleted.
-When the request of a former member lapses, the subscription returns to the status that it had
-before the request.
+Without an account, anybody can create large numbers of orders and subscription requests. A
+subscription request lapses if it isn't confirmed within the retention period. When a request
+lapses, the subscription of a new reader is deleted, and the subscription of a former member gets
+its earlier status back.
 
 A stranger is a person who can't log in and has no data except events about unconfirmed subscription
 requests. When a stranger is deleted, the events about the stranger are also deleted.
@@ -36,12 +35,12 @@ PURGE_STRANGERS = register_maintenance(
 )
 _MAX_BATCH_ROWS = 1_000
 _MAX_BATCH_PEOPLE = 5_000
-# The maximum number of batches in which one run of the purge checks half a million people. Each run
-# of the purge continues after the last person that the preceding run has checked.
+# The maximum number of batches per run of the purge, which check half a million people. The next
+# run continues after the last checked person.
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING
-# An SQL condition for events that are about more than an unconfirmed subscription request.
+# The condition that excludes events about an unconfirmed subscription request.
 _IS_MORE_THAN_REQUEST = or_(
     SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
 )
@@ -83,10 +82,8 @@ FROM lapsed
 def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
     """Purge lapsed subscription requests, and the strangers who sent the requests.
 
-    Every transaction that writes about a person locks the person's row. ``_purge_requests`` locks
-    the rows of the people that it purges, and skips people whose rows are already locked. No
-    transaction can write about people while ``_purge_requests`` purges them, because their rows are
-    locked.
+    Every transaction that writes about a person locks the person's row. A purge locks the rows of
+    people before deleting them, and skips rows that are already locked.
     """
     is_over = (Subscription.status == _PENDING, func.now() - age > REQUESTED_AT)
     oldest = select(Subscription.user_id).where(*is_over).order_by(REQUESTED_AT).limit(limit)
@@ -111,7 +108,7 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
 
 
 def _purge_next_people(resources: Resources, age: timedelta) -> int:
-    """Delete strangers among the next half a million people in the table ``users``."""
+    """Delete the strangers among the next half a million people."""
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:
@@ -119,8 +116,8 @@ def _purge_next_people(resources: Resources, age: timedelta) -> int:
             following = select(User.id).where(User.id > after).order_by(User.id)
             # ``last`` is ``None`` if the batch includes the last person in the table ``users``.
             last = uow.session.scalar(following.offset(_MAX_BATCH_PEOPLE - 1).limit(1))
-            # Almost all people are on a list, so exclude people who are on a list by reading a
-            # single index.
+            # Exclude people on a list first, because almost everybody is on a list and a single
+            # index is enough for the check.
             on_lists = select(Subscription.user_id).where(
                 *_between(after, Subscription.user_id, last)
             )
@@ -146,8 +143,8 @@ def _lock_people(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> Sequence[
 
 
 def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int:
-    """Delete the strangers among people whose rows are locked, and return how many were deleted."""
-    # The rows of the people are locked, so no stranger can join a list before being deleted.
+    """Delete the strangers among people whose rows are locked, and return their number."""
+    # The rows of these people are locked, so no stranger can join a list before being deleted.
     strangers = select(User.id).where(User.id.in_(people), *_is_stranger(age))
     ids = uow.session.scalars(strangers).all()
     uow.session.execute(delete(SubscriptionEvent).where(SubscriptionEvent.user_id.in_(ids)))

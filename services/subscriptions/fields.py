@@ -299,7 +299,7 @@ def retire_field(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
 
 
 def get_field(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) -> MemberField:
-    """Return a field of the owner.
+    """Return the owner's field with this id.
 
     Raises ``field.not_found`` if the field doesn't exist, is retired, or belongs to another owner.
     """

@@ -159,9 +159,8 @@ class Submission:
     """The name and field values that a person has entered into a sign-up form.
 
     Strangers can enter a person's address into a sign-up form. If the list already has a record of
-    the person, the submission is stored with the confirmation link until the person confirms the
-    sign-up. If the list has no record of the person, the submission is stored in a new record
-    immediately.
+    the person, the submission changes this record only after the person has confirmed the sign-up.
+    If the list has no record of the person, the submission is stored in a new record immediately.
 
     Attributes:
         fields: maps field ids, as text, to the submitted values.

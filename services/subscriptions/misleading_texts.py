@@ -1,6 +1,6 @@
 """Rejects texts by owners that could mislead the readers of pages and mails.
 
-A text by an owner must not contain links, ask for secrets, or use Pressroom's own name.
+Texts that owners write must not contain links, ask for secrets, or use Pressroom's name.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Reads how many active subscribers lists have."""
+"""Reads the number of active subscribers of each list."""
 
 from collections.abc import Collection
 

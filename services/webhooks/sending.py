@@ -6,8 +6,9 @@ transaction checks the job's lease, so that a worker that has lost its lease wri
 
 Deliveries are claimed in batches, because a transaction takes longer than a call to a fast
 receiver. After a successful call to the receiver, the worker claims up to ``MAX_BATCH_DELIVERIES``
-deliveries at once. After a failed call to the receiver, the worker claims only one delivery. If a
-worker is killed before it records the outcomes of a batch, the whole batch is sent again.
+deliveries at once. After a failed call to a receiver, the worker claims the receiver's deliveries
+one at a time. If a worker is killed before it records the outcomes of a batch, the whole batch is
+sent again.
 """
 
 import time

@@ -225,7 +225,7 @@ def wake_endpoint(endpoint: WebhookEndpoint) -> None:
 
 
 def list_live_endpoints(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
-    """Return a person's endpoints that have not ended, newest first."""
+    """Return a person's endpoints except ended ones, newest first."""
     return find_live_endpoints(uow, WebhookEndpoint.user_id == user_id)
 
 

@@ -33,7 +33,7 @@ MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0
 _CONTENT_TYPE = "application/octet-stream"
 _MAX_CONNECTIONS = 4
-# The error numbers that mean a permanently unusable folder.
+# The error numbers after which retries are useless, because the folder stays unusable.
 _PERMANENT_ERRORS = {errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
 # The first bytes of every backup file.
 _FORMAT_MARK = b"pressroom backup 1\n"
@@ -120,7 +120,7 @@ class FolderPlace:
                 for folder in path.relative_to(self.folder).parents[:-1]:
                     try:
                         (self.folder / folder).rmdir()
-                    except OSError:  # The subfolder contains files, or is already removed.
+                    except OSError:  # The subfolder contains files or was already removed.
                         break
 
     def _path(self, key: str) -> Path:

@@ -70,8 +70,8 @@ def migrate(settings: MigrationSettings) -> str:
 def wait_until_migrated(settings: DatabaseSettings) -> str:
     """Wait until another process has migrated the database to this release's revision or later.
 
-    Return the newest revision in this release. The wait for a migration has no time limit, and
-    continues while the database is unreachable. The reason for waiting is logged whenever it
+    Return the newest schema revision in this release. The wait for a migration has no time limit,
+    and continues while the database is unreachable. The reason for waiting is logged whenever it
     changes.
     """
     needed = revisions.get_newest_revision()

@@ -60,7 +60,7 @@ class RateCounters:
 
     Time windows begin at multiples of their length on the clock of Redis, so that processes with
     different clocks count in the same window. Each response from Redis contains the time of Redis.
-    Between two responses, a process computes the time of Redis with its monotonic clock.
+    Between two responses, a process derives the Redis server's time from its own monotonic clock.
 
     The API calls in a time window are numbered, and calls with a number above the rate limit are
     refused. For a high rate limit, a process reserves a block of 1/300 of the call numbers, and

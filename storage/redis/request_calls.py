@@ -39,8 +39,8 @@ MAX_QUEUED_REQUESTS_PER_OWNER = 500
 MAX_QUEUED_BYTES_PER_OWNER = 16 * 1024 * 1024
 MAX_SMALL_INPUT_BYTES = 32 * 1024
 # The maximum age of the oldest request in the backlog. Above this age, the API refuses calls,
-# because a late response is hardly worth the wait. The maximum age is doubled for owners without
-# requests in the backlog, because they didn't cause it.
+# because a late response is hardly worth the wait. For owners without requests in the backlog, the
+# limit is twice as high, because these owners didn't cause the backlog.
 MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
@@ -100,8 +100,8 @@ class RequestCalls:
         """Add a caller to a request, and send a message unless a worker already runs the request.
 
         Every API call sends a message, even if an equal call has sent one, so that no caller
-        depends on another caller's message. The first message that a worker takes starts the
-        request.
+        depends on another caller's message. The first of these messages that a worker receives
+        starts the request's work.
 
         Raises ``queue.overloaded`` if the backlog is full, or if the oldest queued request is too
         old. Raises ``queue.too_many_of_yours`` if the owner has too many requests in the backlog.
@@ -110,9 +110,9 @@ class RequestCalls:
 
         Args:
             seconds: how long the caller waits for the result.
-            again: whether the caller is already waiting for the result. A waiting caller is never
-                refused. Adding a waiting caller again restores the request if Redis has lost its
-                keys or message.
+            again: whether the caller is already waiting for the result. Limits on waiting callers
+                don't apply to a caller that is already waiting. Adding a waiting caller again
+                restores the request if Redis has lost its keys or message.
         """
         # If equal API calls share a run, the worker continues the trace of the first call.
         trace = spans.current_traceparent()

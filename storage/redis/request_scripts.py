@@ -57,9 +57,9 @@ end
 # For a refused call, the script returns the reason and the age of the oldest request in the
 # backlog. The script returns 1 if the API process must send a message to a separate broker.
 #
-# A waiting caller runs the script again after a while, because its message may be lost. No second
-# message is sent for a running or finished request. A second message for a queued request does no
-# harm.
+# A waiting caller runs the script again after a while, because its message may be lost. The
+# script sends no second message for a running or finished request. A second message for a queued
+# request does no harm.
 ADD_CALLER_SCRIPT = (
     _PREAMBLE
     + """
@@ -195,7 +195,7 @@ redis.call('RENAME', waiting, told)
 )
 
 # Ends a worker's lease and restores the input, so that another worker can start the request again.
-# Returns 1 if the worker must send a new message for the request.
+# Returns 1 if callers still wait for the result, so that the worker must send a new message.
 RELEASE_SCRIPT = (
     _PREAMBLE
     + """

@@ -72,7 +72,8 @@ ACTION_LABELS = {
     CreditAction.ADJUST: "Corrected",
     CreditAction.DEBT_PAYMENT: "Paid a debt",
 }
-# A typed amount may contain commas between groups of three digits, as the console shows amounts.
+# A typed amount may contain commas between groups of three digits, because the console shows
+# amounts with commas.
 _AMOUNT_PATTERN = re.compile(r"(?:\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.\d{1,15})?", re.ASCII)
 _CHANNEL_LABELS = {
     PaymentChannel.STRIPE: "Stripe",
@@ -277,8 +278,8 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
 async def buy_credits(request: Request, console: ConsoleForm) -> Response:
     """Order credits, and redirect to the order's page, which links to the payment page.
 
-    The browser isn't redirected to the payment page, because the Content-Security-Policy forbids
-    forms to redirect to other sites.
+    The page links to the payment page. A redirect isn't possible, because the
+    Content-Security-Policy forbids redirects to other sites after a form was sent.
     """
     state = console.state
     try:

@@ -329,7 +329,7 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
 
 
 def _read_moment(inputs: Mapping[str, str]) -> datetime:
-    """Return the submitted time for resending events, or raise ``body.invalid``."""
+    """Return the time in the form from which events are sent again."""
     try:
         day = date.fromisoformat(inputs.get(DAY_FIELD, "").strip())
     except ValueError:

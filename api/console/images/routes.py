@@ -56,7 +56,7 @@ _SMALL_LABEL = "320"
 _MAIL_LABEL = "mail"
 # Thumbnails above this size aren't shown, because many large images would load slowly.
 _MAX_THUMBNAIL_BYTES = 200_000
-# If a thumbnail is too large, a grid of coloured tiles with this many columns and rows replaces it.
+# The number of columns and rows of the grid of coloured tiles that replaces a too large thumbnail.
 _TILE_COUNTS = (4, 3)
 # Maps the lifetime of a signed link in seconds to a label.
 LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}

@@ -90,8 +90,8 @@ def _iterate_values(
             listed.add(fold_value(each["value"]))
             yield column["name"], each["value"], each["rows"], each["read_as"]
     if task.kind != ImportKind.MEMBERS:
-        # Unless the file contains members, the result of the import lists only unrecognised consent
-        # values.
+        # For files of opt-outs, the import's result contains only the consent values that were not
+        # recognised.
         for each in result.get("unknown_values", ()):
             listed.add(fold_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
@@ -105,7 +105,7 @@ def _iterate_values(
 def read_status_choices(
     task: MemberImport, values: Sequence[StatusValue], form: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """Return the statuses that the owner assigned, or ``None`` if there are none.
+    """Return which status the owner assigned to each consent value, or ``None``.
 
     A consent value without a select box keeps its status. Raises ``body.invalid``.
     """

@@ -57,7 +57,7 @@ _FORMAT_LABELS = {
     DecimalMark.POINT: "Numbers with a decimal point",
     DecimalMark.COMMA: "Numbers with a decimal comma",
 }
-# Choices that are allowed for several columns of a file.
+# The roles that an owner may choose for more than one column of a file.
 _REPEATABLE_ROLES = (
     *(IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", *ConsentSubject),
     *("first_name", "middle_name", "last_name"),
@@ -129,7 +129,7 @@ class ColumnChoice:
 
     @property
     def recognised(self) -> str | None:
-        """Return the label of the recognised role, or ``None`` without a role."""
+        """Return the label of the column's recognised role, or ``None``."""
         if self.creates is not None:
             return None
         if self.becomes == IGNORED:
@@ -254,8 +254,8 @@ class ImportView:
         status_values: the consent values of the file.
         preview: the members that the first rows of the file would create.
         problems: the invalid cells, grouped by column and violated rule.
-        readings: sample rows in each possible encoding. ``readings`` is empty if the encoding is
-            certain.
+        readings: sample rows in each possible encoding. The sample rows are empty if the encoding
+            is certain.
         fields: the owner's member fields.
     """
 

@@ -246,8 +246,8 @@ def _build_views(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_BulkActionVi
         undo_job = uow.session.get(Job, bulk.undo_job_id) if bulk.undo_job_id else None
         if undo_job is not None:
             # Read the bulk action again after reading its job, so that the last changes of a job
-            # that just ended are included. A job ends in the transaction that contains its last
-            # changes to the bulk action.
+            # that just ended are included. The transaction that ends a job also contains the job's
+            # last changes to the bulk action.
             uow.session.refresh(bulk)
         words = describe_bulk_action(bulk, names)
         views.append(

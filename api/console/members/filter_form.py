@@ -233,7 +233,7 @@ def parse_filter(text: str) -> dict[str, Any]:
 
 
 def read_draft(form: Mapping[str, str]) -> FilterDraft:
-    """Read the filter from a submitted form, and apply the pressed button."""
+    """Read the filter from a submitted form, and carry out the pressed button's action."""
     button = form.get("do", "")
     text = form.get("filter", "")
     if f"match.{_ROOT_PLACE}" not in form or form.get("use") == "json":

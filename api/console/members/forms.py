@@ -32,8 +32,8 @@ MAX_INPUT_CHARACTERS = 4_000
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
 # Maps an error code to the form field that shows the error.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
-# The time limit for counting the members on a page. If counting takes longer, the page shows an
-# estimate and a link to an exact count.
+# The time limit of the query that counts the members for a page. If counting takes longer, the page
+# shows an estimate and a link to an exact count.
 MAX_FIRST_COUNT_TIME = timedelta(milliseconds=30)
 # The value of the query parameter ``count`` that requests an exact count.
 EXACT_COUNT = "exactly"
@@ -76,7 +76,7 @@ class MemberSelection:
         return parse_id(self.typed.get("segment", ""))
 
     def build_filter(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
-        """Return a JSON filter that combines all criteria, or ``None`` without criteria.
+        """Return a JSON filter that combines all criteria, or ``None`` if there are no criteria.
 
         Raises ``filter.invalid`` if the typed filter isn't valid JSON. Raises ``segment.not_found``
         for an unknown segment.

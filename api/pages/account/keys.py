@@ -8,8 +8,8 @@ from services.access import api_keys
 from services.recovery import KeptAccess
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of API keys that the password page shows. A form may have at most 100 fields,
-# and each API key has a checkbox.
+# The maximum number of API keys that the password page shows. The page has a checkbox for each API
+# key, and a form may have at most 100 fields.
 MAX_KEYS_ON_PAGE = 50
 # Maps a kind of credential to the prefix of its checkboxes, and to the form field with all ids on
 # the page.
@@ -34,7 +34,7 @@ def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
 
 
 def read_unticked_boxes(form: dict[str, str]) -> KeptAccess:
-    """Return the ids of the API keys, passkeys and webhook endpoints that the user keeps.
+    """Return the API keys, passkeys and webhook endpoints that the form doesn't revoke, by id.
 
     The user keeps everything on the page whose checkbox isn't ticked. API keys that were created
     after the page was loaded are not kept.

@@ -1,4 +1,4 @@
-"""Translates the stored data about a reader."""
+"""Translates the names and values of a reader's stored data into the reader's language."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime

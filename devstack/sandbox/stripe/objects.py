@@ -161,7 +161,7 @@ def decode_form(encoded: str) -> Params:
             target = target.setdefault(each, {})
             if not isinstance(target, dict):
                 raise StripeProblem("A parameter is both a value and an object.", param=match[1])
-        # Number list values without an index, such as ``expand[]=a&expand[]=b``.
+        # A list value without an index gets the next number, as in ``expand[]=a&expand[]=b``.
         target[last or str(len(target))] = value
     return {name: _convert_lists(value) for name, value in params.items()}
 

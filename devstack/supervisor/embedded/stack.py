@@ -64,12 +64,12 @@ def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
     """Return the settings that don't depend on the services' addresses."""
     return {
         "PRESSROOM_PUBLIC_URL": api_url,
-        # Stop the API without a drain period, because no proxy sends requests and the developer
-        # waits.
+        # Stop the API without a drain period, because no proxy is in front of the API and the
+        # developer is waiting.
         "PRESSROOM_API_DRAIN": "0",
         "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
-        # Allow redirects to loopback addresses, on which developers run their shops.
+        # Allow redirects to loopback addresses, because developers run their own websites there.
         "PRESSROOM_REDIRECT_ORIGINS": "loopback",
         # Allow webhooks to loopback addresses, on which developers run their receivers.
         "PRESSROOM_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",

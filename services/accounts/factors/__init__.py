@@ -1,1 +1,1 @@
-"""Manages second factors, such as passkeys, which a login requires in addition to the password."""
+"""Manages second factors of a login, such as passkeys and authenticator apps."""

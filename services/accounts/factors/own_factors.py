@@ -24,8 +24,8 @@ _REMOVED = EventType.FACTOR_REMOVED
 class FactorChange(Enum):
     """A change of a person's second factors, such as a new passkey.
 
-    Each member of ``FactorChange`` holds a type of security event, the name of the factor, and a
-    text for the mail to the person.
+    A value consists of the type of the security event, the name of the factor, and a text for the
+    mail.
     """
 
     APP_ADDED = (_ADDED, "app", "An authenticator app was added.")
@@ -59,8 +59,8 @@ def list_factors(uow: UnitOfWork, user_id: int) -> FactorOverview:
 def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[str]:
     """Add an authenticator app to the caller's account.
 
-    Return new recovery codes if the caller had no other second factor. Raises ``auth.login_again``
-    if the caller's last login is too old. Raises ``second_factor.wrong`` if the code from the
+    Return recovery codes if the caller had no second factor before. Raises ``auth.login_again`` if
+    the caller's last login is too old. Raises ``second_factor.wrong`` if the code from the
     authenticator app is wrong.
     """
     sessions.lock_caller(uow, caller)
@@ -73,7 +73,7 @@ def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[
 def add_passkey(
     uow: UnitOfWork, caller: Caller, *, session: str, name: str, answer: str
 ) -> list[str]:
-    """Add a passkey. Return new recovery codes if the caller had no other second factor.
+    """Add a passkey. Return recovery codes if the caller had no second factor before.
 
     Raises ``auth.login_again`` if the caller's last login is too old. Raises every error of
     ``passkeys.add_passkey``.
@@ -112,17 +112,17 @@ def remove_app(uow: UnitOfWork, caller: Caller) -> None:
 def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
     """Remove one of the caller's passkeys.
 
-    Raises ``second_factor.not_found`` if the caller has no passkey with the id ``passkey_id``.
+    Raises ``second_factor.not_found`` if the caller has no passkey with the given id.
     """
     sessions.lock_caller(uow, caller)
     remove_passkeys(uow, caller.user_id, {passkey_id})
 
 
 def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int]) -> None:
-    """Remove the passkeys with the ids ``passkey_ids`` from a person's account.
+    """Remove some of a person's passkeys.
 
-    Call ``remove_passkeys`` only after locking the person. Raises ``second_factor.not_found`` if
-    one of the passkeys doesn't belong to the person.
+    Lock the person before calling ``remove_passkeys``. Raises ``second_factor.not_found`` if one of
+    the passkeys doesn't belong to the person.
     """
     for passkey_id in passkey_ids:
         if not passkeys.remove_passkey(uow, user_id, passkey_id):
@@ -134,8 +134,8 @@ def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int])
 def remove_factors_added_after(uow: UnitOfWork, user_id: int, moment: datetime) -> None:
     """Remove the second factors that a person added after ``moment``.
 
-    Call ``remove_factors_added_after`` only after locking the person.
-    ``remove_factors_added_after`` doesn't notify the person by mail.
+    Lock the person before calling ``remove_factors_added_after``. The person gets no mail about the
+    removed second factors.
     """
     for model, factor in ((TotpSecret, "app"), (Passkey, "passkey")):
         added_later = (model.user_id == user_id, model.created_at > moment)

@@ -1,9 +1,8 @@
 """Stores and verifies the passkeys of a person's devices, according to WebAuthn level 2.
 
-A passkey signs only for the web site for which it was created, so a fake web site can't obtain a
-valid signature. With WebAuthn's user verification, a device verifies the fingerprint, the face or
-the PIN of its owner. A person can log in without a password by using a passkey with user
-verification.
+A passkey works only on the web site where it was created, so a phishing site can't obtain a valid
+signature. A passkey replaces the password if the device checks a fingerprint, face or PIN, which
+WebAuthn calls user verification.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,14 +42,12 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_PASSKEYS = 20
 MAX_PASSKEY_NAME_CHARACTERS = 100
-# A browser's WebAuthn response has a few hundred bytes, or a few thousand bytes if the key is long.
+# A WebAuthn response usually has a few hundred bytes, and a few thousand if the key is long.
 MAX_ANSWER_CHARACTERS = 16_384
-# The attestation formats that browsers may send even if Pressroom requests no attestation.
-# Pressroom doesn't verify the signature that a device's manufacturer adds to an attestation.
+# The attestation formats that browsers may send even though Pressroom requests no attestation.
 _ATTESTATION_FORMATS = (AttestationFormat.NONE, AttestationFormat.PACKED)
 _SITE_NAME = "Pressroom"
-# A WebAuthn challenge is a signed proof. The prefix of a challenge's subject says whether a passkey
-# is created or used.
+# Separate prefixes prevent a challenge for creating a passkey from being used to log in.
 _CREATION_PREFIX = "passkey.make\n"
 _LOGIN_PREFIX = "passkey.sign\n"
 # The errors that the WebAuthn library raises for malformed responses.
@@ -66,9 +63,9 @@ _MALFORMED_ANSWER_ERRORS = (
 
 
 def build_creation_options(uow: UnitOfWork, person: User, *, session: str) -> str:
-    """Return the WebAuthn options, as JSON, with which a browser creates a passkey.
+    """Return the JSON options for creating a passkey in the browser.
 
-    The WebAuthn challenge is valid only in the browser that has the session cookie ``session``.
+    The WebAuthn challenge is valid only for the browser with the session cookie ``session``.
     """
     known = list_passkeys(uow, person.id)
     settings = uow.settings
@@ -91,12 +88,12 @@ def build_creation_options(uow: UnitOfWork, person: User, *, session: str) -> st
 def build_request_options(
     settings: Settings, form_cookie: str, *, known: Sequence[Passkey] | None = None
 ) -> str:
-    """Return the WebAuthn options, as JSON, with which a browser signs a challenge with a passkey.
+    """Return the JSON options for logging in with a passkey.
 
     Args:
-        form_cookie: the form cookie of the browser to which the WebAuthn challenge is bound.
-        known: the passkeys with which the browser may sign. If ``known`` is ``None``, the person
-            logs in without a password, so any passkey with user verification is allowed.
+        form_cookie: the form cookie of the only browser in which the WebAuthn challenge is valid.
+        known: the person's passkeys. In a login without a password, ``known`` is ``None``, and any
+            passkey with user verification is accepted.
     """
     requirement = UserVerificationRequirement
     options = generate_authentication_options(
@@ -109,13 +106,13 @@ def build_request_options(
 
 
 def build_request_options_for(uow: UnitOfWork, user_id: int, form_cookie: str) -> str | None:
-    """Return WebAuthn options for a person's passkeys, or ``None`` if the person has no passkey."""
+    """Return the JSON options for a person's passkeys, or ``None`` if the person has no passkey."""
     known = list_passkeys(uow, user_id)
     return build_request_options(uow.settings, form_cookie, known=known) if known else None
 
 
 def add_passkey(uow: UnitOfWork, user_id: int, *, session: str, name: str, answer: str) -> None:
-    """Store a person's new passkey. Call ``add_passkey`` only after locking the person.
+    """Store a person's new passkey. Lock the person before calling ``add_passkey``.
 
     ``session`` is the session cookie of the browser that created the passkey. ``answer`` is the
     browser's WebAuthn response. Raises ``passkey.name``, ``passkey.invalid``, ``passkey.too_many``
@@ -159,8 +156,8 @@ def verify_passkey(
 ) -> Passkey:
     """Verify the signature in a browser's WebAuthn response, and return the passkey that signed it.
 
-    If ``user_id`` is ``None``, the person logs in without a password, so the device must have
-    verified its owner. Raises ``passkey.invalid`` if the signature can't be verified.
+    In a login without a password, ``user_id`` is ``None``, and the device must have verified its
+    owner. Raises ``passkey.invalid`` if the signature can't be verified.
     """
     settings = uow.settings
     with _reject_malformed(answer):
@@ -169,8 +166,8 @@ def verify_passkey(
             settings.keyring, _LOGIN_PREFIX + form_cookie, credential.response.client_data_json
         )
         query = select(Passkey).where(Passkey.credential_id == credential.raw_id)
-        # Lock the passkey, so that simultaneous logins can't read and update its signature counter
-        # at the same time.
+        # Lock the passkey, so that simultaneous logins update its signature counter one after
+        # another.
         passkey = uow.session.scalar(query.with_for_update())
         handle = credential.response.user_handle
         if (
@@ -206,9 +203,9 @@ def remove_passkey(uow: UnitOfWork, user_id: int, passkey_id: int) -> bool:
 
 
 def _read_challenge(keyring: Keyring, subject: str, client_data: bytes) -> bytes:
-    """Return the WebAuthn challenge that a browser signed with a passkey.
+    """Return the WebAuthn challenge that a browser has signed.
 
-    Raises ``passkey.invalid`` if the challenge isn't a valid proof for ``subject``.
+    Raises ``passkey.invalid`` if the challenge is invalid or was created for a different subject.
     """
     challenge = parse_client_data_json(client_data).challenge
     if not proofs.is_valid_proof(keyring, subject, challenge.decode()):

@@ -1,8 +1,8 @@
 """Creates and verifies signed proofs, for example that a person passed the first login step.
 
-A signed proof expires, and can be used only once. Creating a proof stores nothing in the database,
-so a stranger can't fill the database by requesting proofs. A proof is valid only for the subject
-for which it was created, such as one browser's cookie.
+A proof expires, and can be used only once. A proof is bound to a subject, such as one browser's
+cookie. Creating a proof writes nothing to the database, so strangers can't fill the database by
+requesting proofs.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ def create_proof(keyring: Keyring, subject: str) -> str:
 def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
     """Return whether a proof has a valid signature for ``subject`` and has not expired.
 
-    ``is_valid_proof`` doesn't check whether the proof has been used.
+    A used proof also counts as valid.
     """
     stem, signature = _split(proof)
     if not keyring.signer(_PURPOSE).verify(_message(stem, subject), signature):
@@ -70,6 +70,6 @@ def _message(stem: str, subject: str) -> bytes:
 
 
 def _hash(stem: str) -> bytes:
-    # The hash of a used proof must not depend on a key, because processes may use different keys
-    # during a key rotation.
+    # Hash used proofs without a key, because processes may have different keys during a key
+    # rotation.
     return hashlib.sha256(stem.encode()).digest()

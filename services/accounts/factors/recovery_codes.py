@@ -1,4 +1,4 @@
-"""Creates and verifies recovery codes, with which a person logs in after losing a second factor.
+"""Creates and verifies recovery codes for people who have lost their second factor.
 
 Each recovery code works only once. The database stores only the HMACs of the recovery codes.
 """
@@ -12,8 +12,8 @@ from models import RecoveryCode
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 RECOVERY_CODES_PER_PERSON = 10
-# Each character of a recovery code holds five bits, because the alphabet has 32 characters.
-# Recovery codes contain no characters that look alike on paper.
+# The alphabet of recovery codes has 32 characters, so each character encodes five bits. The
+# alphabet omits characters that look alike on paper.
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz023456789"
 _HALF_CHARACTERS = 5
 _PURPOSE = "recovery-code"

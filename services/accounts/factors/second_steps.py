@@ -1,8 +1,8 @@
-"""Runs the second step of a login, in which a person uses a second factor after the password.
+"""Runs the second step of a login, which checks the person's second factor.
 
-Between the first and the second step of a login, the person has no session. A browser cookie proves
-that the person passed the first login step. The cookie of the first login step works only once,
-only in the browser that received it, and only until the password changes.
+After the first step of a login, the person has no session yet, only a cookie that proves the first
+step. The cookie for the second step works only once, only in one browser, and only until the
+password changes.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class SubmittedFactor:
     """The second factor that a person submitted in a form.
 
     Attributes:
-        form_cookie: the form cookie of the browser to which the passkey challenge is bound.
+        form_cookie: the form cookie of the only browser in which the passkey challenge is valid.
         code: a code from an authenticator app, a recovery code, or an empty string.
-        passkey: the browser's WebAuthn response, which a passkey has signed, or an empty string.
+        passkey: the browser's signed WebAuthn response, or an empty string.
     """
 
     form_cookie: str
@@ -38,8 +38,8 @@ class SubmittedFactor:
 def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor) -> None:
     """Verify the second factor that a person submitted.
 
-    ``require_second_factor`` does nothing if the person has no second factor. If the person
-    submitted a code, call ``logins.begin_code_attempt`` before ``require_second_factor``. Raises
+    The verification succeeds if the person has no second factor. If the person submitted a code,
+    call ``logins.begin_code_attempt`` before ``require_second_factor``. Raises
     ``auth.second_factor`` if the person submitted no second factor. Raises ``second_factor.wrong``
     or ``passkey.invalid`` if the submitted code or passkey is wrong.
     """
@@ -62,15 +62,15 @@ def require_second_factor(uow: UnitOfWork, person: User, factor: SubmittedFactor
 
 
 def create_first_step(keyring: Keyring, person: User, form_cookie: str) -> str:
-    """Return the value of the cookie which proves that a person passed the first login step."""
+    """Return a cookie value that proves that the person passed the first login step."""
     return f"{person.id}.{proofs.create_proof(keyring, _proof_subject(person, form_cookie))}"
 
 
 def read_first_step(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
     """Return the person who passed the first login step.
 
-    Raises ``auth.second_factor`` if the cookie doesn't prove that the person passed the first login
-    step. The parameter ``first_step`` is the cookie value from ``create_first_step``.
+    ``first_step`` is the cookie value from ``create_first_step``. Raises ``auth.second_factor`` if
+    the cookie of the first step isn't valid.
     """
     user_id, _, proof = first_step.partition(".")
     person = None
@@ -83,7 +83,7 @@ def read_first_step(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
             uow.settings.keyring, _proof_subject(person, form_cookie), proof
         )
         or proofs.is_spent_proof(uow, proof)
-        # A person whose second factors were removed after the first login step must log in again.
+        # If all second factors were removed after the first step, the person must log in again.
         or not sessions.has_second_factor(uow, person.id)
     ):
         raise AUTH_SECOND_FACTOR()
@@ -113,7 +113,7 @@ def complete_second_step(
 
 
 def log_in_by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser: Browser) -> User:
-    """Verify a passkey that replaces the password, and return the person who logs in.
+    """Log a person in with a passkey instead of a password, and return the person.
 
     Raises ``passkey.invalid`` if the browser's WebAuthn response is invalid.
     """
@@ -124,6 +124,5 @@ def log_in_by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser
 
 
 def _proof_subject(person: User, form_cookie: str) -> str:
-    # The proof of the first login step covers the hash of the password, so changing the password
-    # invalidates the proof.
+    # The proof covers the hash of the password, so changing the password invalidates the proof.
     return f"login\n{person.id}\n{person.password_hash}\n{form_cookie}"

@@ -1,7 +1,7 @@
 """Verifies six-digit codes from authenticator apps, which change every 30 seconds (RFC 6238).
 
-The database stores the secrets of authenticator apps encrypted, so an attacker can't produce codes
-from a copy of the database.
+The secrets of authenticator apps are stored encrypted, so nobody can generate codes from a copy of
+the database.
 """
 
 import base64
@@ -21,10 +21,9 @@ from storage.encryption import KeyWrapper, WrappedKey
 from storage.unit_of_work import UnitOfWork
 
 # RFC 4226 recommends secrets of 160 bits. A secret of 160 bits has 32 letters and digits, which a
-# person can type.
+# person can still type.
 _SECRET_BYTES = 20
-# The maximum tolerated difference between the clocks of a person's device and of the server, in
-# steps of 30 seconds.
+# How far the clock of a person's device may differ from the server's, in steps of 30 seconds.
 _CLOCK_TOLERANCE_STEPS = 1
 _ISSUER = "Pressroom"
 _PURPOSE = "totp-offer"
@@ -37,11 +36,10 @@ def create_secret() -> str:
 
 
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
-    """Sign an app secret, to prove that Pressroom showed the secret to the session ``session``.
+    """Sign the secret of an authenticator app, which the setup form sends back later.
 
-    The form for setting up an authenticator app contains the secret and the secret's signature. The
-    secret of an authenticator app is stored in the database only after the person has entered a
-    valid code.
+    The setup form contains the secret and its signature. The secret of an authenticator app is
+    stored only after the person has entered a valid code.
     """
     return keyring.signer(_PURPOSE).sign(_offer(session, secret))
 
@@ -81,11 +79,10 @@ def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, 
 
 
 def accept_code(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -> bool:
-    """Verify a code from a person's authenticator app, and return whether the code is accepted.
+    """Return whether a code from a person's authenticator app is valid, and mark the code as used.
 
-    A code from an authenticator app is accepted only if it is newer than every code that the person
-    has used before. If two simultaneous requests contain the same code, only one succeeds, because
-    the SQL statement accepts only a newer code.
+    A code is accepted only if the person has never used the same code or a newer one. If two
+    simultaneous requests contain the same code, only one succeeds.
     """
     secret_row = uow.session.get(TotpSecret, user_id)
     if secret_row is None:
@@ -112,7 +109,7 @@ def remove_secret(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
-    """Reencrypt the app secrets that an old key has encrypted, and return their number."""
+    """Re-encrypt all secrets that are encrypted with an old key, and return their number."""
     stale = select(TotpSecret).where(TotpSecret.wrapped_by != wrapper.current)
     rows = uow.session.scalars(stale.with_for_update()).all()
     for row in rows:
@@ -124,7 +121,7 @@ def rewrap_secrets(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
 
 
 def _matching_step(secret: str, code: str) -> int | None:
-    """Return the 30-second step to which a code belongs, or ``None`` for a wrong or old code."""
+    """Return the number of a code's 30-second step, or ``None`` for a wrong or expired code."""
     if not is_code(code):
         return None
     try:

@@ -11,14 +11,13 @@ from services.attachments.images.outcome import create_unreadable_error
 from services.attachments.images.still import resize_image, scale_size
 
 _TRANSPARENT = (0, 0, 0, 0)
-# The WebP encoder stores the time since an animation's start as a signed 32-bit integer, and the
-# duration of a frame in 24 bits.
+# The WebP encoder stores timestamps as signed 32-bit integers and durations in 24 bits.
 _MAX_TIMESTAMP_MILLISECONDS = 2**31 - 1
 _MAX_DURATION_MILLISECONDS = 2**24 - 1
 
 
 class Disposal(Enum):
-    """Says whether a frame's rectangle is kept, cleared or restored before the next frame."""
+    """The treatment of a frame's rectangle before the next frame is drawn."""
 
     KEEP = auto()
     CLEAR = auto()
@@ -30,10 +29,9 @@ class Frame:
     """A frame of an animation, which covers a rectangle of the canvas.
 
     Attributes:
-        over: whether the frame is alpha-blended with the canvas. If ``over`` is false, the frame's
-            pixels replace the pixels of the canvas.
-        decode: a function that returns the pixels of the frame as an RGB or RGBA image. To save
-            memory, the decoded pixels are discarded after the frame is drawn.
+        over: whether the frame is alpha-blended with the canvas rather than replacing its pixels.
+        decode: a function that decodes the frame to an RGB or RGBA image, which is discarded after
+            drawing to save memory.
     """
 
     left: int
@@ -61,9 +59,9 @@ class Animation:
 
 
 def render_first_view(animation: Animation) -> Image.Image:
-    """Return the canvas of an animation after its first frame is drawn.
+    """Draw the first frame of an animation, and return the canvas.
 
-    If the first frame of the animation has the size of the canvas, the function returns the frame.
+    If the first frame fills the canvas, no canvas is needed, and the frame is returned.
     """
     image = animation.frames[0].decode()
     return image if image.size == (animation.width, animation.height) else Playback(animation)
@@ -72,17 +70,15 @@ def render_first_view(animation: Animation) -> Image.Image:
 class Playback(Image.Image):
     """An animation as a Pillow image with several frames, which Pillow's encoders can read.
 
-    Each frame is drawn only when Pillow's encoder reads the frame, so that memory holds at most one
-    frame at a time. If ``width`` is set, all frames of the animation are scaled to ``width``
-    pixels.
+    Frames are drawn one by one while Pillow's encoder reads them, so that only one frame is in
+    memory. If ``width`` is set, all frames are scaled to ``width`` pixels.
     """
 
     def __init__(self, animation: Animation, width: int | None = None) -> None:
         super().__init__()
-        # ``steps`` contains pairs of a frame's number and the frame's duration in whole
-        # milliseconds. Round the end time of each frame rather than the frame's duration, so that
-        # rounding errors don't add up. Store a frame several times if its duration exceeds the
-        # maximum duration of a WebP frame.
+        # ``steps`` contains frame numbers with durations in milliseconds. Round the end times of
+        # the frames rather than their durations, so that rounding errors don't add up. Repeat a
+        # frame if its duration exceeds the maximum duration of a WebP frame.
         steps: list[tuple[int, int]] = []
         exact_end_ms = Fraction(0)
         end_ms = 0

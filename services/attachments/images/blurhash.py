@@ -1,9 +1,9 @@
 """Encodes and decodes BlurHashes.
 
-Clients display the BlurHash of an image until the image is loaded. A BlurHash is a string of 28
-characters that describes a blurred version of an image. The BlurHash algorithm comes from
-https://github.com/woltapp/blurhash. Pressroom implements BlurHash itself, because the packages with
-compiled encoders are slow to support new Python releases.
+A BlurHash is a string of 28 characters that describes a blurred version of an image. Clients
+display the BlurHash while the image is loading. The BlurHash algorithm comes from
+https://github.com/woltapp/blurhash. Pressroom uses no compiled package for BlurHashes, because such
+packages are slow to support new Python releases.
 """
 
 import math
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz#$%*+,-.:;=?@[]^_{|}~"
 _WAVES_ACROSS = 4
 _WAVES_DOWN = 3
-# The sRGB level and the linear light below which the sRGB transfer function is linear (IEC
-# 61966-2-1).
+# The values below which the sRGB transfer function is linear (IEC 61966-2-1).
 _ENCODED_KNEE = 0.04045
 _LINEAR_KNEE = 0.0031308
-# The linear light for each of the 256 levels of an sRGB colour channel.
+# The linear light of each of the 256 levels of an sRGB colour channel.
 _LINEAR = [
     share / 12.92 if share <= _ENCODED_KNEE else ((share + 0.055) / 1.055) ** 2.4
     for share in (value / 255 for value in range(256))
@@ -33,20 +32,19 @@ _LINEAR = [
 def compute_blurhash(image: "Image.Image") -> str:
     """Return the BlurHash of an RGB image, with four horizontal and three vertical components.
 
-    Computing a BlurHash takes a few milliseconds for 32 by 32 pixels, and longer for larger images.
+    Computing the BlurHash of 32 by 32 pixels takes a few milliseconds.
     """
     width, height = image.size
     across = [_cosines(wave, width) for wave in range(_WAVES_ACROSS)]
     down = [_cosines(wave, height) for wave in range(_WAVES_DOWN)]
-    # For each colour channel, ``channels`` contains the amplitudes of the BlurHash components in
-    # linear light. The amplitude of the first BlurHash component is the mean of the colour channel.
+    # The amplitudes of the BlurHash components for each colour channel, in linear light. The first
+    # amplitude of a colour channel is its mean.
     channels = []
     for band in image.split():
         plane = [_LINEAR[value] for value in band.tobytes()]
         rows = [plane[start : start + width] for start in range(0, len(plane), width)]
-        # Compute a weighted sum of each pixel row first, and then combine the sums of all rows.
-        # Separate sums for rows and columns need far fewer multiplications than one sum over all
-        # pixels for each BlurHash component.
+        # Sum the pixels of each row first, and then combine the sums of all rows, to save
+        # multiplications.
         sums = [[_dot(row, cosines) for row in rows] for cosines in across]
         amplitudes = [
             _dot(column, cosines) * (1 if x == y == 0 else 2) / len(plane)
@@ -85,9 +83,10 @@ def _encode_base83(number: int, length: int) -> str:
 
 
 def compute_tiles(blurhash: str, across: int, down: int) -> list[list[str]]:
-    """Return the colours of a BlurHash as a grid of ``across`` columns and ``down`` rows.
+    """Return the blurred image of a BlurHash as a coarse grid of colours.
 
-    Each colour is returned in hexadecimal, such as "#9f2d16".
+    The grid of colours has ``across`` columns and ``down`` rows. Each colour is a text such as
+    "#9f2d16".
     """
     digits = [_ALPHABET.index(character) for character in blurhash]
     rows_of_waves = digits[0] // 9 + 1
@@ -123,7 +122,7 @@ def _join_digits(digits: Sequence[int]) -> int:
 
 
 def _encode_srgb(linear: float) -> int:
-    """Convert the linear light of a colour channel to an sRGB level from 0 to 255."""
+    """Convert linear light to an sRGB level from 0 to 255."""
     value = max(0.0, min(1.0, linear))
     share = value * 12.92 if value <= _LINEAR_KNEE else 1.055 * value ** (1 / 2.4) - 0.055
     return int(share * 255 + 0.5)

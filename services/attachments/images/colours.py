@@ -1,9 +1,8 @@
 """Builds an ICC profile from the PNG chunks that describe the colours of an image.
 
-Pillow uses the ICC profile to convert the pixels of the PNG to sRGB. A PNG can describe its colour
-space in four ways. The PNG specification gives precedence to colour chunks in the order `cICP`,
-`iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a colour chunk of a PNG is invalid, the colour chunk
-with the next lower precedence is used.
+Pillow uses the ICC profile to convert the pixels to sRGB. According to the PNG specification,
+`cICP` has the highest precedence, followed by `iCCP`, `sRGB`, and `gAMA` with `cHRM`. An invalid
+colour chunk is ignored.
 """
 
 import math
@@ -18,39 +17,35 @@ COLOUR_CHUNKS = frozenset({b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"})
 _CODES = struct.Struct(">4B")
 _GAMMA = struct.Struct(">I")
 _POINTS = struct.Struct(">8I")
-# The header of an ICC.1 profile, which contains the size, the version, the profile class, two
-# colour spaces, the signature and the white point.
+# The layout of an ICC profile's header, which contains, for example, the size and the version.
 _PROFILE_HEADER = struct.Struct(">I4xI4s4s4s12x4s28x12s48x")
 _PROFILE_VERSION = 0x04300000
 _PROFILE_TAG = struct.Struct(">4sII")
-# The ICC profile of a screen has a size of a few kilobytes. The ICC profile of a printer has a size
-# of up to two megabytes.
+# The ICC profile of a screen has a few kilobytes. The ICC profile of a printer has up to two
+# megabytes.
 _MAX_PROFILE_BYTES = 4 * 1024 * 1024
 _MAX_RENDERING_INTENT = 3
 _LEVELS = 256
 # The PNG chunks `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma value outside of
-# the range from ``_MIN_GAMMA_UNITS`` to ``_MAX_GAMMA_UNITS`` must be a mistake of the encoder and
-# is ignored.
+# the allowed range is a mistake of the encoder, and is ignored.
 _UNIT = 100_000
 _MIN_GAMMA_UNITS = 1_000
 _MAX_GAMMA_UNITS = 10_000_000
-# An encoder can describe sRGB by the primary colours of sRGB and a gamma value of about 0.45455.
-# Because some encoders round the gamma value, every gamma value within 5% of 0.45455 is treated as
-# sRGB. The tolerance of 5% comes from libpng.
+# Some encoders round the gamma value of sRGB, which is about 0.45455. Like libpng, treat every
+# gamma value within 5% of the sRGB gamma as sRGB.
 _SRGB_GAMMA = 1 / 2.2
 _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
-# PQ and HLG are transfer functions of HDR images, which can be brighter than white paper. In HDR
-# images, white paper has a luminance of 203 cd/m² (ITU-R BT.2408). An sRGB image can't be brighter
-# than white paper. When an HDR image is converted to sRGB, light above 80% of white paper's
-# luminance is compressed into the upper 20% of the sRGB range.
+# HDR images (PQ or HLG) can be brighter than white paper, whose luminance is 203 cd/m² (ITU-R
+# BT.2408). In the conversion to sRGB, light above 80% of white paper's luminance is compressed into
+# the upper 20% of the range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
 _COMPRESSION_KNEE = 0.8
 _HLG_MIDDLE = 0.5
-# The white point D50 of ICC profiles, and the Bradford matrix, which adapts colours from one white
-# point to another.
+# The white point D50 of ICC profiles, and the Bradford matrix for adapting colours to a different
+# white point.
 _D50 = (0.9642, 1.0, 0.8249)
 _CONES = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))
 _FROM_CONES = (
@@ -59,7 +54,7 @@ _FROM_CONES = (
     (-0.0085287, 0.0400428, 0.9684867),
 )
 _MAX_COLUMN = 10.0
-# The white points of the standard illuminants D65 (daylight) and C.
+# The white points of the standard illuminants D65 and C.
 _D65_WHITE = (0.3127, 0.3290)
 _C_WHITE = (0.310, 0.316)
 
@@ -70,7 +65,7 @@ _Curve = Callable[[float], float]
 
 @dataclass(frozen=True, slots=True)
 class _Primaries:
-    """The chromaticities (x and y) of a colour space's white point and three primary colours."""
+    """The chromaticity coordinates of a colour space's white point and primary colours."""
 
     white: _Point
     red: _Point
@@ -109,7 +104,7 @@ def _power_curve(exponent: float) -> _Curve:
 
 
 def _curve_with_toe(slope: float, start: float, offset: float, exponent: float) -> _Curve:
-    """Return a transfer function that is linear below ``start`` and a power function above."""
+    """Return a transfer function that is linear below ``start`` and a power function above it."""
     return lambda level: (
         level / slope if level < start else math.pow((level + offset) / (1 + offset), exponent)
     )
@@ -150,8 +145,8 @@ def _hlg_curve(level: float) -> float:
 
 _SRGB_PRIMARIES = _Primaries(_D65_WHITE, (0.640, 0.330), (0.300, 0.600), (0.150, 0.060))
 _NTSC_PRIMARIES = _Primaries(_D65_WHITE, (0.630, 0.340), (0.310, 0.595), (0.155, 0.070))
-# Maps the codes in ITU-T H.273 to primary colours, except codes that are reserved or mean
-# "unspecified".
+# Maps the codes in ITU-T H.273 to primary colours. Reserved codes and the code for "unspecified"
+# are missing.
 _CODED_PRIMARIES = {
     1: _SRGB_PRIMARIES,
     4: _Primaries(_C_WHITE, (0.67, 0.33), (0.21, 0.71), (0.14, 0.08)),
@@ -214,7 +209,7 @@ def _read_embedded_profile(body: bytes, *, is_grey: bool) -> bytes | None:
 
 
 def _read_measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
-    """Return the colour space that a `gAMA` chunk and an optional `cHRM` chunk describe.
+    """Return the colour space described by a `gAMA` chunk and an optional `cHRM` chunk.
 
     Returns ``None`` if the `gAMA` chunk is missing or invalid.
     """

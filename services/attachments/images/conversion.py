@@ -1,9 +1,8 @@
 """Converts an uploaded image into the formats that Pressroom serves.
 
-The conversion of an uploaded image runs in a child process. A rendition is never wider than the
-converted image. Renditions for web pages are WebP images, which may be animated. Because some mail
-programs can't display WebP, the rendition for mails is a still JPEG. If parts of the converted
-image are transparent, the rendition for mails is a still PNG.
+Images are converted in a child process. Renditions for web pages are WebP images, which may be
+animated. Some mail programs can't display WebP, so the rendition for mails is a still JPEG, or a
+still PNG if the image is partly transparent. A rendition is never wider than the converted image.
 """
 
 import re
@@ -27,7 +26,7 @@ from services.attachments.images.animation import (
 from services.attachments.images.outcome import ConvertedImage, ImageType, Rendition, RenditionName
 
 _WEBP_MIME_TYPE = "image/webp"
-# Maps widths in pixels to the renditions for web pages.
+# Maps the width of each web rendition in pixels to its name.
 _RENDITION_WIDTHS = {320: RenditionName.NARROW, 640: RenditionName.MEDIUM, 1280: RenditionName.WIDE}
 _MAX_MAIL_WIDTH = 1280
 _MAIL_QUALITY = 85
@@ -38,8 +37,8 @@ _OBJECT_PATTERN = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
 def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
     """Convert an uploaded image into the format in which Pressroom stores images.
 
-    The result of a conversion depends only on the uploaded bytes, so equal uploads give equal
-    converted images and renditions. Raises ``UnreadableImage``.
+    The conversion is deterministic, so converting the same upload twice gives the same files.
+    Raises ``UnreadableImage``.
     """
     if not data:
         raise outcome.create_refusal(IMAGE_EMPTY)
@@ -67,7 +66,7 @@ def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedIma
 
 @dataclass(frozen=True, slots=True)
 class _StillSource:
-    """A still image in RGB or RGBA, which has been rotated upright."""
+    """A still image in RGB or RGBA, rotated upright."""
 
     image: Image.Image
     lossless: bool
@@ -80,8 +79,8 @@ class _StillSource:
         renditions = list[Rendition]()
         mail_image = self.image
         for width in reversed(_list_narrower_widths(self.image.width)):
-            # Scale each rendition down from the next larger rendition, which is much faster than
-            # scaling the original image.
+            # Scale each rendition from the next larger one, because scaling the original image
+            # would be much slower.
             smaller = still.resize_image(smaller, still.scale_size(smaller.size, width))
             data = encoding.encode_lossy_webp(smaller)
             rendition = Rendition(_RENDITION_WIDTHS[width], data, _WEBP_MIME_TYPE, *smaller.size)
@@ -154,9 +153,8 @@ def _read_webp_source(data: bytes) -> _StillSource | _AnimationSource:
     def decode_frame(number: int) -> Image.Image:
         image.seek(number)
         image.load()
-        # Copy the decoded frame, because Pillow's decoder draws the next frame into the same
-        # ``Image`` object. The conversion to sRGB may change a frame in place, so the conversion
-        # gets a copy of the frame.
+        # Copy the frame, because Pillow reuses its ``Image`` object for the next frame, and the
+        # conversion to sRGB may change it.
         return still.convert_to_srgb(image.copy())
 
     frames = [
@@ -176,8 +174,7 @@ def _list_narrower_widths(width: int) -> Sequence[int]:
 def _create_mail_rendition(image: Image.Image) -> Rendition:
     is_opaque = image.mode == "RGB" or image.getchannel("A").getextrema() == (255, 255)
     plain = image.convert("RGB" if is_opaque else "RGBA")
-    # Remove metadata such as comments, because Pillow's encoders would copy the metadata into the
-    # file.
+    # Remove metadata such as comments, which Pillow would otherwise write to the file.
     plain.info.clear()
     output = BytesIO()
     format_name = "JPEG" if is_opaque else "PNG"

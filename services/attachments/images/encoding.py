@@ -21,7 +21,7 @@ _BLURHASH_SAMPLES = 8
 def encode_still(image: Image.Image, *, lossless: bool) -> ConvertedImage:
     """Encode an RGB or RGBA image as WebP.
 
-    If ``lossless`` is true, the colours of fully transparent pixels are preserved.
+    Lossless encoding preserves even the colours of fully transparent pixels.
     """
     data = (
         _encode_webp(image, exact=True, **_LOSSLESS_SETTINGS)
@@ -39,8 +39,7 @@ def encode_animation(animation: Animation, *, lossless: bool) -> ConvertedImage:
     playback = Playback(animation)
     placeholder = _compute_sampled_blurhash(playback)
     data = encode_animated_webp(playback, animation.plays, lossless=lossless)
-    # Count the frames in the encoded WebP file, because the encoder merges equal consecutive
-    # frames.
+    # Count the frames in the encoded file, because the encoder merges equal consecutive frames.
     frames = max(1, len(webp.read_webp(data).durations))
     return ConvertedImage(data, "image/webp", *playback.size, frames, placeholder)
 
@@ -67,9 +66,9 @@ def _encode_webp(image: Image.Image, **settings: object) -> bytes:
 
 
 def _compute_sampled_blurhash(image: Image.Image) -> str:
-    """Return the BlurHash of a small sample of the image's pixels.
+    """Return an image's BlurHash, which is computed from a small copy of the image.
 
-    The BlurHash shows transparent pixels in white. A sample of the pixels suffices, because a
+    In a BlurHash, transparent pixels count as white. A small copy of the image suffices, because a
     BlurHash contains hardly any detail.
     """
     side = _BLURHASH_SIDE * _BLURHASH_SAMPLES

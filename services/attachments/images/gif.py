@@ -15,7 +15,7 @@ from services.attachments.images.still import decode_image
 _DISPOSALS = {2: Disposal.CLEAR, 3: Disposal.RESTORE}
 _CONTROL_LABEL = 0xF9
 _APPLICATION_LABEL = 0xFF
-# The names of the GIF extensions that store how often an animation is played.
+# The names of the GIF extensions that contain the number of repetitions.
 _LOOP_BLOCKS = (b"NETSCAPE2.0", b"ANIMEXTS1.0")
 
 
@@ -34,7 +34,7 @@ class _Reader:
         return block
 
     def skip_blocks(self) -> bytes:
-        """Skip a sequence of data blocks in a GIF, and return the first skipped block."""
+        """Skip a sequence of GIF data blocks, and return the first skipped block."""
         first = b""
         while size := self.take(1)[0]:
             block = self.take(size)
@@ -45,7 +45,7 @@ class _Reader:
 def read_gif(data: bytes) -> Animation:
     """Split a GIF into frames without decoding its pixels, and check the limits for animations.
 
-    For a GIF that is not animated, ``read_gif`` returns a single frame.
+    A GIF that isn't animated has a single frame.
     """
     reader = _Reader(data)
     header = reader.take(13)
@@ -63,8 +63,8 @@ def read_gif(data: bytes) -> Animation:
                 size = reader.take(1)[0]
                 name = reader.take(size)
                 body = reader.skip_blocks() if size else b""
-                # A GIF file that stores n repetitions is played n + 1 times. If a GIF file stores 0
-                # repetitions, the animation is repeated endlessly.
+                # A GIF with n repetitions is played n + 1 times. The number 0 means endless
+                # repetition.
                 if name in _LOOP_BLOCKS and body[:1] == b"\x01":
                     repetitions = _u16(body, 1)
                     plays = min(repetitions + 1, outcome.MAX_PLAYS) if repetitions else 0
@@ -77,13 +77,12 @@ def read_gif(data: bytes) -> Animation:
             outcome.check_frame_count(len(frames), "GIF")
             control = b""
         elif introducer != b"\0" and frames:
-            break  # Keep the GIF frames before an invalid block, as browsers do.
+            break  # Like browsers, keep the GIF frames before an invalid block.
         elif introducer != b"\0":
             raise create_unreadable_error(f"The GIF has no block at byte {reader.at - 1:,}.")
     if not frames:
         raise create_unreadable_error("The GIF has no image.")
-    # If a GIF's first frame exceeds the canvas size in the header, enlarge the canvas to fit the
-    # frame, as browsers do.
+    # Like browsers, enlarge the canvas if the first GIF frame doesn't fit into it.
     width = max(_u16(header, 6), frames[0].left + sizes[0][0])
     height = max(_u16(header, 8), frames[0].top + sizes[0][1])
     outcome.check_canvas(width, height, "GIF header")

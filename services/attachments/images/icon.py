@@ -15,8 +15,8 @@ from services.attachments.images.outcome import (
 )
 from services.attachments.images.still import DECODER_ERRORS, decode_image
 
-# A hostile icon file can contain thousands of large images. The number of decoded images is
-# limited, so that decoding an icon file takes a limited time.
+# The number of decoded images is limited, because a hostile icon file can contain thousands of
+# large images.
 _MAX_DECODED_ENTRIES = 8
 _MAX_BYTE = 255
 _BITS_WITH_ALPHA = 32
@@ -42,10 +42,9 @@ class _Entry:
 def decode_best_image(data: bytes) -> Image.Image:
     """Decode the image with the most pixels in an icon file.
 
-    If several images in an icon file share the highest number of pixels, the image with the most
-    bits per pixel is decoded. If an image in the icon file is broken, the remaining images are
-    tried, from the largest to the smallest. If all images in the icon file are broken, the first
-    error is raised.
+    If several images are equally large, the one with the most bits per pixel is decoded. If an
+    image is broken, the next largest image is decoded. If all images are broken, the first error is
+    raised.
     """
     entries = list[_Entry]()
     failures = list[Exception]()
@@ -59,14 +58,14 @@ def decode_best_image(data: bytes) -> Image.Image:
         try:
             return _decode_entry(entry, data[entry.offset : entry.offset + entry.size])
         except (UnreadableImage, *DECODER_ERRORS) as error:
-            # Remove the traceback from a decoding error, because the traceback would keep the image
-            # in memory.
+            # Remove the traceback from the error, because the traceback would keep the image in
+            # memory.
             failures.append(error.with_traceback(None))
     raise failures[0]
 
 
 def _list_positions(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the byte offset and the size of each image in an icon file.
+    """Yield the byte offset and the size in bytes of each image in an icon file.
 
     Raises ``UnreadableImage`` if the icon file is truncated or contains no image.
     """
@@ -87,9 +86,8 @@ def _list_positions(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _read_entry(data: bytes, offset: int, size: int) -> _Entry:
-    # Read the width and height of an icon from the image's own header rather than from the
-    # directory of the icon file. The directory of an icon file has only one byte for each width and
-    # height, and the values in the directory are often wrong.
+    # Read the width and height from the image's own header, because the directory of an icon file
+    # often contains wrong values.
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
     if head.startswith(png.SIGNATURE):
         if len(head) < _PNG_HEADER.size:
@@ -110,8 +108,7 @@ def _read_entry(data: bytes, offset: int, size: int) -> _Entry:
 def _decode_entry(entry: _Entry, body: bytes) -> Image.Image:
     if body.startswith(png.SIGNATURE):
         return render_first_view(png.read_png(body))
-    # Decode the bitmap as an icon file with a single image, so that Pillow applies the transparency
-    # mask.
+    # Build an icon file with a single bitmap, so that Pillow applies the transparency mask.
     sides = (side if side <= _MAX_BYTE else 0 for side in (entry.width, entry.height))
     directory = struct.pack("<HHHBBBBHHII", 0, 1, 1, *sides, 0, 0, 1, entry.bits, len(body), 22)
     image = decode_image(directory + body, "ICO")

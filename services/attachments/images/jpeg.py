@@ -5,8 +5,7 @@ import re
 from services.attachments.images.outcome import create_truncated_error
 from services.attachments.images.still import Picture
 
-# Finds the markers in a JPEG, except restart markers. In the pixel data of a JPEG, each 0xFF byte
-# is followed by a zero byte or belongs to a restart marker.
+# Matches all JPEG markers except restart markers, which are part of the pixel data.
 _MARKER_PATTERN = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
 _START = 0xD8
 _END = 0xD9
@@ -17,9 +16,8 @@ _APP2 = 0xE2
 _APP14 = 0xEE
 _APP15 = 0xEF
 _COMMENT = 0xFE
-# Lists the JPEG segments without which a decoder can't interpret the colours of the pixels. Maps
-# the marker of a JPEG segment to the segment's prefix and minimum length. A JPEG segment that is
-# shorter than its minimum length is broken and therefore dropped.
+# The prefix and the minimum length of each JPEG segment that a decoder needs to interpret the
+# colours. A JPEG segment below its minimum length is broken and is dropped.
 _NEEDED_SEGMENTS = {_APP0: (b"JFIF\0", 14), _APP14: (b"Adobe", 12)}
 _EXIF_PREFIX = b"Exif\0\0"
 _XMP_PREFIX = b"http://ns.adobe.com/xap/1.0/\0"
@@ -27,10 +25,9 @@ _PROFILE_PREFIX = b"ICC_PROFILE\0"
 
 
 def read_jpeg(data: bytes) -> Picture:
-    """Separate the pixels of the first picture in a JPEG file from the file's metadata.
+    """Split a JPEG file into the pixels of its first picture and the metadata.
 
-    Raises ``UnreadableImage`` if the JPEG's end marker is missing, because libjpeg would draw the
-    missing part in grey.
+    Raises ``UnreadableImage`` for a truncated file, whose missing part libjpeg would draw in grey.
     """
     metadata: dict[str, bytes] = {}
     pieces = list[bytes]()
@@ -55,8 +52,8 @@ def read_jpeg(data: bytes) -> Picture:
             if marker == _APP2 and body.startswith(_PROFILE_PREFIX):
                 profile_pieces.append(body.removeprefix(_PROFILE_PREFIX))
             elif marker == _APP1 and body.startswith(_EXIF_PREFIX):
-                # Long EXIF data in a JPEG is split into several segments, and each segment repeats
-                # the EXIF prefix.
+                # Long EXIF data is split into several segments, which all begin with the EXIF
+                # prefix.
                 earlier_exif = metadata.get("exif", _EXIF_PREFIX)
                 metadata["exif"] = earlier_exif + body.removeprefix(_EXIF_PREFIX)
             elif marker == _APP1 and body.startswith(_XMP_PREFIX):
@@ -73,10 +70,10 @@ def _is_droppable(marker: int, body: bytes) -> bool:
 
 
 def _join_profile(pieces: list[bytes]) -> bytes | None:
-    """Join the pieces of an ICC profile in a JPEG.
+    """Join the pieces of the ICC profile in a JPEG file.
 
-    Returns ``None`` if a piece of the ICC profile is missing. Each piece of an ICC profile begins
-    with the number of the piece and the total number of pieces, in one byte each.
+    Returns ``None`` if a piece of the ICC profile is missing. The first two bytes of a piece are
+    its number and the total number of pieces.
     """
     ordered = sorted(pieces, key=lambda piece: piece[:1])
     heads = [(number, len(pieces)) for number in range(1, len(pieces) + 1)]

@@ -22,7 +22,7 @@ MAX_LOSSLESS_PIXELS = 12_000_000
 class RenditionName(StrEnum):
     """The names of the renditions of an image.
 
-    Renditions for web pages are named after their width in pixels.
+    The names of web renditions contain their width in pixels.
     """
 
     NARROW = "320"
@@ -33,10 +33,7 @@ class RenditionName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rendition:
-    """A rendition, which is a copy of a converted image for web pages or mails.
-
-    Most renditions are smaller than the converted image.
-    """
+    """A copy of a converted image, usually a smaller one, for web pages or mails."""
 
     name: RenditionName
     data: bytes
@@ -67,8 +64,7 @@ class ConvertedImage:
 class UnreadableImage(Exception):
     """An uploaded image can't be converted.
 
-    The message of ``UnreadableImage`` says which rule the image violates, and at which place in the
-    file.
+    The message of the exception contains the reason and the position in the image file.
     """
 
     code: str
@@ -81,8 +77,7 @@ class UnreadableImage(Exception):
 def create_refusal(error: ErrorType, **values: object) -> UnreadableImage:
     """Create an ``UnreadableImage`` from an entry of the error catalogue.
 
-    The child process that converts images sends the code and the message of an ``UnreadableImage``
-    to the worker.
+    The child process sends the error's code and message to the worker.
     """
     return UnreadableImage(error.code, error.fill(**values).sentence)
 
@@ -118,8 +113,7 @@ def check_frame_count(frames: int, place: str) -> None:
 def check_animation(frames: int, area: int, place: str) -> None:
     """Raise ``UnreadableImage`` if an animation has too many frames or pixels.
 
-    ``area``: the area of the canvas in pixels, or the area of the largest frame if this frame
-    exceeds the canvas.
+    ``area``: the number of pixels of the canvas, or of the largest frame if it exceeds the canvas.
     """
     check_frame_count(frames, place)
     drawn_pixels = frames * area
@@ -155,9 +149,9 @@ _SIGNATURES = (
 
 
 def sniff_image_type(data: bytes) -> ImageType | None:
-    """Detect the format of an image from the first 16 bytes of the image file.
+    """Detect the format of an image from the first 16 bytes of its file.
 
-    Returns ``None`` if Pressroom doesn't support the image's format.
+    Returns ``None`` for an unsupported format.
     """
     if data[:4] == b"RIFF" and data[8:15] == b"WEBPVP8":
         return ImageType.WEBP

@@ -1,9 +1,9 @@
 """Reads the frames of PNG and APNG files.
 
-A PNG animation is faulty if its chunks are out of order, or if a frame has no pixels or extends
-outside of the canvas. Pressroom keeps the frames before the first fault in an animation, as
-browsers do. If an animation has no valid frame, the result is the still image that every PNG
-contains. The number of frames that the animation's header states is ignored.
+An animation is faulty if its chunks are out of order, or if a frame is empty or exceeds the canvas.
+Like browsers, Pressroom keeps the frames before the first fault. If an animation has no valid
+frame, Pressroom uses the still image that every PNG contains. The frame count in the animation's
+header is ignored.
 """
 
 import struct
@@ -24,14 +24,13 @@ from services.attachments.images.still import DECODER_ERRORS, convert_to_srgb, o
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"PLTE"
 _TRANSPARENCY = b"tRNS"
-# The names of the essential chunks of a PNG. If the checksum of an essential chunk is wrong, the
-# PNG is unreadable. A PNG chunk that is not essential is ignored if its checksum is wrong.
+# The essential chunks of a PNG. If an essential chunk has a wrong checksum, the PNG is unreadable.
+# A chunk that isn't essential is ignored if its checksum is wrong.
 _ESSENTIAL_CHUNKS = (b"IHDR", _PALETTE, b"IDAT")
 _FRAME_CHUNKS = (b"fcTL", b"fdAT")
 _CHUNKS_BEFORE_PIXELS = {_PALETTE, _TRANSPARENCY, *COLOUR_CHUNKS}
-# Maps the colour type of a PNG without a palette to the number of bytes in its `tRNS` chunk, which
-# contains one transparent colour. In a PNG with a palette, the `tRNS` chunk contains one alpha
-# value for each palette entry.
+# The size of the `tRNS` chunk by colour type, for PNGs with a single transparent colour. In a PNG
+# with a palette, the `tRNS` chunk contains an alpha value for each palette entry.
 _TRANSPARENCY_BYTES = {0: 2, 2: 6}
 _DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
 # The colour types in the header of a PNG.
@@ -45,15 +44,14 @@ _NUMBER_BYTES = 4
 _SIDES = struct.Struct(">II")
 _FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
 _ANIMATION_HEADER = struct.Struct(">II")
-# The beginning of a PNG text chunk with XMP data. The XMP chunk begins with the keyword, a flag of
-# 0 and a compression method of 0, because the text is not compressed. In an XMP chunk, two texts
-# that end with a zero byte precede the XMP data.
+# The beginning of an uncompressed text chunk with XMP data. Two null-terminated strings precede the
+# XMP data.
 _XMP_PREFIX = b"XML:com.adobe.xmp\0\0\0"
 
 
 @dataclass(slots=True)
 class _FrameChunks:
-    """The chunks of a frame, which are its control chunk and the pieces of its pixel data."""
+    """The control chunk of a frame and the pieces of its pixel data."""
 
     control: bytes
     pieces: list[bytes] = field(default_factory=list)
@@ -61,20 +59,18 @@ class _FrameChunks:
 
 @dataclass(slots=True)
 class _PngFile:
-    """The parts of a PNG file that ``read_png`` collects while it reads the file.
+    """The contents of a PNG file, as far as they have been read.
 
     Attributes:
-        shared: maps the names of the palette chunk and the transparency chunk to their contents.
-            All frames use the palette chunk and the transparency chunk.
-        colours: maps the names of the chunks that describe the colour space to their contents.
+        shared: the palette chunk and the transparency chunk, by name. All frames use both chunks.
+        colours: the chunks that describe the colour space, by name.
         profile: the ICC profile that is built from the chunks in ``colours``.
-        metadata: maps names in Pillow's `Image.info` to EXIF and XMP data. EXIF and XMP data can
-            contain the image's orientation, which says how to rotate the image.
+        metadata: the EXIF and XMP data, which may contain the image's orientation, by their names
+            in Pillow's `Image.info`.
         plays: how often the animation is played. 0 means endless repetition.
-        frames: the frames that have been read. The last frame in ``frames`` may lack its pixels,
-            because they follow later in the file.
-        is_faulty: whether a fault in the animation was found. After a fault in the animation, the
-            chunks of all later frames in the file are ignored.
+        frames: the frames that have been read. The pixels of the last frame may still follow in the
+            file.
+        is_faulty: whether the animation has a fault. All frames after a fault are ignored.
     """
 
     header: bytes = b""
@@ -102,10 +98,10 @@ class _PngFile:
 def read_png(data: bytes) -> Animation:
     """Split a PNG into frames, and check the limits for animations.
 
-    For a PNG that is not animated, ``read_png`` returns a single frame. The frames of a PNG
-    animation are decoded only when they are drawn. Pillow's decoder gets only the PNG chunks that
-    describe pixels, so broken text chunks can't make the decoder fail. If the animation is faulty,
-    ``read_png`` decodes its last frame to find out whether the frame's pixels are complete.
+    A PNG that isn't animated has a single frame. Frames are decoded only when they are drawn.
+    Pillow gets only the chunks that describe pixels, so that broken text chunks can't make the
+    decoding fail. In a faulty animation, the last frame is decoded immediately, to check whether
+    its pixels are complete.
     """
     file = _PngFile()
     for name, body in _iterate_chunks(data):
@@ -138,7 +134,7 @@ def read_png(data: bytes) -> Animation:
 def _iterate_chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the name and the body of each chunk of a PNG.
 
-    If the checksum of a PNG chunk is wrong, ``None`` is yielded as the body of the chunk.
+    The body of a chunk with a wrong checksum is ``None``.
     """
     at = len(SIGNATURE)
     while at + 12 <= len(data):
@@ -167,8 +163,8 @@ def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
     elif name == b"IDAT":
         file.data.append(body)
         if file.frames and not file.is_faulty:
-            # If a control chunk precedes the still image of a PNG, the still image is also the
-            # first frame of the animation.
+            # If a control chunk precedes the still image of a PNG, the still image is the first
+            # frame of the animation.
             file.frames[-1].pieces.append(body)
     elif name == b"acTL":
         _record_animation_header(file, body)
@@ -176,8 +172,7 @@ def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
         if file.is_animated and not file.is_faulty:
             file.is_faulty = not _record_frame_chunk(file, name, body)
     elif name in _CHUNKS_BEFORE_PIXELS:
-        # Ignore PNG chunks about colours and transparency if they follow the pixel data, as
-        # browsers do.
+        # Like browsers, ignore colour and transparency chunks after the pixel data.
         if not file.data:
             _record_colour_chunk(file, name, body)
     else:
@@ -187,7 +182,7 @@ def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
 def _record_colour_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
     """Store a PNG chunk that describes transparency or colours.
 
-    If a PNG has several chunks with the same name, only the first of these chunks is used.
+    If a PNG contains several chunks with the same name, only the first is used.
     """
     if name == _TRANSPARENCY:
         _record_transparency(file, body)
@@ -198,9 +193,9 @@ def _record_colour_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
 
 
 def _record_transparency(file: _PngFile, body: bytes) -> None:
-    """Store a `tRNS` chunk, which contains a transparent colour or the palette's alpha values.
+    """Store the transparent colour or the alpha values of the palette in a `tRNS` chunk.
 
-    Like browsers, the parser ignores an invalid `tRNS` chunk.
+    Like browsers, ignore an invalid `tRNS` chunk.
     """
     if _TRANSPARENCY in file.shared:
         return
@@ -208,8 +203,8 @@ def _record_transparency(file: _PngFile, body: bytes) -> None:
         is_valid = 0 < len(body) <= len(file.shared.get(_PALETTE, b"")) // 3
     else:
         is_valid = len(body) == _TRANSPARENCY_BYTES.get(file.colour_type)
-        # In the transparent colour of a PNG, clear the bits that exceed the bit depth, because some
-        # encoders fill these bits with garbage.
+        # Clear the bits of the transparent colour that exceed the bit depth, because some encoders
+        # fill these bits with garbage.
         levels = struct.unpack(f">{len(body) // 2}H", body) if is_valid else ()
         depth = file.header[8] if file.header else _MAX_DEPTH
         body = struct.pack(f">{len(levels)}H", *(level & 2**depth - 1 for level in levels))
@@ -218,8 +213,7 @@ def _record_transparency(file: _PngFile, body: bytes) -> None:
 
 
 def _record_animation_header(file: _PngFile, body: bytes) -> None:
-    # Use the first valid animation header (`acTL` chunk), and ignore animation headers with a wrong
-    # length.
+    # Use only the first `acTL` chunk that has the right length.
     if not (file.data or file.is_animated) and len(body) == _ANIMATION_HEADER.size:
         frame_count, plays = _ANIMATION_HEADER.unpack(body)
         file.is_animated = frame_count > 0
@@ -227,9 +221,9 @@ def _record_animation_header(file: _PngFile, body: bytes) -> None:
 
 
 def _record_frame_chunk(file: _PngFile, name: bytes, body: bytes) -> bool:
-    """Store a control chunk or a pixel chunk of an animation's frame.
+    """Store a control chunk or a pixel chunk of a frame.
 
-    Returns false if a frame's chunk is out of order, or if the frame extends outside of the canvas.
+    Returns false if a frame's chunk is out of order, or if the frame exceeds the canvas.
     """
     number = file.next_number
     file.next_number += 1
@@ -279,7 +273,7 @@ def _build_frame(file: _PngFile, chunks: _FrameChunks) -> Frame:
 
 
 def _decode_frame(file: _PngFile, header: bytes, pieces: Sequence[bytes]) -> Image.Image:
-    """Decode a frame by building a PNG that contains only this frame."""
+    """Decode a frame by building a PNG that contains only the frame."""
     data = ((b"IDAT", piece) for piece in pieces)
     chunks = [(b"IHDR", header), *file.shared.items(), *data, (b"IEND", b"")]
     parts = [SIGNATURE]
@@ -288,8 +282,7 @@ def _decode_frame(file: _PngFile, header: bytes, pieces: Sequence[bytes]) -> Ima
         parts += [len(body).to_bytes(4, "big"), name, body, checksum.to_bytes(4, "big")]
     with open_image(b"".join(parts), "PNG") as image:
         image.load()
-        # Scale the transparent colour of the PNG to 8 bits, because Pillow scales only the pixels
-        # to 8 bits.
+        # Scale the transparent colour to 8 bits, because Pillow scales only the pixels.
         depth = header[8]
         colour_type = header[9]
         key = image.info.get("transparency")

@@ -27,10 +27,10 @@ DECODER_ERRORS = (
     Image.DecompressionBombError,
 )
 _LEVELS = range(256)
-# A colour profile counts as sRGB if it changes each 8-bit colour level by at most this many levels.
+# A colour profile counts as sRGB if converting to sRGB changes no 8-bit level by more than this.
 _MAX_ROUNDING_LEVELS = 2
-# The EXIF orientation of an upright image. EXIF orientations other than 1 tell viewers how to
-# rotate or mirror an image. For example, EXIF orientation 6 means a quarter turn clockwise.
+# The EXIF orientation of an upright image. The EXIF orientations 2 to 8 say how to rotate or mirror
+# an image. For example, orientation 6 means a quarter turn clockwise.
 _UPRIGHT_ORIENTATION = 1
 _TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -41,8 +41,8 @@ _TRANSPOSITIONS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# To save time, Pillow shrinks an image in two steps. A fast filter shrinks the image to this
-# multiple of the target size, and a slow but precise filter shrinks the image to the target size.
+# To save time, Pillow shrinks an image with a fast filter first, down to this multiple of the
+# target size.
 _REDUCING_GAP = 3.0
 
 
@@ -50,12 +50,11 @@ _REDUCING_GAP = 3.0
 class Picture:
     """An image file whose metadata has been separated from its pixels.
 
-    The image decoder gets only the file without metadata, so broken metadata can't make the decoder
-    fail.
+    The image decoder doesn't get the metadata, so broken metadata can't make the decoding fail.
 
     Attributes:
         data: the image file without its metadata.
-        metadata: maps names in Pillow's `Image.info` to the colour profile, EXIF and XMP data.
+        metadata: the colour profile, EXIF and XMP data, by their names in Pillow's `Image.info`.
     """
 
     data: bytes = b""
@@ -65,7 +64,7 @@ class Picture:
 def decode_image(data: bytes, format_name: str) -> Image.Image:
     """Decode the first image in a file to RGB or RGBA with sRGB colours.
 
-    ``decode_image`` doesn't rotate the image, even if its EXIF orientation asks for a rotation.
+    The EXIF orientation of the image is ignored.
     """
     return _decode_picture(Picture(data), format_name)
 
@@ -82,7 +81,7 @@ def _decode_picture(picture: Picture, format_name: str) -> Image.Image:
 
 
 def open_image(data: bytes, format_name: str) -> Image.Image:
-    """Open an image with the decoder for ``format_name``, without detecting the image's format."""
+    """Open an image with the decoder for ``format_name``, without detecting the format."""
     image = Image.open(BytesIO(data), formats=[format_name])
     check_canvas(*image.size, f"{format_name} header")
     return image
@@ -132,7 +131,7 @@ def _apply_profile(image: Image.Image, mode: str, profile: bytes | None) -> Imag
 def _build_srgb_transform(
     profile: bytes, source: str, target: str
 ) -> ImageCms.ImageCmsTransform | None:
-    """Return Pillow's transform from the colours of an ICC profile to sRGB.
+    """Return a Pillow transform that converts colours from an ICC profile to sRGB.
 
     Returns ``None`` if the ICC profile is sRGB itself or doesn't fit the image's pixel format.
     """
@@ -160,19 +159,18 @@ def _build_transform(profile: bytes, source: str, target: str) -> ImageCms.Image
         srgb = ImageCms.createProfile("sRGB")
         return ImageCms.buildTransform(embedded, srgb, source, target)
     except (ImageCms.PyCMSError, OSError, ValueError):
-        # Ignore a broken colour profile, as browsers do, rather than reject the upload.
+        # Like browsers, ignore a broken colour profile.
         return None
 
 
 def read_orientation(info: Mapping[str, bytes]) -> int:
-    """Return the EXIF orientation in image metadata, by the rules of Pillow's `exif_transpose`."""
+    """Return the EXIF orientation of an image, by the rules of Pillow's `exif_transpose`."""
     holder = Image.new("L", (1, 1))
     holder.info.update(info)
     try:
         value = holder.getexif().get(ExifTags.Base.Orientation, _UPRIGHT_ORIENTATION)
     except DECODER_ERRORS:
-        # Ignore broken image metadata, because metadata doesn't affect the pixels and is not
-        # stored.
+        # Ignore broken image metadata, because metadata isn't stored anyway.
         return _UPRIGHT_ORIENTATION
     return value if isinstance(value, int) else _UPRIGHT_ORIENTATION
 
@@ -184,7 +182,7 @@ def rotate_upright(image: Image.Image, orientation: int) -> Image.Image:
 
 
 def scale_size(size: tuple[int, int], width: int) -> tuple[int, int]:
-    """Return the width and height that an image of this ``size`` has after scaling to ``width``."""
+    """Return the size of an image after scaling it to the given width."""
     return width, max(1, round(size[1] * width / size[0]))
 
 

@@ -9,22 +9,21 @@ from services.attachments.images.still import Picture
 
 _FRAME_HEADER_BYTES = 16
 _DISPOSAL_FLAG = 1
-# The byte offset of the flags in a WebP file whose first chunk is an extended header.
+# The byte offset of the flags in the extended header of a WebP file.
 _FLAGS_OFFSET = 20
 _ALPHA_FLAG = 0x10
 _MOTION_FLAG = 0x02
 _PIXEL_CHUNKS = (b"VP8X", b"ANIM", b"ANMF", b"ALPH", b"VP8 ", b"VP8L")
-# Maps the names of a WebP's metadata chunks to their names in Pillow's ``Image.info``.
+# Maps the names of metadata chunks to the keys of Pillow's ``Image.info``.
 _METADATA_NAMES = {b"EXIF": "exif", b"XMP ": "xmp", b"ICCP": "icc_profile"}
 
 
 @dataclass(slots=True)
 class WebpFile(Picture):
-    """The parts of a WebP file that ``read_webp`` collects while it reads the file.
+    """The contents of a WebP file, as far as they have been read.
 
     Attributes:
-        durations: the durations of the frames in milliseconds. For a still image, ``durations`` is
-            empty.
+        durations: the durations of the frames in milliseconds, or an empty list for a still image.
         pictures: the number of pictures in the WebP file.
         lossless: whether all pictures in the file are lossless.
     """
@@ -46,7 +45,7 @@ def read_webp(data: bytes) -> WebpFile:
         )
     file = WebpFile()
     pieces = list[bytes]()
-    # Ignore the metadata of a WebP file without an extended header (`VP8X`), as browsers do.
+    # Like browsers, ignore the metadata of a file without an extended header (`VP8X`).
     is_extended = data[12:16] == b"VP8X"
     for name, body in _iterate_chunks(data, 12, end):
         if name in _PIXEL_CHUNKS:
@@ -75,8 +74,7 @@ def read_webp(data: bytes) -> WebpFile:
 
 def _build_chunk(name: bytes, body: bytes) -> bytes:
     if name == b"VP8X":
-        # Clear the metadata flags in the extended WebP header, because the metadata chunks are
-        # removed.
+        # Clear the metadata flags, because the metadata chunks are removed.
         body = bytes([body[0] & (_ALPHA_FLAG | _MOTION_FLAG)]) + body[1:] if body else body
     return name + len(body).to_bytes(4, "little") + body + bytes(len(body) % 2)
 
@@ -91,7 +89,7 @@ def _record_picture(file: WebpFile, name: bytes, body: bytes) -> None:
     else:
         return
     if not file.pictures and not file.width:
-        # The size of a WebP file without an extended header is the size of its first picture.
+        # If a WebP file has no extended header, the first picture determines the size of the image.
         file.width, file.height = size
     file.pictures += 1
     file.lossless &= name == b"VP8L"
@@ -100,9 +98,8 @@ def _record_picture(file: WebpFile, name: bytes, body: bytes) -> None:
 def declare_alpha(data: bytes) -> bytes:
     """Set the alpha flag of an encoded animation if parts of its canvas are transparent.
 
-    When libwebp encodes an animation, it crops each frame to the frame's visible part. If the
-    visible parts of all frames are opaque, libwebp doesn't set the alpha flag. Without the alpha
-    flag, some viewers paint the canvas black outside of the frames' visible parts.
+    libwebp crops each frame to its visible part, and sets the alpha flag only if a visible part
+    isn't opaque. Without the alpha flag, some viewers paint the rest of the canvas black.
     """
     chunks = _iterate_chunks(data, 12, len(data))
     frame_headers = [body[:_FRAME_HEADER_BYTES] for name, body in chunks if name == b"ANMF"]
@@ -121,7 +118,7 @@ def _iterate_chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, byt
         start = at + 8
         stop = start + int.from_bytes(data[at + 4 : start], "little")
         if stop > end and data[at : at + 4] in _METADATA_NAMES:
-            # According to the RIFF header, the WebP file is complete, so only the length of its
+            # The WebP file is complete according to its RIFF header, so only the length of the
             # metadata chunk is wrong.
             return
         if stop > end:

@@ -1,4 +1,4 @@
-"""Runs the child process that converts images one by one."""
+"""The main program of the child process that converts images."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,8 +15,8 @@ from services.attachments.images.outcome import (
     UnreadableImage,
 )
 
-# Import Pillow's plugins in advance, because Pillow can't import plugins after the process is
-# confined. Import only the plugins for supported image formats, not all sixty plugins of Pillow.
+# Import Pillow's plugins for the supported image formats in advance, because the confined process
+# can't import them later.
 _PLUGINS = ("Bmp", "Gif", "Ico", "Jpeg", "Mpo", "Png", "Ppm", "Tiff", "WebP")
 for _plugin in _PLUGINS:
     import_module(f"PIL.{_plugin}ImagePlugin")
@@ -27,7 +27,7 @@ _MAX_RESIDENT_BYTES = 192 * 1024 * 1024
 def split_result(result: ConvertedImage | UnreadableImage) -> tuple[Any, Sequence[bytes]]:
     """Split the result of an image conversion into JSON fields and image files.
 
-    To save memory, the image files are not copied.
+    To save memory, the bytes of the image files aren't copied.
     """
     fields = asdict(result)
     images = [image for image in (fields, *fields.get("renditions", ())) if "data" in image]
@@ -36,9 +36,9 @@ def split_result(result: ConvertedImage | UnreadableImage) -> tuple[Any, Sequenc
 
 
 def parse_answer(answer: Any, data: bytes) -> ConvertedImage | UnreadableImage:
-    """Parse the answer of the child process, and return the result of the image conversion.
+    """Parse the answer of the child process, which contains a converted image or an error.
 
-    Raises ``ValueError`` if the child process's answer is invalid.
+    Raises ``ValueError`` if the answer is invalid.
     """
     fields = answer["fields"]
     if "code" in fields:

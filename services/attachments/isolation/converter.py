@@ -9,12 +9,11 @@ from core.process.child_process import ChildCrashed, ChildProcess, ChildTooSlow
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage, create_refusal
 from services.attachments.isolation.child import parse_answer
 
-# The maximum address space of the child process that converts images. In tests, the conversion of a
-# WebP with two frames and 49 megapixels needed the most memory, 2.24 GB.
+# The maximum address space of the child process that converts images. In tests, no image needed
+# more than 2.24 GB.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
 # The child process is replaced after it has converted this many images. If a hostile image takes
-# control of the child process, the image can read and change all images that the process converts
-# afterwards.
+# control of the child process, it can affect later images only until the process is replaced.
 _IMAGES_PER_CHILD = 500
 _MODULE = "services.attachments.isolation.child"
 _log = get_logger(__name__)
@@ -23,8 +22,8 @@ _log = get_logger(__name__)
 class ConverterProcess:
     """Converts images in a child process, so that a hostile image can't harm the worker.
 
-    Threads must not share a ``ConverterProcess``. The conversion of an image may take up to
-    ``timeout`` seconds and ``memory_bytes`` of address space.
+    A conversion fails if it takes longer than ``timeout`` seconds, or if it needs more than
+    ``memory_bytes`` of address space. Threads must not share a ``ConverterProcess``.
     """
 
     def __init__(self, *, timeout: float = 30.0, memory_bytes: int = MEMORY_BYTES) -> None:
@@ -64,5 +63,5 @@ class ConverterProcess:
         return result
 
     def close(self) -> None:
-        """Stop the child. ``close`` must not be called during the conversion of an image."""
+        """Stop the child process. Don't call ``close`` during the conversion of an image."""
         self._child.close()

@@ -1,8 +1,9 @@
 """Chooses the tags of a post from its words and pairs of words.
 
-Good tags are frequent, occur early, in the title or in headings, are spread over the post, or are
-names. The criteria for good tags come from methods for key phrase extraction (KP-Miner and YAKE).
-Words with the same stem are counted together, such as a singular and its plural.
+A phrase is a good tag if it is a name, if it is frequent, if it occurs early or in headings, or if
+it occurs throughout the post. The criteria for good tags come from methods for key phrase
+extraction (KP-Miner and YAKE). Words with the same stem are counted together, such as a singular
+and its plural.
 """
 
 from collections import Counter
@@ -188,7 +189,7 @@ def _score_phrases(
 
 
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
-    """Return a factor for a phrase's score, which favours names and nouns after articles.
+    """Return a factor for a phrase's score. Names and nouns after articles get a higher factor.
 
     In German, only capitalised phrases can be tags, because all nouns are capitalised.
     """

@@ -55,7 +55,7 @@ _OPTIONS = (
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
 # The maximum number of characters per paragraph, and per post, that are parsed again to find nested
-# markup. A paragraph above this limit loses all characters that could be markup.
+# markup. From a longer paragraph, all characters that could be markup are removed without parsing.
 _MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REPARSED_CHARACTERS = 200_000
 _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
@@ -167,7 +167,7 @@ class HtmlBlocks:
         return False
 
     def _inherit(self, place: int, visibility: Visibility) -> None:
-        """Store the visibility of an element's text for the inner elements."""
+        """Store whether the text in an element and in its inner elements is visible."""
         is_invisible = visibility.is_invisible
         has_no_size = visibility.has_no_size
         if is_invisible is None and has_no_size is None:

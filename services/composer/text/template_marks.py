@@ -250,7 +250,7 @@ def remove_marks(text: str) -> str:
 
 
 class _Removal(NamedTuple):
-    """A template placeholder to remove, with its position and replacement."""
+    """A template placeholder, with its position and the text that replaces the placeholder."""
 
     start: int
     end: int

@@ -103,7 +103,7 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def take_whole_sentences(text: str, max_characters: int) -> str:
-    """Return as many first sentences of a text as fit into ``max_characters``."""
+    """Return the beginning of a text up to the last sentence that fits into ``max_characters``."""
     end = 0
     for sentence in split_sentences(text[: 2 * max_characters + 1], "en"):
         start = text.index(sentence, end)

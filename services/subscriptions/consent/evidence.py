@@ -34,7 +34,7 @@ class ConsentEvidence(NamedTuple):
             in.
         list_id: the id of the list that the person joined, even if the owner later transferred the
             person to another list.
-        place: a number that determines the order of evidence with the same time.
+        place: a number that determines the order of evidence with the same timestamp.
     """
 
     occurred_at: datetime

@@ -49,8 +49,8 @@ Condition = ColumnElement[bool]
 
 # The minimum length of a text that Postgres can find with a trigram index.
 MIN_INDEXED_CHARACTERS = 3
-# The empty value of ``fields`` and ``tag_ids``, spelt exactly as in their partial indexes. Postgres
-# wouldn't use the indexes for a different spelling.
+# The empty value of ``fields`` and ``tag_ids``. The SQL text must equal the text in the definitions
+# of the partial indexes, because otherwise Postgres wouldn't use these indexes.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
 # The last Unicode character, which sorts after every character of an e-mail address.

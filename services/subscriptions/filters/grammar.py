@@ -52,7 +52,7 @@ class Combination:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status match the filter, and false if none do.
 
-        Return ``None`` if only some of the members with this status may match the filter.
+        Return ``None`` if the status alone doesn't decide whether a member matches the filter.
         """
         results = {part.is_true_of(status) for part in self.parts}
         # A single false part makes ``all`` false, and a single true part makes ``any`` true.
@@ -81,7 +81,7 @@ class Negation:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status match the filter, and false if none do.
 
-        Return ``None`` if only some of the members with this status may match the filter.
+        Return ``None`` if the status alone doesn't decide whether a member matches the filter.
         """
         result = self.part.is_true_of(status)
         return None if result is None else not result

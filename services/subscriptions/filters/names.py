@@ -104,7 +104,7 @@ class FilterName:
 
     @property
     def operators(self) -> list[Operator]:
-        """Return the operators that the name supports, in a fixed order."""
+        """Return the operators that can follow the name in a filter, in a fixed order."""
         supported = _OPERATORS_BY_KIND[self.kind]
         if self.is_optional:
             supported |= {Operator.EXISTS}
@@ -114,7 +114,7 @@ class FilterName:
 STATUS_NAME = FilterName("status", ValueKind.WORD, words=tuple(SubscriptionStatus))
 TAG_NAME = FilterName("tag", ValueKind.LABEL, is_optional=True)
 STORED_TAG_NAME = FilterName(TAG_NAME.name, ValueKind.TAG_ID, is_optional=True)
-# The names that filters may contain for any list.
+# The names that exist in filters for every list.
 COMMON_NAMES = (
     STATUS_NAME,
     FilterName("type", ValueKind.WORD, words=tuple(Tier)),
@@ -168,7 +168,7 @@ class InvalidValue(Exception):
 
 
 def parse_value(name: FilterName, value: object) -> Value:
-    """Convert a value in a filter to the form for SQL conditions, or raise ``InvalidValue``."""
+    """Convert a filter's value for its SQL condition, or raise ``InvalidValue``."""
     if name.kind is ValueKind.WORD:
         folded = value.casefold() if isinstance(value, str) else None
         for word in name.words:

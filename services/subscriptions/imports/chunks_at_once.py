@@ -56,7 +56,7 @@ class ChunkCommitter:
 
 @contextmanager
 def chunk_committer() -> Iterator[ChunkCommitter]:
-    """Provide a committer of chunks for a ``with`` block.
+    """Return a ``ChunkCommitter`` for a ``with`` block.
 
     The end of the ``with`` block waits until all chunks are committed.
     """

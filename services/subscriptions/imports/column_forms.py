@@ -34,7 +34,7 @@ class ColumnForms:
 
     In a date such as 25/04/2025, the number over 12 reveals that the day comes first. A column's
     notation is guessed from the first records of the file, and later checked against all records.
-    If a column's notation was guessed wrongly, the file is read a second time.
+    If a guess about a column's dates or numbers was wrong, the file is read a second time.
 
     Args:
         notations: the result of ``find_notations`` from the first reading of the file.

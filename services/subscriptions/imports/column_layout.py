@@ -52,7 +52,7 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
 # recognised as ``paid``.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
-# Maps roles in the API to the internal roles that are reported under the same name.
+# Maps each role name in the API to all internal roles that the API reports under that name.
 _INTERNAL_ROLES = {
     "tier": ("paid", "active_subscription"),
     "joined_at": ("created_at",),
@@ -126,7 +126,7 @@ class ColumnLayout:
         unclear: the columns whose header is about consent but doesn't reveal what "yes" means.
         fields: maps column indexes to the owner's fields that the columns fill.
         mapped_fields: maps column indexes to the keys and types of fields in the owner's column
-            mapping. The type is "" if the column mapping contains no type.
+            mapping. The field type is "" if the column mapping contains no field type.
         ignored: the columns that the owner has excluded from the import.
     """
 

@@ -113,8 +113,8 @@ class StatusValues:
     def check(self, product: str | None) -> None:
         """Raise ``import.status_values`` if the owner has assigned "subscribed" to an opt-out.
 
-        ``product`` is the newsletter product that exported the file, because some opt-out words are
-        used by only one product.
+        ``product`` is the newsletter product that exported the file. Some opt-out words have a
+        meaning only in files of one product.
         """
         product_statuses = _PRODUCT_STATUSES.get(product or "", {})
         for value, status in self._statuses.items():
@@ -204,7 +204,7 @@ def _find_item_status(
 
 
 def _find_meaning(item: str, column: ConsentColumn) -> Meaning:
-    """Return the meaning of an item in a consent column.
+    """Return the meaning of one value in a consent cell.
 
     A date means "yes" in opt-out columns and in columns with a time.
     """

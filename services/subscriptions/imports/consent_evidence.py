@@ -75,7 +75,7 @@ class ColumnEvidence:
 
     @property
     def is_consent(self) -> bool:
-        """Return whether the evidence indicates a consent column."""
+        """Return whether header and cells indicate a consent column."""
         column = self._column
         if column.product is not None:
             return self._has_only_product_words and (

@@ -224,7 +224,7 @@ class ConsentReader:
         self._interpreter = interpreter
         self._layout = layout
         self._columns = {**layout.ignored_consent, **layout.consent}
-        # Maps each combination of consent cells to the group of rows with the combination.
+        # Maps each combination of consent cells to the rows that contain the combination.
         self._groups: dict[tuple[str, ...], _RowGroup] = {}
         self._choose_columns()
 

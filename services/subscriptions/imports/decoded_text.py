@@ -27,7 +27,8 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 # A file counts as UTF-16 if the share of zero bytes at even or odd positions exceeds this number.
-# Both positions may have zero bytes, because the codes of some letters end in a zero byte.
+# Zero bytes can occur at even and at odd offsets, because the codes of some letters end in a zero
+# byte.
 _MIN_ZEROS_OF_UTF16 = 0.2
 # Maps encodings to decoder error handlers that keep undecodable bytes as lone surrogates.
 _ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}

@@ -80,7 +80,7 @@ def detect_csv_dialect(
 
 
 def find_email_column(records: Sequence[Record]) -> int | None:
-    """Return the index of the column with mostly addresses, or ``None`` without such a column."""
+    """Return the index of the column that contains mostly e-mail addresses, or ``None``."""
     addresses = Counter(
         index for cells in records for index, cell in enumerate(cells) if _is_like_address(cell)
     )

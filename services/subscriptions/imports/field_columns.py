@@ -108,7 +108,7 @@ def find_free_key(name: str, taken_keys: Collection[str]) -> str:
 
 
 def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
-    """Return the columns whose header may be the key or label of one of the owner's fields.
+    """Return the columns whose header is compared with the keys and labels of the owner's fields.
 
     The result includes status columns that were recognised only by their cells or by single words
     in their header.

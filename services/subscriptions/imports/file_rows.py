@@ -36,11 +36,11 @@ class FileFacts:
 
     Attributes:
         forms: maps column indexes to the notations of dates or numbers in the columns.
-        consent: maps column indexes to whether the column is a consent column.
+        consent: for each column index, whether the column is a consent column.
         encoding: the right encoding if the file was decoded with a wrong encoding, otherwise
             ``None``.
-        are_applied: whether the rows were read according to the facts. If ``are_applied`` is false,
-            the file must be read again.
+        are_applied: whether the rows were read according to the facts. If the facts were not yet
+            applied to all rows, the file must be read again.
         error: an error that asks the owner to choose the date order or the encoding, or ``None``.
     """
 
@@ -59,7 +59,7 @@ class FileRows:
         received: the number of rows read so far.
         count: the number of chunks returned so far.
         unknown_status: the number of rows with an unrecognised value in a consent column.
-        samples: cells and rows of the file to show to the owner, which are complete after the whole
+        samples: example cells and rows for the owner. The samples are incomplete until the whole
             file has been read.
     """
 
@@ -163,7 +163,7 @@ class FileRows:
         )
 
     def _is_read_in(self, encoding: str) -> bool:
-        """Return whether decoding the file with ``encoding`` would leave all rows unchanged."""
+        """Return whether all rows would be the same if the file was decoded with ``encoding``."""
         text = self._file.reader.text
         if encoding == text.encoding:
             return True

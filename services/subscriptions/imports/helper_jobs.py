@@ -23,8 +23,8 @@ helper, which locks the list for each chunk.
 Chunks without opt-outs wait until all chunks with opt-outs have been applied.
 
 If applying a chunk kills the worker process, the chunk is tried three times in total. A helper that
-retries a chunk claims no other chunk in the same turn, so that a crash doesn't use up the tries of
-harmless chunks. An import fails if a chunk has failed three times, or if the database rejects a
+retries a chunk claims no other chunk in the same turn, so that a crash doesn't use up the attempts
+of harmless chunks. An import fails if a chunk has failed three times, or if the database rejects a
 chunk. Before an import fails, its helpers apply all other chunks that can be applied.
 """
 

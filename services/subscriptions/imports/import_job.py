@@ -250,7 +250,7 @@ def _store_facts(task: MemberImport, facts: FileFacts) -> None:
 
 
 def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
-    """Enqueue a helper if several chunks are stored, or apply the only chunk and end the import."""
+    """Enqueue a helper job for several chunks, or apply a single chunk and end the import."""
     with resources.unit_of_work() as uow:
         missing = helper_jobs.find_missing_chunks(uow, task)
         if missing and task.chunks > 1:

@@ -56,8 +56,8 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
 # Finds the person with the address in a row. The first choice is a member of the list whose
-# subscription has the address, even if the member has changed their address. The second choice is
-# the person whose account has the address (``u``). The third choice is a person who formerly had
+# subscription has the address, even if the member has changed their address. The second choice for
+# the person is the account with the address (``u``). The third choice is a person who formerly had
 # the address. ``OFFSET 0`` makes Postgres use an index even if outdated statistics suggest a scan.
 # The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table
 # instead of using an index.

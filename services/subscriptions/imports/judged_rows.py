@@ -54,7 +54,7 @@ class JudgedRow(NamedTuple):
 
     @property
     def is_withheld(self) -> bool:
-        """Return whether the row is rejected, and no other row may add the person."""
+        """Return whether the row is rejected, and prevents other rows from adding the person."""
         return self.code is not None and bool(self.email)
 
     @property

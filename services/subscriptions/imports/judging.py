@@ -56,7 +56,7 @@ def _judge_batch(
     members = [row for row in batch if isinstance(row, MemberRow)]
     normalised = email_addresses.normalise_addresses([row.email for row in members])
     strictest = _find_strictest(members, normalised)
-    # The addresses for which a preceding row will be applied.
+    # The addresses that an earlier row of the file imports.
     used = set()
     for address, earlier in seen.add(strictest).items():
         if earlier >= strictest[address]:

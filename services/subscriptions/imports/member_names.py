@@ -83,7 +83,7 @@ class NameReader:
 
 
 def tidy_cell(cell: str) -> str:
-    """Return the name in a cell.
+    """Return the member's name in a cell, without surrounding spaces and quotes.
 
     An apostrophe that prevents formulas in spreadsheets is removed.
     """

@@ -93,7 +93,7 @@ class ImportSamples(NamedTuple):
 class Problems:
     """The problems with the rows of a file.
 
-    Problems in the same column with the same rule form a group.
+    Problems in the same column that violate the same rule form a group.
     """
 
     def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:

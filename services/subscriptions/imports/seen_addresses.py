@@ -6,8 +6,8 @@ from itertools import chain
 
 from core.errors import imports as errors
 
-# The maximum number of addresses in memory, where they take about ten megabytes. An API request
-# never contains more than ``MAX_ADDRESSES_IN_MEMORY`` members.
+# The maximum number of addresses in memory. This many addresses take about ten megabytes. An API
+# request never contains more than ``MAX_ADDRESSES_IN_MEMORY`` members.
 MAX_ADDRESSES_IN_MEMORY = 100_000
 # The maximum size of the SQLite database, which is enough for about twenty million addresses.
 MAX_SEEN_BYTES = 1024**3

@@ -34,9 +34,9 @@ _JUDGED = """
 def name_table(name: str, columns: str) -> str:
     """Return a different table name for each list of columns.
 
-    A connection pooler may let processes of two releases share a database session and its temporary
-    tables. Each list of columns has a different table name, so that a process never uses a table
-    with another release's columns.
+    With a connection pooler, processes of two releases can share a database session and its
+    temporary tables. Each list of columns has a different table name, so that a process never uses
+    a table with another release's columns.
     """
     return f"{name}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 

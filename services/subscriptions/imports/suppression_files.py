@@ -1,7 +1,8 @@
 """Finds out why the people in a file of suppressions, bounces or complaints must not get mail.
 
-Cells with a type, event, reason or code state why a person must not get mail. A wrong reason is
-hard to correct, because opt-outs from a suppression file stay even if the import is undone.
+Cells with a type, event, reason or code state why a person must not get mail. A wrong opt-out
+reason is hard to correct, because opt-outs from a suppression file stay even if the import is
+undone.
 """
 
 import re
@@ -137,7 +138,7 @@ class SuppressionReader:
     def has_misread_rows(self) -> bool:
         """Return whether the file must be read again, because the first rows were misread.
 
-        Rows were misread if they got the default status before a record added a column with
+        This happens if rows got the default status before a later record added a column with
         reasons.
         """
         return self._used_default and bool(self._reason_columns)

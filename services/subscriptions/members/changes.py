@@ -202,7 +202,10 @@ def _list_changed_names(
 def switch_mail(
     uow: UnitOfWork, subscription: Subscription, actor: Actor, *, enabled: bool
 ) -> bool:
-    """Enable or disable mail for a subscription. Return whether the mail setting has changed."""
+    """Enable or disable mail for a subscription.
+
+    Return whether this call changed the subscription's mail setting.
+    """
     action = "email_enabled" if enabled else "email_disabled"
     return change_record(uow, subscription, action, actor, email_enabled=enabled)
 

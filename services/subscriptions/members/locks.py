@@ -208,7 +208,7 @@ def lock_subscription(
 
 
 def lock_list(uow: UnitOfWork, list_id: int) -> None:
-    """Prevent all other changes of subscriptions to the list until the transaction ends.
+    """Block other transactions that change the list's subscriptions until this transaction ends.
 
     The caller must take FOR KEY SHARE locks on the rows of all people whose subscriptions are
     changed. Raises ``TransientError`` if waiting for the lock takes too long.
@@ -232,8 +232,8 @@ def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
                 uow.session.execute(_ENTER_ROOM, {"list_id": list_id})
         except OperationalError as error:
             # Release the gate, because Postgres may have granted the lock at the moment of the
-            # timeout. A rollback doesn't release a session-level lock, so all other transactions
-            # would wait for the gate.
+            # timeout. The gate is a session-level lock. A rollback would not release the gate, so
+            # all other transactions would wait.
             if not error.connection_invalidated:
                 uow.session.execute(_RELEASE_GATE, {"list_id": list_id})
             raise

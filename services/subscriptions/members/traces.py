@@ -54,8 +54,8 @@ class Trace:
 
 def allocate_delivery_number(uow: UnitOfWork) -> int:
     """Return a new delivery number, which is greater than all previous delivery numbers."""
-    # Delivery numbers and job ids come from the same database sequence, so that they are never
-    # equal.
+    # Delivery numbers and job ids come from the same database sequence, so that no delivery has a
+    # job's number.
     return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
 
 

@@ -24,7 +24,7 @@ from pressroom_client.uploads import Body
 KEY_HEADER = "Idempotency-Key"
 _JSON = "application/json, application/problem+json"
 _ACCEPTED = 202
-# The HTTP methods of calls that have the same effect if the API executes the call twice.
+# The idempotent HTTP methods: a repeated call has no further effect.
 _REPEATABLE_METHODS = {"GET", "HEAD", "PUT", "DELETE"}
 # The default timeout of a call, which must exceed the 60 s for which the API may let a call wait.
 _TIMEOUT = httpx2.Timeout(70.0, connect=10.0)
@@ -50,7 +50,7 @@ class Accepted:
 
 
 class Download:
-    """A file from the API. A download can be saved, read or iterated over only once."""
+    """A file that the API returns. A download can be saved, read or iterated over only once."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
@@ -80,7 +80,7 @@ class Download:
 
 
 class Calls:
-    """The connection of one caller to an API. Threads may share a connection.
+    """The connection of one caller to an API. Several threads can share a connection.
 
     Args:
         credentials: an API key, an access token, or a function that returns the current key or

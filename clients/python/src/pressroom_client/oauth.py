@@ -65,7 +65,7 @@ class OAuth:
         self._api = Operations(base_url, http=http)
 
     def begin(self, scopes: Sequence[str]) -> BegunLogin:
-        """Start a login in which a person grants the scopes."""
+        """Start a login in which a person grants the client these scopes."""
         verifier = secrets.token_urlsafe(48)
         state = secrets.token_urlsafe(24)
         digest = hashlib.sha256(verifier.encode()).digest()
