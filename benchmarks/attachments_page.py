@@ -168,8 +168,8 @@ _HEAD = """# Attachments, before and after
 This page is for everyone who wants to see how Pressroom stores uploaded images.
 [Decision 3](decisions/0003-image-encoding.md) explains how each type is encoded, and why.
 
-Don't edit this page. To update it while `make run` is running, run
-`python -m benchmarks.attachments_page`.
+Don't edit this page. To update the page, run `python -m benchmarks.attachments_page` while
+`make run` is running.
 """
 _FOOT = """
 The size of the sent JPEG is the size before its rotation. Stored images have no EXIF.
