@@ -15,7 +15,7 @@ from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 class Cookie:
     """The name and the lifetime of a cookie.
 
-    If ``seconds`` is ``None``, the cookie ends when the browser closes.
+    If ``seconds`` is ``None``, the cookie expires when the browser closes.
     """
 
     name: str

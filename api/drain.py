@@ -21,8 +21,8 @@ class Drain:
     """The period after SIGTERM in which the API process still serves requests.
 
     A proxy sends requests to an API process until ``/readyz`` returns 503. If the process exited
-    immediately at SIGTERM, the proxy would still send requests to it. During the drain period,
-    ``/readyz`` returns 503, and each response closes its connection.
+    immediately on SIGTERM, requests that the proxy still sends to the process would fail. During
+    the drain period, ``/readyz`` returns 503, and each response closes its connection.
 
     Args:
         seconds: the length of the drain period.
@@ -68,7 +68,8 @@ class Drain:
     def force_exit_after_timeout(self) -> None:
         """Exit the process after ``MAX_CLOSE_SECONDS``, even if a request hangs.
 
-        The last response has already been sent, so no response is lost.
+        Call the function only after the last response was sent, because the function would lose
+        unsent responses.
         """
 
         def exit_process() -> None:

@@ -217,8 +217,8 @@ HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, An
     TransientError: _handle_unreachable_dependency,
     OperationalError: _handle_unreachable_dependency,
     InterfaceError: _handle_unreachable_dependency,
-    # psycopg2 raises its own errors if SQLAlchemy isn't used or returns a broken connection to the
-    # pool.
+    # Errors of psycopg2 itself occur in code that bypasses SQLAlchemy, and when SQLAlchemy returns
+    # a broken connection to its pool.
     psycopg2.OperationalError: _handle_unreachable_dependency,
     psycopg2.InterfaceError: _handle_unreachable_dependency,
     PoolTimeoutError: _handle_unreachable_dependency,

@@ -17,63 +17,72 @@ from services.deployment_figures import DeploymentFigures
 # Disable the metrics for creation times of counters, because no alert or dashboard uses them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-_CONNECTIONS = Gauge("pressroom_database_server_connections", "Open connections at the server")
-_CONNECTION_LIMIT = Gauge(
-    "pressroom_database_server_connections_limit", "Connections that the server allows"
+_CONNECTIONS = Gauge(
+    "pressroom_database_server_connections", "Open connections at the database server"
 )
-_JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["queue", "status"])
-_DUE = Gauge("pressroom_due_jobs", "Jobs that wait for a worker", ["queue", "kind"])
-_OLDEST = Gauge("pressroom_job_oldest_seconds", "Age of the oldest job that waits", ["queue"])
-_ORDERS = Gauge("pressroom_open_orders", "Orders that wait for somebody", ["status"])
-_ENDPOINTS = Gauge("pressroom_webhook_endpoints", "Endpoints that get events", ["state"])
+_CONNECTION_LIMIT = Gauge(
+    "pressroom_database_server_connections_limit",
+    "Maximum number of connections at the database server",
+)
+_JOBS = Gauge("pressroom_jobs", "Unfinished jobs", ["queue", "status"])
+_DUE = Gauge("pressroom_due_jobs", "Due jobs that wait for a worker", ["queue", "kind"])
+_OLDEST = Gauge(
+    "pressroom_job_oldest_seconds", "Time since the oldest waiting job became due", ["queue"]
+)
+_ORDERS = Gauge("pressroom_open_orders", "Orders that need an action", ["status"])
+_ENDPOINTS = Gauge("pressroom_webhook_endpoints", "Active webhook endpoints", ["state"])
 _WEBHOOK_LAG = Gauge(
-    "pressroom_webhook_lag_seconds", "Time that the endpoint waits that waits longest for a worker"
+    "pressroom_webhook_lag_seconds", "Longest time that a webhook endpoint has waited for a worker"
 )
 _WEBHOOK_FAILING = Gauge(
-    "pressroom_webhook_failing_seconds", "Time that the endpoint fails that has failed longest"
+    "pressroom_webhook_failing_seconds", "Longest time that a webhook endpoint has been failing"
 )
 _MAINTENANCE_LATE = Gauge(
-    "pressroom_maintenance_late_seconds", "Time that maintenance has been due", ["maintenance"]
+    "pressroom_maintenance_late_seconds",
+    "Time since a maintenance task became due",
+    ["maintenance"],
 )
 _MAINTENANCE_FAILED = Gauge(
     "pressroom_maintenance_failed",
-    "1 while the last run of a kind of maintenance failed",
+    "1 if the last run of a maintenance task failed",
     ["maintenance"],
 )
 _OVERDUE = Gauge(
-    "pressroom_overdue_rows", "Rows that maintenance should have deleted two rounds ago", ["table"]
+    "pressroom_overdue_rows",
+    "Rows that maintenance should have deleted at least two runs ago",
+    ["table"],
 )
-_LEDGER_FAULTS = Gauge("pressroom_ledger_faults", "Faults that the last daily check found")
+_LEDGER_FAULTS = Gauge("pressroom_ledger_faults", "Ledger errors found by the last daily check")
 DEPENDENCY_UP = {
-    "database": Gauge("pressroom_database_up", "1 while the database answers this process"),
-    "redis": Gauge("pressroom_redis_up", "1 while Redis answers this process"),
-    "broker": Gauge("pressroom_broker_up", "1 while the broker answers this process"),
-    "objects": Gauge("pressroom_objects_up", "1 while object storage answers this process"),
+    "database": Gauge("pressroom_database_up", "1 while this process can reach the database"),
+    "redis": Gauge("pressroom_redis_up", "1 while this process can reach Redis"),
+    "broker": Gauge("pressroom_broker_up", "1 while this process can reach the broker"),
+    "objects": Gauge("pressroom_objects_up", "1 while this process can reach the object storage"),
 }
-REQUESTS = Counter("pressroom_requests", "Answered requests", ["method", "route", "status"])
+REQUESTS = Counter("pressroom_requests", "Completed requests", ["method", "route", "status"])
 REQUEST_SECONDS = Histogram(
     "pressroom_request_seconds",
-    "Time from the request's first byte to the end of its answer",
+    "Time from a request's first byte to the end of its response",
     ["method", "route"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60),
 )
-LOGINS = Counter("pressroom_logins", "Attempts to log in, by how they ended", ["outcome"])
+LOGINS = Counter("pressroom_logins", "Login attempts by result", ["outcome"])
 WAITING_REQUESTS = Gauge("pressroom_waiting_requests", "Requests that wait for a worker")
-BULKHEAD_ERRORS = Counter("pressroom_bulkhead_errors", "Callers who got no thread", ["bulkhead"])
+BULKHEAD_ERRORS = Counter(
+    "pressroom_bulkhead_errors", "Requests rejected because no thread was free", ["bulkhead"]
+)
 CANARY_SECONDS = Gauge(
-    "pressroom_canary_seconds", "Time from sending a message to doing its task", ["queue"]
+    "pressroom_canary_seconds", "Time until a worker received a test message", ["queue"]
 )
-ERRORS = Counter("pressroom_errors", "Requests that were refused, by the code", ["code"])
-BODY_BYTES = Gauge(
-    "pressroom_request_body_bytes", "Memory that bodies of requests hold", ["reserve"]
-)
+ERRORS = Counter("pressroom_errors", "Rejected requests by error code", ["code"])
+BODY_BYTES = Gauge("pressroom_request_body_bytes", "Memory used by request bodies", ["reserve"])
 
 PHOTO_LIMIT = Gauge(
-    "pressroom_stock_photo_quota", "Requests that the provider grants", ["provider", "window"]
+    "pressroom_stock_photo_quota", "Requests that a photo provider allows", ["provider", "window"]
 )
 PHOTO_REMAINING = Gauge(
     "pressroom_stock_photo_quota_remaining",
-    "How many of these it has left, as it said last",
+    "Requests that are left in a photo provider's quota",
     ["provider", "window"],
 )
 
@@ -153,13 +162,17 @@ class _UsageCollector(Collector):
 
     def collect(self) -> Iterable[CounterMetricFamily]:
         calls = CounterMetricFamily(
-            "pressroom_llm_calls", "Questions to the language model", labels=["model", "outcome"]
+            "pressroom_llm_calls", "Requests to the language model", labels=["model", "outcome"]
         )
         tokens = CounterMetricFamily(
-            "pressroom_llm_tokens", "Tokens of the language model", labels=["model", "direction"]
+            "pressroom_llm_tokens",
+            "Tokens used by the language model",
+            labels=["model", "direction"],
         )
         seconds = CounterMetricFamily(
-            "pressroom_llm_seconds", "Time spent on asking the language model", labels=["model"]
+            "pressroom_llm_seconds",
+            "Total duration of requests to the language model",
+            labels=["model"],
         )
         families = {usage.CALLS: calls, usage.TOKENS: tokens, usage.SECONDS: seconds}
         for (measure, label, model), value in self.sums.items():

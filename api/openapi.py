@@ -170,7 +170,7 @@ def describe_security_schemes(settings: Settings) -> dict[str, Any]:
 
 
 def _public_base(settings: Settings) -> str:
-    """Return the deployment's public URL, or an empty text if no public URL is configured.
+    """Return the deployment's public URL, or an empty string if no public URL is configured.
 
     Without a public URL, the URLs in the OpenAPI document are relative.
     """
@@ -346,7 +346,7 @@ def list_api_routes(app: FastAPI) -> Iterator[RouteContext]:
 
 
 def find_access(route: RouteContext) -> Access | None:
-    """Return the access rule of the route, or ``None`` unless it has exactly one."""
+    """Return the access rule of the route, or ``None`` if the route has no or several rules."""
     accesses = find_accesses(route.dependant)
     return accesses[0] if len(accesses) == 1 else None
 

@@ -1,9 +1,9 @@
 """Decides whether this API process is ready to serve requests (``/readyz``).
 
 A load balancer sends no requests to a process that isn't ready. An API process is ready if the
-database is available and has the tables of the running release. Redis, the broker and the object
-storage aren't required, because most routes work without them. If Redis were required, an outage of
-Redis would take all API processes out of service.
+database is available and has the tables of the running release. An API process is ready even
+without Redis, the broker and the object storage, because most routes work without them. If Redis
+were required, an outage of Redis would take all API processes out of service.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Condition(StrEnum):
     ENDING = "ending"
 
 
-# The conditions in which a load balancer may send requests to the process.
+# The conditions under which a load balancer may send requests to the process.
 READY = frozenset({Condition.OK, Condition.DEGRADED})
 
 

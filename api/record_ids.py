@@ -32,7 +32,7 @@ def parse_id(text: str) -> int | None:
 def parse_id_or_text(text: str | None) -> int | str | None:
     """Return the id in a form field, or the text if it isn't an id.
 
-    Text that isn't an id is refused when the form is validated.
+    The validation of the form rejects text that isn't an id.
     """
     number = parse_id(text) if text else None
     return (text or None) if number is None else number

@@ -68,8 +68,8 @@ class ThreadedRoute(APIRoute):
 class JsonRoute(ThreadedRoute):
     """A route that may accept a JSON body.
 
-    If the handler declares a JSON body, bodies of other media types are refused. A handler without
-    a declared body may read a form from the request itself.
+    If the handler declares a JSON body, bodies of other media types are refused. A handler that
+    declares no body can read a form directly from the request.
     """
 
     @cached_property
@@ -87,8 +87,8 @@ class JsonRoute(ThreadedRoute):
             if self.body_field is not None and await json_request.body():
                 require_json_type(json_request)
                 if has_strict_handling(json_request):
-                    # Parse the body first, because FastAPI would turn the error about unknown names
-                    # into a general error.
+                    # Parse the body before FastAPI does, because FastAPI would turn the error about
+                    # unknown fields into a general error.
                     with suppress(JSONDecodeError):
                         await json_request.json()
             return await handle(json_request)

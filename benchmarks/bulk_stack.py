@@ -87,8 +87,9 @@ class BulkBench:
     def add_leanly(self, people: Sequence[Person]) -> None:
         """Write people and memberships into minimal tables, as fast as Postgres can store them.
 
-        The minimal tables have only unique constraints and foreign keys. The new rows get ascending
-        ids, because appending to an index is fast. No existing rows are read.
+        The minimal tables have few columns, and no constraints except NOT NULL, unique constraints
+        and foreign keys. The new rows get ascending ids, because appending to an index is fast. No
+        existing rows are read.
         """
         for start in range(0, len(people), CHUNK):
             part = people[start : start + CHUNK]

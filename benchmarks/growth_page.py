@@ -11,7 +11,7 @@ _END = "<!-- carried: end -->"
 
 
 def write_load_table(record: dict[str, Any], growth: dict[str, Any]) -> None:
-    """Replace the table between two marks in docs/growth.md.
+    """Replace the table between two markers in docs/growth.md.
 
     Args:
         record: the results of all benchmarks except growth.

@@ -87,8 +87,8 @@ class IsolationBench:
         return self._measure_calls(self.pressed.stack.api_port)
 
     def measure_during_hang(self, hang: Hang) -> Times:
-        # End the hang before stopping the callers, because callers can't stop while they wait for a
-        # response.
+        # Let the dependency respond again before stopping the callers, because callers that wait
+        # for a response can't stop.
         with pressing(self.pressed, hang), hang.begin(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
             times = self.measure_calls()
@@ -283,7 +283,7 @@ def _new_list(client: httpx2.Client, slug: str, *, confirm_required: bool) -> in
 
 
 def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
-    """Start all processes of a stack, and a proxy in front of each dependency that will hang."""
+    """Start a stack's processes, and a proxy for each dependency that the benchmark makes hang."""
     stack.start_sandbox()
     environment = stack.environment
     sandbox = f"{stack.sandbox_url}/"

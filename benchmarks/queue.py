@@ -84,7 +84,7 @@ def _compare_round_trips(stack: Stack, key: str) -> list[Finding]:
 
 
 def _compare_crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
-    """Compare the duration of a GET with 500 waiting callers and without waiting callers."""
+    """Compare how long a GET takes with 500 waiting callers and with none."""
     get = build_request("GET", "/users/me", key)
     wait = build_request("POST", f"/echo?seconds={CROWD_WAIT_SECONDS}", key)
     threads: list[int] = []

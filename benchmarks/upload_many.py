@@ -1,4 +1,4 @@
-"""Compares the speed of 64 concurrent uploads with two processes that only convert images."""
+"""Compares the speed of concurrent uploads with the speed of converting images in two processes."""
 
 import multiprocessing
 import time
@@ -90,7 +90,7 @@ def _read_record(reply: httpx2.Response) -> dict[str, Any]:
 
 
 def _converted_size(picture: bytes) -> int:
-    """Convert a picture for the baseline, and return only the size of the result.
+    """Convert a picture without uploading it, and return only the size of the result.
 
     Returning the picture would add the cost of transferring it between processes.
     """

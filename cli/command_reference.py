@@ -84,7 +84,7 @@ def _option(option: Any) -> str:
 
 
 def _choices(parameter: Any) -> str | None:
-    """Return the allowed values of a parameter, or ``None`` if there are many."""
+    """Return the allowed values of a parameter, or ``None`` if there are too many to list."""
     annotation = _annotation(parameter)
     is_choice = isinstance(annotation, type) and issubclass(annotation, StrEnum)
     return "|".join(annotation) if is_choice and len(annotation) <= _MAX_CHOICES_SHOWN else None

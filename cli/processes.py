@@ -1,7 +1,7 @@
 """The commands that run the processes of Pressroom in the foreground.
 
-Every ``pressroom`` command imports this module, so its commands import their libraries only when
-they run.
+Every ``pressroom`` command imports this module, so the functions of this module import libraries
+only when they run.
 """
 
 import os
@@ -92,7 +92,8 @@ def serve(
         require_time_limits(settings)
     raise_file_descriptor_limit()
     # After a graceful shutdown, uvicorn sends SIGTERM to itself. The exit code is 0, because the
-    # stop was requested. A normal exit of Python would spend seconds on unloading modules.
+    # stop was requested. ``os._exit`` saves the seconds that Python would spend on unloading
+    # modules.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     uvicorn.run(
         "api.main:app",

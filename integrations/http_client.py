@@ -73,8 +73,8 @@ class HttpBounds:
 
     Attributes:
         truncates_replies: whether a reply above the size limit is truncated instead of refused.
-        has_traced_host: whether trace spans contain the URL's host. A host that a customer has
-            chosen must not be traced, because the host may be confidential.
+        has_traced_host: whether trace spans contain the URL's host. Spans must not contain a host
+            that a customer has chosen, because such a host may be confidential.
         provider: the name of the external service in the metrics.
     """
 
@@ -191,7 +191,7 @@ class HttpClient:
 
 
 def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
-    """Return a trace span for an HTTP call, which contains only the HTTP method and the host.
+    """Return a trace span for an HTTP call. The span contains only the HTTP method and the host.
 
     Paths, queries and headers are not traced, because they may contain search terms or API keys.
     The trace context isn't sent to the external server.

@@ -21,7 +21,7 @@ class BulkActionKind(StrEnum):
 class BulkAction(Model):
     """A bulk action, which applies one change to all members of a list that match a filter.
 
-    A bulk action changes members in the order of status and id.
+    A bulk action changes members sorted by status and then by id.
     """
 
     __tablename__ = "bulk_actions"

@@ -101,7 +101,8 @@ class OpenCharge(Model):
     """A charge for a provider call that hasn't been answered yet.
 
     Maintenance reverses an open charge if the provider doesn't respond in time. A process deletes
-    the row of an open charge first, so that no charge is settled or reversed twice.
+    the row of an open charge before it settles or reverses the charge, so that only one process
+    does either.
     """
 
     __tablename__ = "open_charges"
@@ -117,7 +118,7 @@ class OpenCharge(Model):
     work: Mapped[str] = mapped_column(index=True)
     # The worker that calls the provider, or NULL before a worker starts the call.
     taken_by: Mapped[str | None]
-    # When maintenance reverses the charge, unless it has been settled.
+    # The time at which maintenance reverses the charge if the charge is still open.
     deadline: Mapped[datetime] = mapped_column(index=True)
 
 

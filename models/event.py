@@ -12,7 +12,7 @@ from models.declarative import Model, SerialId
 class RecordedEvent(Model):
     """An event in the audit log of one user's account, such as a login.
 
-    Recorded events are deleted after a year. A database trigger refuses changes of recorded events.
+    Recorded events are deleted after a year. A database trigger rejects changes to recorded events.
     Only the erasure of a person may clear the origin of the person's events. A recorded event
     contains the ids of lists and other objects, but not their names.
     """

@@ -101,8 +101,8 @@ class Job(Model):
     traceparent: Mapped[str | None] = mapped_column(Text)
     # The API process that is notified when the job changes, or NULL to notify every API process.
     waiter: Mapped[str | None]
-    # The version of the job, which increases with each change that API callers can see. Server-sent
-    # events about a job have its version as their id.
+    # The version of the job, which increases with each change that API callers can see. The id of a
+    # server-sent event about a job is the job's version.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
 
     created_at: Mapped[CreatedAt]

@@ -86,7 +86,7 @@ class MemberField(Model):
     """A member field, which an owner defines once for all lists.
 
     A retired field is hidden everywhere, but the members' values are kept. ``subscriptions.fields``
-    refers to fields by their ids, so that renaming a field changes no subscription.
+    refers to fields by their ids, so that subscriptions don't change when a field is renamed.
     """
 
     __tablename__ = "fields"

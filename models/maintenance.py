@@ -18,7 +18,7 @@ class Maintenance(Model):
     name: Mapped[str] = mapped_column(primary_key=True)
     every_seconds: Mapped[int]
     due_at: Mapped[CreatedAt]
-    # When the sweep may send a broker message for the due task.
+    # The earliest time at which the sweep sends a broker message for the due task.
     send_after: Mapped[CreatedAt]
     # How many times the task was started, which serves as a fencing token. Only the latest run of a
     # task can store the task's result.

@@ -16,7 +16,7 @@ class ImportKind(StrEnum):
     MEMBERS = "members"
     # Addresses that must not receive mail, with a reason for each address.
     SUPPRESSIONS = "suppressions"
-    # Addresses to which mail bounced.
+    # Addresses whose mail bounced.
     BOUNCES = "bounces"
     # Addresses whose owners complained about spam.
     COMPLAINTS = "complaints"
@@ -51,7 +51,7 @@ class MemberImport(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # `members` for the body of a request, and `file` for an uploaded file.
+    # The origin of the rows: `members` for the body of a request, or `file` for an uploaded file.
     source: Mapped[str]
     kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
     filename: Mapped[str | None]
@@ -89,7 +89,7 @@ class MemberImport(Model):
     # The target of each column in the file, such as a member field
     # (``services.subscriptions.imports.column_plan``).
     columns: Mapped[dict[str, Any] | None]
-    # Encrypted sample rows and cells of the file for the owner, or NULL after the file was removed.
+    # Encrypted sample rows and cells that the owner sees, or NULL after the file was removed.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)
     # The number of chunks of the file, or 0 until the file has been split.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")

@@ -89,7 +89,7 @@ class OAuthCode(Model):
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     redirect_uri: Mapped[str]
     scopes: Mapped[list[str]]
-    # The PKCE code challenge (RFC 7636) of the authorization request, created by the method S256.
+    # The PKCE code challenge (RFC 7636) of the authorization request, derived with the method S256.
     challenge: Mapped[str]
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[datetime] = mapped_column(index=True)

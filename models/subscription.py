@@ -130,7 +130,7 @@ class Subscription(Model):
     # The way in which the person first joined the list: challenge, form, login, import or transfer.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
-    # When the person is reminded once to confirm the subscription, or NULL for no reminder.
+    # The time of the only reminder to confirm the subscription, or NULL for no reminder.
     remind_at: Mapped[datetime | None]
     # The member's field values, by the id of the field as text.
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))

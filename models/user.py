@@ -197,9 +197,9 @@ class FormerAddress(Model):
 
 
 class AccountMail(Model):
-    """A mail about an account, which is deleted soon after it was sent.
+    """A mail about an account. The row is deleted soon after the mail was sent.
 
-    The recipient of the mail may have no account.
+    Some recipients of these mails have no account.
     """
 
     __tablename__ = "account_mails"
@@ -224,7 +224,7 @@ class AccountMail(Model):
     # counts the mails with the same `source_digest`.
     source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
-    # When the rate limits for strangers admitted the mail.
+    # The time at which the mail passed the rate limits for strangers.
     admitted_at: Mapped[datetime | None]
     sent_at: Mapped[datetime | None]
 
@@ -245,7 +245,7 @@ class Erasure(Model):
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id"), primary_key=True, autoincrement=False
     )
-    # ``job_id`` has no foreign key, because the job is deleted before the erasure.
+    # ``job_id`` has no foreign key, because the row of the job is deleted earlier than this row.
     job_id: Mapped[int]
     # An HMAC of the person's address while the erasure is unfinished, or NULL afterwards.
     address_hmac: Mapped[bytes | None]

@@ -96,8 +96,8 @@ class WebhookSecret(Model):
     endpoint_id: Mapped[int] = mapped_column(
         ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), index=True
     )
-    # The random encryption context of the secret. The context isn't the endpoint's id, because the
-    # secret is encrypted before the endpoint has an id.
+    # The random encryption context of the secret. The encryption context isn't the endpoint's id,
+    # because the secret is encrypted before the endpoint has an id.
     context: Mapped[str] = mapped_column(unique=True)
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]

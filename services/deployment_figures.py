@@ -164,8 +164,9 @@ _UNFINISHED = Statement(
     " UNION ALL"
     " SELECT queue, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY queue"
 )
-# The oldest due job is one of the sent or unsent jobs with the earliest ``send_after``. Jobs that
-# wait for a later turn are excluded, because ``run_at`` is the due time of the first turn.
+# The oldest due job is found by reading the sent jobs and the unsent jobs with the earliest
+# ``send_after``. Jobs that wait for a later turn are excluded, because ``run_at`` is the due time
+# of the first turn.
 _DUE = Statement("""
     SELECT looked.queue, kind, count(*), CAST(coalesce(extract(epoch FROM now()
         - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 Q = TypeVar("Q", bound=Select[*tuple[Any, ...]])
 
-# The maximum size of all items in a response. A whole response may have a size of up to 4 MB.
+# The maximum total size of the items in a response. A complete response may be up to 4 MB long.
 MAX_ITEMS_BYTES = 3_990_000
 # The number of rows that ``fill_page`` reads at once, which is enough for a typical page.
 _MAX_BATCH_ROWS = 50
@@ -79,8 +79,8 @@ def order_newest_first(
     """Extend a query to select all rows of an owner, in descending order of their ids.
 
     The query forces Postgres to use the index on owner and id. With the index of the primary key,
-    Postgres might read millions of newer rows of other owners. Postgres might choose the primary
-    key, because it assumes that an owner's rows are spread evenly over the table.
+    Postgres might read millions of newer rows of other owners. Postgres sometimes chooses the index
+    of the primary key, because it assumes that an owner's rows are spread evenly over the table.
 
     With the condition ``owner = ANY(ARRAY[value])``, Postgres must sort by ``owner``, and can't use
     the primary key. With ``owner = value``, Postgres would drop ``owner`` from the sort order and

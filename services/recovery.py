@@ -2,11 +2,11 @@
 
 Recovering an account restores the owner's access, and revokes an intruder's access.
 
-If a person changes the address of an account, a mailing list may already have created a record for
-the new address. A list's record can't be merged into an account. If the person agrees and owns both
-addresses, the record is erased. The opt-outs of an erased record move to the account, but its
-memberships end. A record with an API key or other account data counts as an account and is never
-erased.
+When a person changes the address of an account, a mailing list may already have a record with the
+new address. The record that a list created for an address can't be merged into an account. The
+list's record is erased if the person agrees and owns the old and the new address. When a list's
+record is erased, its opt-outs move to the account of the same person, but its memberships end. A
+record with an API key or other account data counts as an account and is never erased.
 """
 
 from dataclasses import dataclass
@@ -66,8 +66,8 @@ class EndedAccess:
 def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
     """Return the new e-mail address that a user confirms by opening a mailed link.
 
-    Raises ``account.address_taken`` if a different account has the new address. Raises every error
-    of ``registration.read_new_address_link``.
+    Raises ``account.address_taken`` if a different account has the new address. Raises the same
+    errors as ``registration.read_new_address_link``.
     """
     email = registration.read_new_address_link(uow, secret, user_id)
     occupant = accounts.find_user_by_email(uow, email)
@@ -87,7 +87,7 @@ def change_address(
         is_visible: whether list owners see the subscriber's new address once the change can no
             longer be undone.
 
-    Raises ``account.address_taken``, ``list.busy``, and every error of
+    Raises ``account.address_taken``, ``list.busy``, and the same errors as
     ``registration.prove_address``. Raises ``account.address_has_record`` if a mailing list has a
     record for the new address and ``erases`` is false.
     """
@@ -104,7 +104,7 @@ def change_address(
 def erase_occupying_record(
     uow: UnitOfWork, person: User, email: str, *, erases: bool = True
 ) -> None:
-    """Erase a list's record for an address that an account wants to take.
+    """Erase a list's record for an address, so that an account can use the address.
 
     Lock the account's owner before calling ``erase_occupying_record``. Raises
     ``account.address_taken`` if the record has account data, such as an API key. Raises
@@ -131,7 +131,7 @@ def reset_password(
 ) -> User:
     """Set a new password with a reset link, and revoke all access except what ``keep`` contains.
 
-    A password reset always revokes all sessions and OAuth grants. Raises every error of
+    A password reset always revokes all sessions and OAuth grants. Raises the same errors as
     ``registration.read_reset_link`` and ``second_steps.require_second_factor``.
     """
     person = registration.reset_password(uow, secret, password_hash=password_hash)
@@ -150,8 +150,8 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
 
     Return the secret of a token for setting a new password. ``password_hash`` must be the hash of a
     random password, so that nobody can log in until the owner has set a new one. Raises
-    ``account.address_taken`` if a different account has the former address. Raises every error of
-    ``registration.prove_earlier_address``.
+    ``account.address_taken`` if a different account has the former address. Raises the same errors
+    as ``registration.prove_earlier_address``.
     """
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
     # Erase a list's record for the former address, so that the account can take the address back.
@@ -178,10 +178,10 @@ def change_password(
 ) -> None:
     """Change the caller's password.
 
-    The caller stays logged in, but all of the caller's other sessions end. The API keys and other
-    access that ``ending`` lists are revoked. ``expected`` is the password hash against which the
+    The caller stays logged in, but all of the caller's other sessions end. ``ending`` contains the
+    API keys and other access to revoke. ``expected`` is the password hash against which the
     caller's old password was verified. Raises ``api_key.not_found`` or ``second_factor.not_found``
-    for an unknown id in ``ending``. Raises every error of ``registration.change_password``.
+    for an unknown id in ``ending``. Raises the same errors as ``registration.change_password``.
     """
     registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:

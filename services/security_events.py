@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 Detail = int | str | list[int] | list[str] | None
 
-_EVENTS = Counter("pressroom_security_events", "Events of accounts", ["type"])
+_EVENTS = Counter("pressroom_security_events", "Account events", ["type"])
 
 
 class EventType(StrEnum):
@@ -63,8 +63,8 @@ class EventType(StrEnum):
     OPERATOR_ACTED = "operator.acted"
 
 
-# The security events that also create a feed event. Each security event has the type of its feed
-# event, and the names of the details for the id and the number of keys or grants.
+# The security events that also create a feed event. The first text is the type of the feed event.
+# The other two texts are the names of the feed event's details.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
@@ -109,8 +109,9 @@ def record_event(
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential
-    # Omit another user's credential. This happens if a browser is logged in as one user, and a
-    # mailed link changes another user's account.
+    # Remove the credential from the event if the credential belongs to a different user. This
+    # happens if a browser is logged in as one user, and a mailed link changes another user's
+    # account.
     if credential is not None and credential.user_id not in (None, user_id):
         credential = None
     agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]
@@ -128,7 +129,7 @@ def record_event(
 def record_operator_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record an operator's change of a user's account as a security event in the user's account.
+    """Record an operator's change to a user's account as a security event of the account.
 
     The operator's IP address isn't recorded.
     """
@@ -141,7 +142,8 @@ def record_hourly_event(
 ) -> None:
     """Record a security event unless the last hour already has an event of its type.
 
-    The limit prevents a program from filling the table by repeating a request.
+    Only one event per user, type and hour is recorded, so that a program can't fill the table by
+    repeating a request.
     """
     uow.session.execute(select(func.pg_advisory_xact_lock(func.hashtext(kind), user_id % 2**31)))
     recent_events = select(RecordedEvent.id).where(

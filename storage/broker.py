@@ -39,7 +39,8 @@ _REDIS_OPTIONS = {
     "socket_timeout": 10,
     "socket_connect_timeout": 2,
 }
-# The timeouts for sending messages are short, because an API request may wait.
+# The timeouts for sending messages are short, because an API request waits until the message has
+# been sent.
 _SENDER_OPTIONS = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,

@@ -84,8 +84,9 @@ class Clients:
     def open_clients(self) -> None:
         """Open every client that is not open yet.
 
-        A server process opens all clients at startup. Wrong settings are reported immediately, no
-        request waits for the import of a library, and no two threads open the same client.
+        A server process opens all clients at startup, so that wrong settings are reported
+        immediately. After the startup, no request waits for the import of a library, and no two
+        threads open the same client.
         """
         _ = self.cache, self.notifier, self.broker, self.objects, self.key_wrapper
 

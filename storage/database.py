@@ -105,8 +105,8 @@ class Database:
     ) -> list[tuple[Any, ...]]:
         """Run a single statement on a connection from the pool for transactions.
 
-        Single statements borrow from the pool for transactions when their own connections are all
-        in use, because the number of connections per process is limited.
+        If all connections for single statements are in use, a statement takes a connection from the
+        pool for transactions, because the number of connections per process is limited.
         """
         try:
             borrowed = self.engine.raw_connection()
@@ -263,7 +263,7 @@ def run_single_statement(
 
 
 def _instrument(engine: Engine) -> None:
-    """Measure the engine's statements, and count its connections in use."""
+    """Measure the duration of the engine's statements, and count its connections in use."""
 
     @event.listens_for(engine, "before_cursor_execute")
     def start_timer(

@@ -11,9 +11,9 @@ from psycopg2.extensions import cursor
 class DiscreetCursor(cursor):
     """A cursor that shortens error messages to their first line.
 
-    The other lines of an error message quote rows and statements, which contain addresses and
-    names. Error messages are logged, and stored with failed jobs. The complete message remains in
-    the error's attribute ``diag``.
+    All lines of an error message except the first can quote rows and statements, which contain
+    addresses and names. Error messages are logged, and stored with failed jobs. The complete
+    message remains in the error's attribute ``diag``.
     """
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name

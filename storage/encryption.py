@@ -79,10 +79,10 @@ def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
 
 
 def seal(plain: bytes, key: bytes | None, object_key: str) -> bytes:
-    """Return the encrypted bytes of an object, or the plain bytes if ``key`` is ``None``."""
+    """Return the encrypted bytes of an object, or the unencrypted bytes if ``key`` is ``None``."""
     return plain if key is None else encrypt(plain, key, object_key)
 
 
 def unseal(stored: bytes, key: bytes | None, object_key: str) -> bytes:
-    """Return the plain bytes of a stored object. Raises ``DecryptionFailed``."""
+    """Return the unencrypted bytes of a stored object. Raises ``DecryptionFailed``."""
     return stored if key is None else decrypt(stored, key, object_key)

@@ -204,8 +204,8 @@ def _translate_errors(key: str) -> Iterator[None]:
             raise ObjectMissing(key) from error
         if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise ServerFailed(SERVER, str(error.code)) from error
-        # The object storage works, but has refused the call. Only an operator can fix an error such
-        # as AccessDenied.
+        # The object storage works, but has rejected the request. Only an operator can fix an error
+        # such as AccessDenied.
         raise TransientError(f"The {SERVER} refuses: {explain_error(error)}.") from error
     except (MinioException, HTTPError, TimeoutError) as error:
         raise ServerFailed(SERVER, type(error).__name__) from error

@@ -33,7 +33,7 @@ class StoredFile:
     def read_at(self, offset: int, count: int, /) -> bytes:
         """Return up to ``count`` bytes of the file, starting at ``offset``.
 
-        Fewer bytes are returned at the end of a part or of the file.
+        At the end of a part or of the file, the result is shorter than ``count`` bytes.
         """
         number, within = divmod(offset, PART_BYTES)
         count = min(count, PART_BYTES - within, self.size - offset)

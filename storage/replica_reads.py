@@ -1,6 +1,7 @@
 """Long read-only transactions, which run on a replica of the database if there is one.
 
-A long read on a replica puts no load on the primary, and doesn't keep it from removing dead rows.
+A long read on a replica puts no load on the primary, and doesn't keep the primary from removing
+dead rows.
 
 A replica can lag behind the primary, so a read starts only after the replica has caught up.
 Postgres cancels a read that delays the replication for too long. A read that has failed twice on
@@ -97,7 +98,7 @@ class ReplicaReads:
 
 @contextmanager
 def open_snapshot(engine: Engine, max_time: timedelta) -> Iterator[Connection]:
-    """Yield a read-only transaction with a snapshot, which may take up to ``max_time``."""
+    """Yield a read-only transaction with a snapshot. Each statement may take up to ``max_time``."""
     repeatable_read = engine.execution_options(isolation_level="REPEATABLE READ")
     with repeatable_read.connect() as connection:
         # The session's default time limits are too short for a long read.

@@ -34,7 +34,7 @@ class Resources(Clients):
     def shared(self, create: Callable[["Resources"], T]) -> T:
         """Call ``create`` once per process, and always return the object that it created.
 
-        All threads share the object.
+        All threads share the returned object.
         """
         with self._shared_lock:
             if create not in self._shared:
@@ -59,7 +59,7 @@ def open_resources(
     single_statements: int = 0,
     object_prefix: str = "",
 ) -> Resources:
-    """Return the database and the clients of a process, each of which connects at its first use.
+    """Return a process's database and clients, which connect at their first use.
 
     Args:
         concurrency: the number of threads that use the resources at the same time.

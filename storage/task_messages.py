@@ -39,7 +39,7 @@ def build_app(**connection: Any) -> Celery:
 def build_message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) -> bytes:
     """Return a task message as bytes, which a Redis script puts on the queue.
 
-    A Celery producer would send the same message, but is slower and needs a connection.
+    Celery's own producer isn't used, because it is slower and needs its own connection.
     """
     template = _build_template(task, queue)
     ids = {"id": task_id, "root_id": task_id, "kwargsrepr": repr(kwargs)}

@@ -75,7 +75,7 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
                     action()
                 except TransientError as error:
                     log.warning("after_commit.failed", reason=str(error))
-                except Exception:  # The commit has succeeded, so a failed action is only logged.
+                except Exception:  # Only log the error, because the commit has succeeded.
                     log.exception("after_commit.broke")
 
 

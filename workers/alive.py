@@ -23,7 +23,7 @@ MAX_SILENCE_SECONDS = 10.0
 
 _stopping = threading.Event()
 _started = threading.Event()
-# The monotonic time of the last event loop iteration without an overdue response of the broker.
+# The monotonic time at which the event loop last ran while no response of the broker was overdue.
 _last_iteration = [0.0]
 
 

@@ -96,8 +96,8 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
     """Flower's task store, which adds the queue to each task name.
 
     For example, Flower shows ``attachment.process`` as ``media/attachment.process``. Maintenance
-    tasks are hidden by default, because they run so often that they would hide all other tasks. The
-    command ``pressroom maintenance`` always lists the maintenance tasks.
+    tasks are hidden by default, because they run so often that they would hide all other tasks.
+    Operators can list maintenance tasks with the command ``pressroom maintenance``.
     """
 
     shows_periodic = False
@@ -124,9 +124,9 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
 def load_flower_script() -> str:
     """Return Flower's JavaScript, changed so that tables don't scroll.
 
-    By default, Flower's script moves the headers of a scrolling table into a separate table.
-    Separate column headers lose their alignment when the first rows arrive. Without scrolling, the
-    headers stay in the table, and the card around the table scrolls.
+    Unless it is patched, Flower's script moves the headers of a scrolling table into a separate
+    table. Separate column headers lose their alignment when the first rows arrive. If a table
+    doesn't scroll, its headers stay in the table. The card around the table scrolls instead.
     """
     return (_STATIC / "js" / "flower.js").read_text().replace(_SCROLLING_OPTION, "")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-# A process exits if work exceeds its deadline by this time, because Python can't kill a thread.
+# A process exits if its work is overdue by this many seconds, because Python can't kill a thread.
 MAX_STUCK_SECONDS = 60.0
 
 

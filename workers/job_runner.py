@@ -3,7 +3,8 @@
 Some jobs run in several turns. All turns of a job run in one process, because the job reads a file
 from start to end. The ``run`` function of a job with several turns is a generator that yields after
 each turn. Between two turns of a job, the process runs a turn of the next queued job. A queued job
-waits for only one turn, and the running job keeps its files open.
+therefore waits for only one turn of the running job. The running job keeps its files open between
+its turns.
 """
 
 import os
@@ -36,10 +37,10 @@ from workers.job_failures import record_failure
 log = get_logger(__name__)
 
 
-# A process is killed if a turn exceeds its deadline by this time.
+# A process is killed if a turn exceeds its deadline by more than this time.
 KILL_AFTER_SECONDS = 15.0
-# The maximum number of unfinished jobs in a process. Each unfinished job may keep an open file, and
-# e-mail addresses in memory.
+# The maximum number of unfinished jobs in a process. Each unfinished job can hold a file open and
+# keep e-mail addresses in memory.
 MAX_STAYING_JOBS = 4
 _HAS_ENDED = True
 
@@ -190,9 +191,9 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
         try:
             jobs.run(lease)
         except SystemExit:
-            # The pool ends a process after a stopping worker's grace period, or if a task exceeds
-            # its hard time limit. Exceeding a time limit counts as a crash of the job, but the end
-            # of the grace period doesn't.
+            # The pool ends a process when a stopping worker's grace period is over, or when a task
+            # exceeds its hard time limit. Exceeding a time limit counts as a crash of the job, but
+            # the end of the grace period doesn't.
             if time.monotonic() - started_at < current_task.time_limit:
                 jobs.hand_back()
             raise
@@ -206,9 +207,9 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
 class _StayingJobs:
     """The jobs that take turns in a worker process.
 
-    The Celery message contains the id of the first job. The first job's kind sets the maximum time
-    (``max_stay_seconds``) for all jobs together. The process claims a second job only if the first
-    job needs more than one turn.
+    The Celery message contains the id of the first job. The kind of the first job sets the maximum
+    total time (``max_stay_seconds``) of all jobs that the runner takes. The process claims a second
+    job only if the first job needs more than one turn.
     """
 
     def __init__(self, context: WorkerContext, kind: JobKind) -> None:
@@ -247,8 +248,8 @@ class _StayingJobs:
     def _may_stay(self) -> bool:
         """Return whether the job that has just run may stay in this process.
 
-        A new job never replaces a job in the process. A replaced job would have to start again from
-        the beginning of its file.
+        A new job never replaces a job that this process already runs. A replaced job would have to
+        start again from the beginning of its file.
         """
         return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 
@@ -266,8 +267,8 @@ class _StayingJobs:
                 Job.status == JobStatus.QUEUED,
                 Job.queue == self._first_kind.queue,
                 Job.sends > 0,
-                # The sweep updates the ``send_after`` of all sent jobs, so that none is older than
-                # ``RECENT_WINDOW``.
+                # The sweep keeps the ``send_after`` of all sent jobs up to date, so every sent job
+                # is newer than ``RECENT_WINDOW``.
                 Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in list_kinds()]),

@@ -1,4 +1,4 @@
-"""Plans which queues a worker serves, and how many jobs of each queue run concurrently."""
+"""Determines which queues a worker serves, and how many jobs of each queue run concurrently."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -37,8 +37,8 @@ class IncompatibleQueues(ValueError):
 class Serving:
     """The queues of a worker, and its kind of pool.
 
-    Each queue has its own limit of concurrent jobs, and the pool has room for all limits together.
-    With separate limits, a hanging remote server delays only the jobs of one queue. Long
+    Each queue has a separate limit of concurrent jobs, and the size of the pool is the sum of all
+    limits. With separate limits, a hanging remote server delays only the jobs of one queue. Long
     computations run in processes, because in a thread they would delay all other threads.
     """
 

@@ -33,7 +33,7 @@ SWEEP_EVERY_SECONDS = 1.0
 # checking for them in every round would be wasteful.
 _RARE_STEP_ROUNDS = 5
 # The maximum time for which a fork waits for the end of a sweep round. A sweep round takes
-# milliseconds, but the worker must be able to fork even if a round hangs.
+# milliseconds. After this time, the worker forks even if a sweep round hangs.
 _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()

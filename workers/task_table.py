@@ -1,7 +1,7 @@
 """The workers' Celery tasks, one per registered kind of work.
 
-Each task has the name of its kind of work. Task names never change, because messages in the queues
-contain them.
+Each task is named after the kind of work that it does. Task names never change, because messages in
+the queues contain them.
 """
 
 import importlib
@@ -65,8 +65,8 @@ def register_tasks(app: Celery, process: ProcessContext) -> None:
         app.task(job_task, name=kind.name, throws=(TaskFailed,), **limits)
     for request_kind, answer in list_request_work().items():
         task = _build_task(process, partial(answer_request, kind=request_kind, answer=answer))
-        # Request-only work sends no task events, because events would double the number of
-        # messages.
+        # Work for waiting API requests sends no task events, because events would double the number
+        # of messages.
         app.task(task, name=request_kind.task, send_events=False)
     for periodic in maintenance.list_kinds():
         run = partial(run_maintenance, kind=periodic)
@@ -107,7 +107,7 @@ def answer_request(
         outcome = _describe_error(error)
     except TransientError as error:
         outcome = _describe_error(SERVICE_UNREACHABLE(reason=error))
-    except Exception:  # Callers would time out without a result.
+    except Exception:  # Without an outcome, the callers would wait until their timeout.
         log.exception("request.broke")
         outcome = _describe_error(REQUEST_FAILED())
     work.finish(request_id, worker, outcome)

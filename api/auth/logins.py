@@ -51,8 +51,8 @@ async def verify_password(
         if error.code == access.LOGIN_PAUSED.code:
             LOGINS.labels("paused").inc()
         raise
-    # Don't keep a transaction open while verifying the password, because the verification may wait
-    # long for a thread.
+    # Don't keep a transaction open while verifying the password, because the verification may have
+    # to wait for a free thread.
     check = await PASSWORDS.run(passwords.verify_password, attempt.password_hash, password)
     if not check.matches:
         LOGINS.labels("failed").inc()

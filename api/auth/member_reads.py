@@ -1,7 +1,8 @@
-"""Limits how many members can be read with a session.
+"""Limits and counts the pages of members that are read with a session.
 
-Exporting all members requires a recent login. Pages of members are limited, so that an attacker
-with a stolen session can't read all members page by page.
+Exporting all members requires a recent login. A session gets only small pages of members. If a
+user's sessions read very many pages in an hour, a security event is recorded, because a session may
+be stolen.
 """
 
 from dataclasses import replace

@@ -115,9 +115,9 @@ class CallerAccess(Access):
 class TraceAccess(Access):
     """An access rule that requires credentials or a trace id.
 
-    A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read without a check, because it may contain
-    the trace id. Before a body above ``MAX_UNCHECKED_BODY_BYTES`` is read, the credentials or the
-    trace id in the query are checked.
+    A body of at most ``MAX_UNCHECKED_BODY_BYTES`` is read before the caller is checked, because the
+    body may contain the trace id. Before a body above ``MAX_UNCHECKED_BODY_BYTES`` is read, the
+    credentials or the trace id in the query are checked.
     """
 
     async def authorise(self, request: Request) -> None:
@@ -152,9 +152,9 @@ def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
     """Return a FastAPI dependency that requires a caller whose credentials have the scope.
 
     Args:
-        recent: whether to accept an API key that was checked recently without checking the key
-            again. If ``recent`` is true, the handler's SQL statement must check that the API key
-            isn't revoked.
+        recent: whether an API key that was checked recently is accepted without another check. If
+            ``recent`` is true, the handler's SQL statement must check that the API key isn't
+            revoked.
     """
 
     def check(request: Request) -> Caller:

@@ -38,7 +38,7 @@ class FormOrJsonBody:
     def read_boolean(self, name: str) -> bool:
         """Return the value of the required boolean field ``name``.
 
-        In a form, the boolean is a word such as ``true`` or ``1``. Raises ``body.invalid`` if the
+        A form sends a boolean as a word such as ``true`` or ``1``. Raises ``body.invalid`` if the
         field is missing or isn't a boolean.
         """
         value = self.fields.get(name)
@@ -120,8 +120,8 @@ def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
 def nest_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
     """Move inputs such as ``fields.city`` into a nested dictionary.
 
-    ``name``: the prefix of the moved inputs, such as ``fields``, which becomes the key of the
-    dictionary.
+    ``name``: the prefix of the form inputs to group, such as ``fields``. The prefix becomes the
+    dictionary's key.
     """
     prefix = f"{name}."
     inner = {key.removeprefix(prefix): value for key, value in pairs if key.startswith(prefix)}

@@ -91,8 +91,8 @@ def _parse_exactly(body: bytes) -> Any:
     """Parse JSON, and convert each number with decimal places to a ``Decimal``.
 
     A body may contain only ``MAX_EXACT_NUMBERS`` numbers, because a ``Decimal`` needs thirty times
-    the memory of its digits. Raises ``body.invalid`` for more numbers than ``MAX_EXACT_NUMBERS``.
-    Raises ``ValueError`` or ``RecursionError`` for invalid JSON.
+    the memory of its digits. Raises ``body.invalid`` if the body contains more than
+    ``MAX_EXACT_NUMBERS`` numbers. Raises ``ValueError`` or ``RecursionError`` for invalid JSON.
     """
     counter = count(1)
 

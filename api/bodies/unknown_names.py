@@ -83,7 +83,7 @@ def find_unknown_query_names(request: Request, names: KnownNames) -> list[str]:
 
 
 def begin_strict_handling(request: Request, names: KnownNames) -> None:
-    """Make ``check_body_names`` refuse unknown names in the body of the request."""
+    """Make ``check_body_names`` reject unknown fields in the body of the request."""
     request.scope["pressroom.headers"].append((b"preference-applied", b"handling=strict"))
     request.scope[_NAMES_KEY] = names
 
@@ -93,7 +93,7 @@ def has_strict_handling(request: Request) -> bool:
 
 
 def check_body_names(request: Request, parsed: object) -> None:
-    """Refuse unknown names in the body if the request asks for strict handling.
+    """Reject unknown fields in the body if the request asks for strict handling.
 
     Raises ``request.option_in_body`` if the body contains the name of a query parameter. Raises
     ``request.unknown`` for a name that the route accepts neither in the body nor in the query.

@@ -28,8 +28,8 @@ async def read_pairs(body: bytes) -> list[tuple[str, str]]:
 def parse_pairs(body: bytes) -> list[tuple[str, str]]:
     """Return the names and values of all fields of a URL-encoded form, including repeated fields.
 
-    Raises ``ValueError`` for a malformed form. Whitespace around the form is removed. Whitespace in
-    values is percent-encoded and therefore kept.
+    Raises ``ValueError`` for a malformed form. Whitespace before and after the encoded form is
+    removed. Whitespace in values is percent-encoded and therefore kept.
     """
     text = body.decode().strip()
     return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)

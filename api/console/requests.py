@@ -1,4 +1,4 @@
-"""Defines requests for console pages, and builds their responses."""
+"""Provides the data of requests for console pages, and builds the responses."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -78,8 +78,8 @@ class ConsoleRequest:
     def get_own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
         """Return a list that the caller owns, or raise ``list.not_found``.
 
-        Another owner's list raises the same error as an unknown id, so that nobody learns which
-        lists exist.
+        For another owner's list, the error is the same as for an unknown id, so that nobody learns
+        which lists exist.
         """
         try:
             return lists.get_own_list(uow, self.caller, list_id)

@@ -1,8 +1,8 @@
 """Renders HTML pages with a common style sheet and strict security headers.
 
-A link in a mail needs no login and acts for the recipient of the mail, so the URL of a page must
-stay secret. The security headers keep the URL of a page out of caches, search engines and
-``Referer`` headers.
+A link in a mail needs no login and acts for the recipient of the mail, so the URL of the page that
+the link opens must stay secret. The security headers keep the URL of a page out of caches, search
+engines and ``Referer`` headers.
 """
 
 from collections.abc import Mapping
@@ -112,7 +112,7 @@ def render_list_page(
 
 
 def get_list_style_hashes(look: Look) -> str:
-    """Return the ``style-src`` sources that a page with an embedded page of a list needs."""
+    """Return the ``style-src`` sources that a page needs to embed a list's page."""
     return f"'{hash_source(_STYLE)}' '{hash_source(_build_list_style(look))}'"
 
 
@@ -148,9 +148,9 @@ def render_line(text: str) -> Response:
 
 
 def redirect_to_query(query: str) -> Response:
-    """Redirect the browser to the current path with another query.
+    """Redirect the browser to the current path with a different query string.
 
-    The browser follows with GET, so that reloading the page doesn't repeat a POST.
+    The browser follows the redirect with GET, so that reloading the page doesn't repeat a POST.
     """
     # A relative URL works even if a proxy serves the page under a different path.
     return redirect_to(f"?{query}")

@@ -34,7 +34,7 @@ _INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missi
 _MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
 
 # Maps an error code to the heading and the sentences of the error page. Only texts that are passed
-# to ``marked`` are translated. Texts without ``marked`` are always in English.
+# to ``marked`` are translated. Texts that aren't passed to ``marked`` are always in English.
 _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,

@@ -63,7 +63,7 @@ class BytePool:
 
 
 class BodyBudget:
-    """Limits the memory of request bodies, and counts each holder's incomplete request bodies."""
+    """Limits the memory of request bodies, and counts incomplete ones per user or IP address."""
 
     def __init__(self) -> None:
         self.small = BytePool("small", MAX_HELD_SMALL_BODY_BYTES)
@@ -72,10 +72,10 @@ class BodyBudget:
 
 
 class HeldBody:
-    """The memory that a request body has reserved.
+    """The memory that is reserved for a request body.
 
-    A body first reserves memory from the pool for small bodies. A body that exceeds
-    ``MAX_SMALL_BODY_BYTES`` moves to the pool for large bodies.
+    A body first reserves memory from the pool for small bodies. When the body exceeds
+    ``MAX_SMALL_BODY_BYTES``, the memory is reserved in the pool for large bodies instead.
     """
 
     def __init__(self, budget: BodyBudget, *holders: str) -> None:
@@ -86,7 +86,10 @@ class HeldBody:
         self._is_unfinished = False
 
     def begin(self) -> ErrorType | None:
-        """Count an incomplete body, or return an error if its sender has too many of them."""
+        """Count an incomplete body.
+
+        Return an error if the sender has too many incomplete bodies.
+        """
         unfinished = self._budget.unfinished
         if any(unfinished[holder] >= MAX_UNFINISHED_BODIES for holder in self._holders):
             return BODY_TOO_MANY_UNFINISHED

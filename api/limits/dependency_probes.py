@@ -29,7 +29,7 @@ class DependencyProbe(Generic[T]):
         self._started_at = 0.0
 
     async def read(self) -> T | None:
-        """Return the value, or ``None`` if the dependency fails or hangs."""
+        """Return the probed value, or ``None`` if the dependency fails or hangs."""
         now = asyncio.get_running_loop().time()
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._bulkhead.run(self._read))

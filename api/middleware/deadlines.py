@@ -13,7 +13,7 @@ DEADLINE_SECONDS = 170.0
 
 
 class DeadlineMiddleware:
-    """Refuses a request if its response doesn't start within ``DEADLINE_SECONDS``.
+    """Aborts a request if its response doesn't start within ``DEADLINE_SECONDS``.
 
     The handler may be slow, or the request body may arrive slowly.
     """

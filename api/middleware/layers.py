@@ -35,9 +35,9 @@ MAX_PATH_BYTES = 2048
 
 
 class PathLengthMiddleware:
-    """Refuses requests with a very long path, before regular expressions search the path.
+    """Rejects requests with a very long path, before regular expressions search the path.
 
-    Outer middleware still adds response headers and a log line.
+    The middleware around this one also adds response headers and a log line to error responses.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -72,7 +72,8 @@ class InternalErrorMiddleware:
         try:
             await self._app(scope, receive, send_and_note_start)
         except (CallerDisconnected, ClientDisconnect):
-            # A caller who has disconnected gets no response. The log shows the status 499.
+            # A caller who has disconnected gets no response. The access log shows the status 499
+            # for the disconnected caller's request.
             return
         except Exception:
             log.exception("request.broke")
@@ -110,7 +111,7 @@ def build_request_layers(
 
     Args:
         reader_cookies: the names of the cookies that the separate host of readers' pages accepts,
-            or ``None`` without such a host.
+            or ``None`` if readers' pages have no separate host.
         pages: the routers of HTML pages.
         reader_pages: the routers of HTML pages in the reader's language.
         folders: maps the first segment of a path, such as ``/console``, to the function that

@@ -42,7 +42,7 @@ class ForwardingMiddleware:
 
 
 class PlainCookiesMiddleware:
-    """Drops cookies with a quotation mark, because they can be slow to parse.
+    """Drops cookies that contain a quotation mark, because parsing them can be slow.
 
     In some versions of Python, the time for parsing a quoted cookie grows quadratically with its
     length. FastAPI parses the cookies of every request. Pressroom's own cookies contain no

@@ -35,7 +35,7 @@ _CLOSE_CONNECTION: _Header = (b"connection", b"close")
 
 
 class HeadersMiddleware:
-    """Adds the default headers for browsers and caches that a response lacks.
+    """Adds each default header for browsers and caches, unless a response has the header.
 
     The middleware adds the headers in ``scope["pressroom.headers"]``, which handlers and inner
     middleware set. During a shutdown, each response asks the client to close the connection.

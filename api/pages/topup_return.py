@@ -1,4 +1,4 @@
-"""Redirects a payer who returns from the payment provider to the site that started the payment."""
+"""Redirects payers from the payment provider back to the site that started the payment."""
 
 from typing import Annotated
 
@@ -20,8 +20,9 @@ log = get_logger(__name__)
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
-# The maximum time that a response waits for the status of the order. If the payment provider takes
-# longer, the order stays pending, and the site that started the payment must poll the order.
+# The maximum time that a response waits for the status of the order. If the payment provider
+# doesn't respond in time, the order stays pending, and the site that started the payment must poll
+# the order.
 MAX_WAIT_SECONDS = 6.0
 
 

@@ -124,9 +124,9 @@ def add_file_samples(
 def list_readings(state: State, job: Job) -> list[dict[str, str]]:
     """Return sample rows of an imported file in each possible encoding.
 
-    Each item has the format of a validation error for the query parameter ``encoding``. The result
-    is empty unless the import failed because of an uncertain encoding. Call ``list_readings`` in a
-    thread, because it queries the database.
+    Each item of the result has the format of a validation error for the query parameter
+    ``encoding``. The result is empty unless the import failed because of an uncertain encoding.
+    Call ``list_readings`` in a thread, because it queries the database.
     """
     code = IMPORT_ENCODING_NEEDED.code
     if job.error is None or job.error["code"] != code:

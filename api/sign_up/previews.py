@@ -38,7 +38,7 @@ def render_preview(
         page = render_form(language, state, form, values={})
     else:
         # Preview the last page of the sign-up, which shows the owner's thank-you text. If the list
-        # requires confirmation, the last page follows the confirmation.
+        # requires confirmation, a person sees the last page only after confirming.
         must_confirm = mailing_list.confirm_required
         page = render_list_page(
             "confirm.html" if must_confirm else "subscribed.html",
@@ -55,7 +55,7 @@ def render_preview(
 
 
 def render_embedded_form(state: State, form: ListForm, *, language: str) -> EmbeddedForm:
-    """Return the sign-up form as HTML for a page of another site."""
+    """Return the HTML code that embeds the sign-up form in another website."""
     settings = state.resources.settings
     mailing_list = form.mailing_list
     # Use the list's id in the URL, because the slug may change.

@@ -1,7 +1,7 @@
 """Lets requests wait for a result, such as the end of a job, without occupying a thread.
 
-Each waiting request has an asyncio future for a topic, which is the name of the result. A single
-query looks up all results, however many requests wait.
+Each waiting request has an asyncio future for a topic. The topic is the name under which a worker
+publishes the result. A single query looks up all results, however many requests wait.
 
 A notification makes the background loop look up the result immediately. Notifications can get lost,
 so all results are also looked up every 300 ms.
@@ -51,7 +51,7 @@ class Waiters(Generic[V]):
         self.closed = False
 
     def close(self) -> None:
-        """Make all waiting requests continue as after a timeout."""
+        """Wake all waiting requests as if their timeouts had expired."""
         self.closed = True
         for futures in self._futures.values():
             for future in futures:

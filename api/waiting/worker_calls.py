@@ -45,14 +45,15 @@ class WorkerCalls:
     ) -> dict[str, Any]:
         """Send work to the workers, wait for the result, and return it.
 
-        Raises the error with which the work failed. Raises ``request.too_slow`` if no result
-        arrives within ``seconds``. Raises ``queue.unavailable`` if the message to the workers can't
-        be sent. Raises ``queue.overloaded`` or ``queue.too_many_of_yours`` if the work would wait
-        too long in its queue.
+        Raises the error that made the work fail. Raises ``request.too_slow`` if no result arrives
+        within ``seconds``. Raises ``queue.unavailable`` if the message to the workers can't be
+        sent. Raises ``queue.overloaded`` or ``queue.too_many_of_yours`` if the work would wait too
+        long in its queue.
 
         Args:
-            shared_key: a key for everything on which the result depends, or ``None``. Concurrent
-                calls with the same ``shared_key`` share one run of the work.
+            shared_key: a key that identifies all inputs of the work, or ``None`` if calls don't
+                share a run. Concurrent calls with the same ``shared_key`` share one run of the
+                work.
         """
         caller = self._calls.create_caller_id()
         request_id = request_scripts.build_request_id(kind.queue, shared_key or caller)
@@ -70,7 +71,7 @@ class WorkerCalls:
                     raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
                     # Remove the caller from the shared run even after an error or a cancellation.
-                    # The caller is removed in the background, so that the response isn't delayed.
+                    # ``remove_caller`` works in the background, so that the response isn't delayed.
                     self._calls.remove_caller(request_id, caller)
         if result is None and self.results.closed:
             raise requests.QUEUE_UNAVAILABLE()

@@ -52,7 +52,7 @@ def _measure_modules(modules: list[Module]) -> Figures:
 
 
 def modules_with_one_importer(modules: list[Module]) -> dict[str, str]:
-    """Map each module that only a single module imports to its importer."""
+    """Return the importer of each module that has exactly one importer."""
     importers: dict[str, list[str]] = {module.name: [] for module in modules}
     for module in modules:
         imported_names = set()

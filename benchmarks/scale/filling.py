@@ -20,7 +20,7 @@ from benchmarks.scale.volume import Volume
 from core.keyring import Keyring
 from services.accounts import passwords
 
-# The password of all list owners.
+# The password that all list owners share.
 PASSWORD = "correct horse battery staple"
 STATEMENTS = {
     **statements_of_lists.STATEMENTS,

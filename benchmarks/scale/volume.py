@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from math import gcd
 
-# Consecutive subscriptions are this many people apart, so that the order of people looks random.
+# The number of people to skip from one subscription to the next, so that the order of people looks
+# random.
 _STRIDE = 7_368_787
 
 
@@ -11,9 +12,9 @@ _STRIDE = 7_368_787
 class Volume:
     """The size of a filled database.
 
-    With the factor 1, the database is as large as the database of an installation with 1,000
-    owners. The first owner's largest list contains half of all subscriptions. The first owner has a
-    tenth of all ledger entries, jobs, attachments and events.
+    At factor 1, the database is as large as that of an installation with 1,000 owners. The first
+    owner's largest list contains half of all subscriptions. The first owner has a tenth of all
+    ledger entries, jobs, attachments and events.
     """
 
     factor: float

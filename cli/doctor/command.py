@@ -1,4 +1,4 @@
-"""The command ``pressroom doctor``, which checks everything that a deployment needs."""
+"""The command ``pressroom doctor``, which checks a deployment's settings and services."""
 
 import logging
 import os

@@ -31,7 +31,8 @@ _EXPECTED_ERRORS = (
 class CheckState(StrEnum):
     FINE = "fine"
     WRONG = "wrong"
-    # The check was skipped, because the part is not configured or this process lacks the settings.
+    # The check was skipped. Either the checked part of the deployment isn't configured, or this
+    # process lacks its settings.
     SKIPPED = "skipped"
 
 
@@ -43,7 +44,7 @@ class Diagnosis:
         check: the name of the check, such as ``connection``.
         found: what the check found.
         advice: what the operator should do, or an empty text. A successful check can have advice.
-        part: the name of the checked part, which ``run_checks`` adds if it is empty.
+        part: the name of the checked part of the deployment. ``run_checks`` fills in an empty name.
     """
 
     state: CheckState
@@ -71,9 +72,10 @@ def diagnose(check: str, finding: str, is_wrong: bool, advice: str) -> Diagnosis
 def run_checks(
     parts: Mapping[str, Check], settings: Settings, *, seconds: float
 ) -> list[Diagnosis]:
-    """Run the checks for all parts of a deployment, and return the results in the same order.
+    """Run the checks for all parts of a deployment. Return the results in the order of the parts.
 
-    Each part is checked in a separate thread, so that a hanging part doesn't delay other checks.
+    Each part of the deployment is checked in its own thread, so that a check that hangs doesn't
+    delay other checks.
     """
     deadline = time.monotonic() + seconds
     runs: list[tuple[Thread, list[Diagnosis]]] = []

@@ -97,7 +97,8 @@ def _check_call(http: HttpClient, call: _Call, method: str, **content: Any) -> D
 
 
 def _list_calls(settings: Settings) -> Iterator[_Call]:
-    # A valid payment key with restrictions may get status 403, because it lacks a permission.
+    # Status 403 doesn't mean that a payment key is invalid, because a restricted key may lack the
+    # permission for the call.
     payment_errors = frozenset({401})
     url = _join_url(settings.stripe_base_url, _MISSING_PAYMENT_PATH)
     yield _Call("stripe", url, "stripe_secret_key", errors=payment_errors)

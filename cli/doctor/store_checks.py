@@ -31,8 +31,8 @@ _MAX_CLOCK_SECONDS = 5.0
 _MAX_CONNECTIONS_SHARE = 0.9
 _MAX_LAG_SECONDS = 60
 _EXTENSIONS = ["btree_gin", "pg_trgm"]
-# Postgres settings that keep SQL statements out of the server's log. SQL statements contain e-mail
-# addresses, names and password hashes.
+# Postgres settings that keep SQL statements out of the server's log, because the statements contain
+# e-mail addresses, names and password hashes.
 QUIET_LOG = {
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",

@@ -1,6 +1,6 @@
 """Writes the generated files of the API clients.
 
-`make clients` must have built the OpenAPI document before.
+Run `make clients` first, because it builds the OpenAPI document.
 """
 
 import json

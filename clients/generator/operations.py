@@ -34,15 +34,15 @@ class BodyKind(StrEnum):
 class AnswerKind(StrEnum):
     """The type of result that a client's method returns after a successful call."""
 
-    # The method returns the value of `data` in the response's envelope.
+    # The client's method returns the value of `data` in the response's envelope.
     DATA = "data"
-    # The method returns a page object, which can fetch the next page.
+    # The client's method returns a page object, which can fetch the next page.
     PAGE = "page"
-    # The method returns the parsed JSON of the response, which has no envelope.
+    # The client's method returns the parsed JSON of the response, which has no envelope.
     PLAIN = "plain"
-    # The method returns a file of bytes or text.
+    # The client's method returns a file of bytes or text.
     FILE = "file"
-    # The method returns an iterator over server-sent events.
+    # The client's method returns an iterator over server-sent events.
     EVENTS = "events"
 
 
@@ -66,7 +66,7 @@ class Parameter:
 
     @property
     def argument(self) -> str:
-        """Return the name of the argument in the client's method."""
+        """Return the name of the client method's argument for this parameter."""
         return re.sub(r"\W", "_", self.name).lower()
 
 
@@ -82,7 +82,7 @@ class Operation:
     is_body_required: bool
     answer: AnswerKind
     answer_schema: Json
-    # True if the response contains only a job id when the job outlasts the caller's wait.
+    # Whether a job that isn't finished in time is answered with its id only.
     may_answer_job_id: bool
 
     @property
@@ -137,7 +137,7 @@ def resolve_schema(document: Json, schema: Json) -> Json:
 
 
 def ref_name(schema: Json) -> str | None:
-    """Return the name of the schema that ``schema`` refers to, or ``None`` without a reference."""
+    """Return the name of the schema to which ``schema`` refers, or ``None``."""
     ref = schema.get("$ref")
     return ref.removeprefix(_REF) if isinstance(ref, str) else None
 

@@ -42,7 +42,8 @@ def remove_shared_folder(process: int | None = None) -> None:
 
     Args:
         process: the id of the only process that may remove the folder, or ``None`` for any process.
-            A forked process inherits the worker's exit handler, but must not remove the folder.
+            A forked process inherits the worker's exit handler, but must not remove the folder of
+            the worker's metrics.
     """
     folder = os.environ.get(_FOLDER_VARIABLE)
     if folder and process in (None, os.getpid()):

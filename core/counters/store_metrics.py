@@ -10,25 +10,25 @@ from prometheus_client import Counter, Gauge, Histogram
 SLOW_STATEMENT_SECONDS = 0.1
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
-_SLOW_STATEMENTS = Counter("pressroom_slow_statements", "Statements that took more than 100 ms")
+_SLOW_STATEMENTS = Counter("pressroom_slow_statements", "SQL statements that took more than 100 ms")
 CONNECTIONS_IN_USE = Gauge(
     "pressroom_database_connections_in_use",
-    "Connections to the database that a thread holds",
+    "Database connections that this process uses",
     multiprocess_mode="livesum",
 )
 CONNECTION_LIMIT = Gauge(
     "pressroom_database_connections_limit",
-    "Connections to the database that there may be",
+    "Maximum number of database connections of this process",
     multiprocess_mode="livesum",
 )
 _S3_SECONDS = Histogram(
-    "pressroom_s3_seconds", "Time that a call to object storage takes", buckets=_SECONDS
+    "pressroom_s3_seconds", "Duration of a call to the object storage", buckets=_SECONDS
 )
-_S3_FAILURES = Counter("pressroom_s3_failures", "Calls to object storage that failed")
+_S3_FAILURES = Counter("pressroom_s3_failures", "Failed calls to the object storage")
 _REDIS_SECONDS = Histogram(
-    "pressroom_redis_seconds", "Time that a round trip to Redis takes", buckets=_SECONDS
+    "pressroom_redis_seconds", "Duration of a call to Redis", buckets=_SECONDS
 )
-_REDIS_FAILURES = Counter("pressroom_redis_failures", "Round trips to Redis that failed")
+_REDIS_FAILURES = Counter("pressroom_redis_failures", "Failed calls to Redis")
 
 
 def count_slow_statement(seconds: float) -> None:

@@ -14,63 +14,65 @@ from core.errors.jobs import (
     JOB_WORKER_LOST,
 )
 
-IMPORTED_ROWS = Counter("pressroom_import_rows", "Rows of imports that were applied")
+IMPORTED_ROWS = Counter("pressroom_import_rows", "Imported rows")
 CONVERSION_SECONDS = Histogram(
     "pressroom_conversion_seconds",
-    "Time that the conversion of an image takes",
+    "Duration of an image conversion",
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
-KILLS = Counter("pressroom_conversion_kills", "Converters that crashed or were killed", ["cause"])
-MAILS = Counter("pressroom_mails", "Mails for the mail server, by how that ended", ["outcome"])
+KILLS = Counter(
+    "pressroom_conversion_kills", "Image converters that crashed or timed out", ["cause"]
+)
+MAILS = Counter("pressroom_mails", "Mails by response of the mail server", ["outcome"])
 _PROVIDER_CALLS = Counter(
-    "pressroom_provider_calls", "Calls to other people's servers", ["provider", "outcome"]
+    "pressroom_provider_calls", "Calls to external providers", ["provider", "outcome"]
 )
 _PROVIDER_SECONDS = Histogram(
     "pressroom_provider_seconds",
-    "Time that a call to another server takes",
+    "Duration of a call to an external provider",
     ["provider"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
 # The gauge is 1 while at least one process rejects calls to the server.
 _CIRCUIT = Gauge(
     "pressroom_circuit_open",
-    "1 while a server is left alone since its last calls failed",
+    "1 while calls to a failing server are skipped",
     ["server"],
     multiprocess_mode="livemax",
 )
-_CREDITS = Counter("pressroom_credits", "Credits that the ledger's entries moved", ["action"])
+_CREDITS = Counter("pressroom_credits", "Credits moved by ledger entries", ["action"])
 _MONEY = Counter(
-    "pressroom_money", "Money of orders, in units of the currency", ["direction", "currency"]
+    "pressroom_money",
+    "Payments and refunds of orders, in units of the currency",
+    ["direction", "currency"],
 )
-ORDERS = Counter("pressroom_order_changes", "Orders that came to a status", ["status"])
+ORDERS = Counter("pressroom_order_changes", "Orders that entered a status", ["status"])
 
 _KIND_LABELS = ["queue", "kind"]
 # A job takes between a few milliseconds and half an hour.
 _JOB_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
-_ATTEMPTS = Counter("pressroom_job_attempts", "Claims of jobs", _KIND_LABELS)
+_ATTEMPTS = Counter("pressroom_job_attempts", "Attempts to run jobs", _KIND_LABELS)
 _WAITING = Histogram(
     "pressroom_job_waiting_seconds",
-    "Time from when a job is due to its first claim",
+    "Time from a job's due time to its first attempt",
     _KIND_LABELS,
     buckets=_JOB_SECONDS,
 )
 _RUNNING = Histogram(
     "pressroom_job_running_seconds",
-    "Time of a worker that one turn of a job takes",
+    "Duration of one turn of a job",
     _KIND_LABELS,
     buckets=_JOB_SECONDS,
 )
 RETRIES = Counter(
-    "pressroom_job_retries", "Attempts that failed for a passing reason", _KIND_LABELS
+    "pressroom_job_retries", "Job attempts that failed and will be retried", _KIND_LABELS
 )
 LEASES_LOST = Counter(
-    "pressroom_job_leases_lost", "Running jobs whose worker was lost", _KIND_LABELS
+    "pressroom_job_leases_lost", "Running jobs whose worker disappeared", _KIND_LABELS
 )
-_ENDED = Counter("pressroom_jobs_ended", "Jobs that have ended, by how", [*_KIND_LABELS, "status"])
-_FAILURES = Counter(
-    "pressroom_job_failures", "Jobs that failed, by their error", [*_KIND_LABELS, "code"]
-)
+_ENDED = Counter("pressroom_jobs_ended", "Finished jobs by status", [*_KIND_LABELS, "status"])
+_FAILURES = Counter("pressroom_job_failures", "Failed jobs by error code", [*_KIND_LABELS, "code"])
 
 # Cache the labelled metrics, because ``prometheus_client`` takes a lock and formats the labels at
 # each lookup.

@@ -16,7 +16,8 @@ from babel.messages.pofile import read_po
 from jinja2 import BaseLoader, Environment, StrictUndefined, select_autoescape
 
 ENGLISH = "en"
-# How much of an ``Accept-Language`` header is parsed at most, to limit the parsing time.
+# The maximum number of characters of an ``Accept-Language`` header that are parsed, to limit the
+# parsing time.
 MAX_HEADER_CHARACTERS = 500
 
 _CATALOGUES = files(__package__).joinpath("catalogues")

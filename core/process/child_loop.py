@@ -20,7 +20,8 @@ from core.process.linux import exit_with_parent, trim_memory
 # The header of each message contains the length of its JSON text and the length of its binary data.
 HEAD = struct.Struct(">IQ")
 
-# A function that answers a message. Messages and answers consist of JSON fields and binary data.
+# The type of functions that reply to a message from the parent process. Messages and answers
+# consist of JSON fields and binary data.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 _MAX_CPU_SECONDS = 60.0
@@ -41,8 +42,8 @@ def answer_messages(
     The loop ends early if the process has used too much CPU time or memory.
 
     Args:
-        confine: restricts the process before the first message. ``confine`` gets the memory limit
-            in bytes.
+        confine: a function that restricts the child process before the process reads its first
+            message. ``confine`` gets the memory limit in bytes.
         max_resident_bytes: the resident memory above which the process exits after an answer.
     """
     parent = int(sys.argv[1])

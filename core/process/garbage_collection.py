@@ -6,9 +6,9 @@ A server process creates 200,000 objects during startup, but hardly any garbage.
 import gc
 
 _STANDARD_THRESHOLDS = gc.get_threshold()
-# The first threshold exceeds the number of objects that a process creates during startup. Garbage
-# collection isn't disabled, because a process that never calls ``end_start`` could run out of
-# memory.
+# The first threshold of garbage collection exceeds the number of objects that a process creates
+# during startup. Garbage collection isn't disabled, because a process that never calls
+# ``end_start`` could run out of memory.
 _STARTUP_THRESHOLDS = (1_000_000, 10, 10)
 
 

@@ -17,8 +17,9 @@ _IS_LINUX = sys.platform == "linux"
 def hide_memory() -> None:
     """Hide this process's memory, environment and files from other processes of the same user.
 
-    The kernel doesn't write a core dump when a hidden process crashes. Root can read the memory of
-    a hidden process. A forked child process stays hidden, but ``exec`` makes it visible again.
+    The kernel doesn't write a core dump when a hidden process crashes. Root can still read the
+    memory of a process that has called ``hide_memory``. The memory of a forked child process stays
+    hidden, but ``exec`` makes it readable again.
     """
     _control(_PR_SET_DUMPABLE, 0)
 

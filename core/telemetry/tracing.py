@@ -30,7 +30,8 @@ from core.telemetry.collector import has_service_name
 
 log = get_logger(__name__)
 
-# How long an exiting process tries to send its last spans, because the collector may hang.
+# The time limit for sending the last spans when a process exits. Without a limit, a hanging
+# collector would delay the exit.
 MAX_END_SECONDS = 2.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADER = "traceparent"
@@ -117,7 +118,7 @@ class Tracing:
 
 
 def open_tracing(process: str) -> Tracing | None:
-    """Start to record spans, or return ``None`` if the environment variables are invalid.
+    """Start recording spans, or return ``None`` if the environment variables are invalid.
 
     A background thread sends spans from a bounded queue to the collector. When the queue of unsent
     spans is full, the oldest spans are dropped. OpenTelemetry's environment variables configure the

@@ -215,8 +215,8 @@ class Proxy:
             return False
         self._trap = None
         if trap.deliver:
-            # Deliver the data before the cut, so that the server executes a command but the client
-            # gets no answer.
+            # Deliver the data before cutting the connection, so that the server executes a command
+            # but the client gets no reply.
             link.flowing.clear()
             server.write(data)
             await server.drain()
@@ -230,8 +230,8 @@ class Proxy:
             client.write(reply)
             await client.drain()
             client.write_eof()
-            # Wait before resetting the connection, because a client that is still sending would
-            # lose the answer.
+            # Wait before resetting the connection, because a client that is still sending would not
+            # receive the response.
             await asyncio.sleep(0.1)
 
     def _call(self, function: Callable[[], T]) -> T:

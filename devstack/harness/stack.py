@@ -222,8 +222,7 @@ class Stack:
     def start_sandbox(self) -> Running:
         """Start the sandbox.
 
-        Only programs that are started after the sandbox send their mails and requests to the
-        sandbox.
+        Programs use the sandbox only if they are started after the sandbox.
         """
         port = free_port()
         smtp_port = free_port()

@@ -38,6 +38,13 @@ OPENVERSE_PREFIX = "/openverse"
 UNSPLASH_ACCESS_KEY = "sandbox-unsplash-access-key"
 
 
+RESEND_PREFIX = "/resend"
+RESEND_API_KEY = "re_sandbox"
+LISTMONK_PREFIX = "/listmonk"
+LISTMONK_USER = "pressroom"
+LISTMONK_TOKEN = "sandbox-listmonk-token"  # noqa: S105
+
+
 def get_challenge_secret(provider: str) -> str:
     return f"sandbox-{provider}-secret"
 

@@ -132,7 +132,7 @@ class StatusFigures:
         return {each: values[name] for each, name in names.items() if name in values}
 
     def values(self, figure: Figure) -> list[float]:
-        """Return the values of a figure over time, oldest first."""
+        """Return the values of a metric over time, oldest first."""
         if figure.reading in (Reading.SUM, Reading.MAX):
             combine = sum if figure.reading is Reading.SUM else max
             samples = [each.values(figure.metric, figure.labels) for each in self._samples]

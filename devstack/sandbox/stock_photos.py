@@ -24,8 +24,8 @@ _HUGE_BYTES = 6 * 1024 * 1024
 # The word ``slow-N`` in a search or photo id delays the response by N seconds.
 _SLOW = re.compile(r"\bslow-(\d{1,2})\b")
 
-# Maps each fault word to a function that returns the faulty response. Each fault function gets the
-# headers of an exhausted rate limit.
+# Maps each fault word to a function that returns the faulty response. Each function gets headers
+# that report an exhausted rate limit, because some faulty responses contain these headers.
 Faults = Mapping[str, Callable[[dict[str, str]], Response]]
 
 FAULTS: Faults = {

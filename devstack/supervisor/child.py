@@ -232,7 +232,7 @@ class Child:
         return True
 
     def _clean_up(self) -> int:
-        """Kill the rest of an ended process's group, and return the exit code of the process."""
+        """Kill what is left of an ended process's group, and return the process's exit code."""
         assert self.process is not None
         pid = self.process.pid
         code = self.process.returncode

@@ -357,8 +357,8 @@ class OpenAIProtocol:
             ) from None
         except RequestRejected as error:
             raise CompletionFailed(f"status {error.status}") from None
-        # A refused or incomplete response doesn't count as a failure for the circuit breaker,
-        # because the server has responded.
+        # An unusable response doesn't count as a failure for the circuit breaker, because the
+        # server has responded.
         return completion.reply(self.model)
 
     async def _negotiate_format(self, question: CompletionRequest) -> Completion:

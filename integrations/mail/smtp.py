@@ -53,8 +53,8 @@ _MAX_CALL_SECONDS = 20.0
 _SERVER = "mail server"
 
 _PERMANENT_CODES = range(500, 600)
-# The SMTP codes for a refused or missing login (RFC 4954). After a login error, mails are retried,
-# because the operator can fix the login.
+# The SMTP codes for a rejected or missing login (RFC 4954). If the mail server rejects Pressroom's
+# login, mails are retried, because the operator can correct the credentials.
 _LOGIN_CODES = frozenset({530, 534, 535, 538})
 _TOO_LARGE_CODE = 552
 # The SMTP codes for an outage of the mail server, such as a shutdown or a missing reply.
@@ -235,5 +235,6 @@ def _translate_error(error: smtplib.SMTPException) -> Exception:
                 return errors.MAIL_MESSAGE_REFUSED(status=code)
             case smtplib.SMTPSenderRefused() if code == _TOO_LARGE_CODE:
                 return errors.MAIL_TOO_LARGE(status=code)
-    # The rejection is temporary, or an operator can fix its cause, for example a wrong login.
+    # The rejection is temporary, or an operator can remove its cause, for example a wrong SMTP
+    # password.
     return TransientError(f"The mail server refuses the mail ({summary}).")

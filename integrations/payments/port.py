@@ -1,6 +1,6 @@
 """The interface that the adapter of each payment provider implements.
 
-Pressroom learns about payments from webhooks, from API replies, and when a payer returns from the
+Pressroom learns about payments from webhooks, from API replies, and from payers who return from the
 payment page. Webhooks, page visits and API replies all yield `Evidence`, the facts about a payment.
 Facts about a payment never become false, so evidence may arrive repeatedly and in any order.
 """
@@ -73,7 +73,8 @@ class Evidence:
         session_id: the provider's id of the checkout.
         payment_id: the provider's id of the payment.
         amount_minor: the amount of the order.
-        paid: whether the money has arrived. Promised payments, such as bank debits, arrive later.
+        paid: whether the money has arrived. The money of promised payments, such as bank debits,
+            arrives days after the checkout.
         failed: whether a promised payment has failed. After a promised payment has failed, the
             checkout can't be paid.
         expired: whether the time for paying the order is over. A payment that was promised before

@@ -43,9 +43,8 @@ class PaymentChannels:
     def channel(self, channel: PaymentChannel) -> Payments:
         """Return the account of a payment channel at the payment provider.
 
-        Raises ``topup.channel_unavailable`` (unavailable) if the operator has not configured the
-        channel. Raises ``topup.channel_unavailable`` (invalid) for the sandbox outside the
-        development stack.
+        Raises ``topup.channel_unavailable`` if the operator has not configured the channel. The
+        sandbox is usually configured only in a development stack.
         """
         if channel in self._accounts:
             with self._lock:

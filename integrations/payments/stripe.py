@@ -1,9 +1,9 @@
 """An adapter for payments with Stripe Checkout.
 
 The development stack's sandbox differs from Stripe only in the base URL and the keys. The Stripe
-adapter converts the objects in Stripe's API replies and webhooks to `Evidence`. Webhooks may use an
-older version of Stripe's API than the API replies. The Stripe adapter reads only fields that are
-the same in all API versions since 2022.
+adapter converts the objects in Stripe's API replies and webhooks to `Evidence`. The API version of
+Stripe's webhooks can be older than the API version of Stripe's replies. The Stripe adapter reads
+only fields that are the same in all API versions since 2022.
 
 Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
 /webhooks and /payments/checkout/fulfill-orders.
@@ -55,8 +55,8 @@ _SERVER = "payment provider"
 # Tolerate a few failed calls, because an open circuit breaker makes every payer's call fail.
 _TOLERATED_FAILURES = 2
 _SIGNATURE_TOLERANCE_SECONDS = 300
-# The maximum number of refunds or disputes to read per payment. Without a maximum number, an
-# endless list of refunds or disputes would occupy a thread forever.
+# The maximum number of refunds or disputes to read per payment. Without a limit, an endless list of
+# refunds or disputes would occupy a thread forever.
 _MAX_LISTED_OBJECTS = 1_000
 # Stripe requires a checkout to expire between 30 minutes and 24 hours after its creation. The
 # limits for the lifetime of a checkout are a minute stricter than Stripe's limits, because Stripe's
@@ -100,7 +100,7 @@ def parse_order_id(fields: Fields) -> int | None:
 
 
 def parse_session(session: Fields, *, failed: bool = False) -> Evidence | None:
-    """Return the evidence in a checkout session, or ``None`` if the session isn't Pressroom's."""
+    """Return the facts in a checkout session, or ``None`` for another program's session."""
     if (order_id := parse_order_id(session)) is None:
         return None
     return Evidence(

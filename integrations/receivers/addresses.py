@@ -3,8 +3,9 @@
 Webhooks may be sent to public addresses and to the operator's networks. Python's ``is_global`` is
 too lenient to decide which addresses are public. ``is_global`` accepts ``fec0::/10``, some
 multicast addresses, and IPv6 addresses with an embedded IPv4 address. Embedded IPv4 addresses occur
-in NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compatible ``::/96`` and translated
-``::ffff:0:0:0/96``. Before Python 3.13, ``is_global`` accepts even some reserved networks.
+in NAT64 addresses (``64:ff9b::/96``), 6to4 addresses (``2002::/16``), IPv4-compatible addresses
+(``::/96``) and IPv4-translated addresses (``::ffff:0:0:0/96``). Before Python 3.13, ``is_global``
+accepts even some reserved networks.
 
 Webhooks may be sent to unreserved IPv6 addresses in the global unicast network. Webhooks may be
 sent to all IPv4 addresses outside the reserved networks.
@@ -23,7 +24,7 @@ _RESERVED_V4 = tuple(
         *("0.0.0.0/8", "10.0.0.0/8"),
         "100.64.0.0/10",  # Shared address space, in which a cloud provider has a metadata service.
         "127.0.0.0/8",
-        "168.63.129.16/32",  # A cloud's host agent, whose address looks public.
+        "168.63.129.16/32",  # A public-looking address of a cloud's host agent.
         "169.254.0.0/16",  # Link-local addresses, where most clouds have their metadata service.
         *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24"),
         *("192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15"),

@@ -43,7 +43,7 @@ class Outcome:
         status: the HTTP status, or ``None`` without a response.
         body: the first 4 KB of the response body.
         retry_after: the Retry-After header of the response.
-        error: why there is no response, without secrets.
+        error: the reason for a missing response, which contains no secrets.
     """
 
     milliseconds: int

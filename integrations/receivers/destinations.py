@@ -110,7 +110,7 @@ def resolve_destination(
 ) -> Destination:
     """Resolve a host, and check that webhooks may be sent to all its IP addresses.
 
-    Raises ``DestinationRefused`` if webhooks may not be sent to one of the addresses. Raises
+    Raises ``DestinationRefused`` if one of the addresses is forbidden for webhooks. Raises
     ``HostUnknown`` if the host has no IP address.
 
     Args:

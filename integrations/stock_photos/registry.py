@@ -9,9 +9,10 @@ from integrations.stock_photos.unsplash import Unsplash
 
 
 class StockPhotoProviders:
-    """The configured stock photo providers. Each provider connects at its first request.
+    """The configured stock photo providers.
 
-    Use one ``StockPhotoProviders`` per process, so that requests share connections.
+    The client of each provider connects at its first request. Use one ``StockPhotoProviders`` per
+    process, so that requests share connections.
     """
 
     def __init__(self, given: Settings, report: QuotaReport) -> None:

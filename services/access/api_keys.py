@@ -81,7 +81,7 @@ class UsedKeys:
     """Tracks recently used API keys, and caches the caller that each key authenticates.
 
     ``write_uses`` stores in the database when each key was last used. If a process is killed, the
-    uses of the last second are lost.
+    API key uses of its last second aren't stored.
     """
 
     def __init__(self) -> None:

@@ -40,7 +40,8 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_PER_MB = 2**20
-# How many bytes of the storage quota each stored row consumes, without its filter.
+# The number of bytes of the storage quota that a stored row consumes, in addition to the size of
+# its filter.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
 # actions. All other kinds of jobs are limited only by the job queue.

@@ -21,8 +21,8 @@ from services.jobs.transitions import complete_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Limits the mails of each kind to an address per hour, because strangers can request mails to any
-# address.
+# Only a few mails of each kind are sent to an address per hour, because anybody can request mails
+# to any address.
 MAIL_LIMIT_WINDOW = timedelta(hours=1)
 MAX_MAILS_PER_ADDRESS = 3
 ACCOUNT_MAIL_RETENTION = timedelta(days=1)
@@ -67,8 +67,8 @@ def request_mail(
     Args:
         email: the normalised e-mail address of the recipient.
         user_id: the id of the logged-in user who requested the mail, if any.
-        detail: a text that is inserted into the mail. Text from strangers is not allowed, because
-            they could use it for spam.
+        detail: a text that is inserted into the mail. The text must not come from a visitor without
+            an account, because anybody could send spam in it.
         source: the digest of the network from which the mail was requested.
     """
     if not is_mail_limit_reached(uow, kind, email):
@@ -214,8 +214,8 @@ def _choose_template(
         case MailKind.NEW_ADDRESS if person is not None and person.id == request.user_id:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
-            # Only the page behind the link reveals whether the new address already has an account,
-            # not the mail.
+            # The mail doesn't reveal whether the new address already has an account. Only the page
+            # behind the link reveals it.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

@@ -15,8 +15,8 @@ from services.security_events import EventType, record_operator_event
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# Tables that may contain rows about readers without an account. A row in a table that is missing
-# here means that the person has or had an account.
+# Tables that may contain rows about readers without an account. A person with a row in any table
+# outside ``_READER_TABLES`` has or had an account.
 _READER_TABLES = frozenset(
     {
         "account_mails",
@@ -35,7 +35,7 @@ def create_user(
 ) -> User:
     """Create a user.
 
-    Raises ``user.exists`` if a user with the e-mail address exists. Raises every error of
+    Raises ``user.exists`` if a user with the e-mail address exists. Raises the same errors as
     ``passwords.require_allowed_password``.
     """
     user = User(
@@ -163,7 +163,8 @@ def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[
     newest = func.max(MailingList.created_at).label("newest")
     count = func.count(MailingList.id).label("lists")
     owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
-    # The first query reads only an index of lists. A second query loads the owners.
+    # For speed, the first query reads only an index on the table of mailing lists. A second query
+    # loads the owners of the lists.
     query = paging.select_page_by_moment(
         select(owned), owned.c.newest, owned.c.user_id, page_request
     )

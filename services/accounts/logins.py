@@ -1,9 +1,9 @@
 """Counts login attempts, and blocks logins for some time after failed attempts.
 
 A login attempt is counted before the password is verified, so that parallel attempts can't bypass
-the limit. A successful login resets the counters of failed attempts. During a pause, even the right
-password is rejected, so that an attacker can't continue guessing. Attempts during a pause aren't
-counted and don't extend the pause.
+the limit. A successful login resets the counters of failed attempts. During the pause after too
+many failed logins, even the right password is rejected, so that an attacker can't continue
+guessing. Attempts during a pause aren't counted and don't extend the pause.
 
 Several counters prevent a stranger from locking the owner out of an account:
 
@@ -14,9 +14,9 @@ Several counters prevent a stranger from locking the owner out of an account:
 - Opening a mailed password reset link resets the counters of the e-mail address.
 
 An attacker who tries a few passwords for each of many accounts stays below the limits per e-mail
-address. A counter per network counts how many accounts had failed logins within an hour. A
-successful login subtracts its account from the network's counter. Attempts from a browser in which
-the person has logged in before don't count.
+address. A counter per network counts how many accounts had failed logins within an hour. After a
+successful login, the network's counter no longer counts the account. Login attempts from a browser
+in which the person has logged in before don't count towards the network's limit.
 """
 
 import secrets
@@ -221,7 +221,8 @@ def _identify(
 ) -> tuple[str, User | None, str | None]:
     """Return the normalised e-mail address, its owner, and the random part of the browser token.
 
-    An invalid address is returned in lower case, because its login attempts are also counted.
+    An invalid address is returned in lower case, so that all its spellings share a counter of login
+    attempts.
     """
     try:
         email = email_addresses.normalise_address(email)
@@ -254,7 +255,7 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 
 
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
-    """Add an account with a failed login to the counter of the client's network.
+    """After a failed login, count the account for the client's network.
 
     Raises ``login.paused`` during a pause after failed login attempts. The counter
     ``client_subject`` refers to the network's counter, from which a successful login subtracts one.

@@ -1,9 +1,9 @@
 """Creates, finds and uses mailed tokens, the single-use secrets in mailed links.
 
-Opening a mailed link proves that the person can read mails to the address. A mailed token consists
-of 256 random bits. The worker creates the token when it sends the mail, so the database stores only
-the token's HMAC. Mail scanners open links, so a mailed link must not change anything until the
-person confirms the action on the linked page.
+Opening a mailed link proves that the person can read mail sent to the address. A mailed token
+consists of 256 random bits. The worker creates the token when it sends the mail, so the database
+stores only the token's HMAC. Mail scanners open links, so a mailed link must not change anything
+until the person confirms the action on the linked page.
 """
 
 import secrets

@@ -19,7 +19,7 @@ MAX_SHOWN_CHARACTERS = 60
 _ELLIPSIS = "…"
 # Characters that browsers accept as dots in domain names.
 _FULL_STOPS = str.maketrans("\u3002\uff61\u2024\u2027", "....")
-# Replaces quotation marks by apostrophes, because a quotation mark would end the quotation.
+# Replaces quotation marks with apostrophes, because a quotation mark would end the quotation.
 _QUOTES = str.maketrans(dict.fromkeys('"“”„‟«»\u2039\u203a\u301d\u301e\uff02', "'"))
 # Matches typical parts of URLs, e-mail addresses and IP addresses, and spellings such as "(at)" and
 # "[dot]". Domain names are recognised separately, by their top-level domain.
@@ -62,7 +62,7 @@ def contains_contact_details(text: str) -> bool:
 
 
 def quote_text(text: str) -> str:
-    """Put a text into quotation marks, and replace its addresses and telephone numbers by ellipses.
+    """Quote a text, and replace its addresses and telephone numbers with ellipses.
 
     A text that consists only of addresses and telephone numbers becomes ``“…”``.
     """

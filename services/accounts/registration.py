@@ -21,7 +21,7 @@ from services.security_events import EventType, record_event
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 MAX_USER_NAME_CHARACTERS = 200
-# The condition for mailed links that change an account's password or address.
+# The condition that selects mailed links for a change of password or address.
 _CHANGES_ACCESS = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
 
 
@@ -74,8 +74,8 @@ def reset_password(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
     """Set a new password with a reset link, revoke all sessions, and notify the person by mail.
 
     All mailed links that could change the person's password or address become invalid. Only
-    ``services.recovery`` may call ``reset_password``, because it also revokes API keys and OAuth
-    grants. Raises every error of ``read_reset_link``.
+    ``services.recovery`` may call ``reset_password``, because the caller must also revoke API keys
+    and OAuth grants. Raises the same errors as ``read_reset_link``.
     """
     link, email = _read_link(uow, Purpose.RESET_PASSWORD, secret)
     assert link.user_id is not None
@@ -109,7 +109,7 @@ def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
     """Set the password of the person with the given e-mail address.
 
     All sessions of the person are revoked, and the person is notified by mail. Raises
-    ``user.not_found`` and every error of ``passwords.hash_password``.
+    ``user.not_found`` and the same errors as ``passwords.hash_password``.
     """
     user = accounts.get_user_by_email(uow, email)
     # Hash the password before locking the person, because hashing is slow.
@@ -134,9 +134,9 @@ def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
 
 
 def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, str]:
-    """Use the link that confirms a new address, and return the locked person and the new address.
+    """Redeem a link that confirms a new address. Return the locked person and the address.
 
-    Raises ``auth.login_again`` and every error of ``read_new_address_link``.
+    Raises ``auth.login_again`` and the same errors as ``read_new_address_link``.
     """
     email = read_new_address_link(uow, secret, caller.user_id)
     person = _lock_person(uow, caller.user_id)
@@ -177,7 +177,7 @@ def read_undo_link(uow: UnitOfWork, secret: str) -> str:
 
 
 def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, datetime]:
-    """Use an undo link for a change of address, and lock the person.
+    """Redeem a link that undoes a change of address, and lock the person.
 
     Return the locked person, the former address, and the time of the change. Raises
     ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if the

@@ -1,4 +1,4 @@
-"""Finds and repairs strays in the object storage.
+"""Finds and repairs mismatches between objects in the object storage and rows in the database.
 
 A stray is an object without a database row, or a row whose object is missing. A crash can leave an
 object without a row. After a restore from a backup, the objects of some rows may be missing. To
@@ -131,7 +131,8 @@ def _find_stray_originals(resources: Resources, before: datetime) -> Iterator[St
             referenced_keys = {ORIGINALS_PREFIX + hash_id for hash_id in uow.session.scalars(query)}
         for key in keys:
             stray = Stray(StrayKind.OBJECT_WITHOUT_ROW, key)
-            # Check the stray a second time, because its row may have been written in the meantime.
+            # Check a second time that the object has no row, because the row may have been written
+            # in the meantime.
             if key not in referenced_keys and _is_still_stray(resources, stray):
                 yield stray
 
@@ -177,8 +178,8 @@ def _iterate_referenced_keys(
 ) -> Iterator[tuple[str, bool, StrayKind]]:
     """Yield the storage keys with this prefix in all attachment rows, in ascending order.
 
-    The second value of each tuple says whether the object must exist. Objects must exist if their
-    attachment became ready before ``before``.
+    The second value of each tuple says whether the object must exist. The objects of an attachment
+    must exist if the attachment became ready before ``before``.
     """
     last_hash_id = ""
     query = select(Attachment).order_by(Attachment.hash_id).limit(_MAX_BATCH_ROWS)

@@ -134,7 +134,7 @@ def accept_upload(
         _schedule_removal(resources, object_key)
         raise
     # Keep the uploaded object after an unexpected error, because its row may have been committed.
-    # If there is no row, ``sweep_uploads`` removes the object later.
+    # If the database has no row for the object, ``sweep_uploads`` removes the object later.
     if accepted.replayed:
         _schedule_removal(resources, object_key)
     return accepted

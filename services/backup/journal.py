@@ -66,7 +66,7 @@ def write_journal(resources: Resources) -> int | None:
         with resources.unit_of_work() as uow:
             oldest = select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS)
             rows = uow.session.scalars(oldest).all()
-            # Read the clock after the departures, so that the file name contains a later time than
+            # Read the departures before the clock, so that the time in the file name is later than
             # all departures in the file.
             read_at = uow.session.scalars(select(func.clock_timestamp())).one()
         if not rows:

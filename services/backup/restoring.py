@@ -58,7 +58,7 @@ class RestoreResult:
 def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> RestoreResult:
     """Restore a backup, and reapply the unsubscriptions and erasures that happened after it.
 
-    Raises ``backup.target_in_use`` if the database isn't empty. Raises every error of
+    Raises ``backup.target_in_use`` if the database isn't empty. Raises the same errors as
     ``require_compatible_backup`` and ``fill_database``.
     """
     settings = resources.settings
@@ -114,7 +114,7 @@ def require_compatible_backup(manifest: Manifest, settings: Settings) -> None:
 def fill_database(settings: Settings, place: SealedPlace, manifest: Manifest) -> str:
     """Restore a backup's database dump, migrate the schema, and return the new schema revision.
 
-    Raises ``backup.tool_failed`` if the program ``pg_restore`` fails. Raises every error of
+    Raises ``backup.tool_failed`` if the program ``pg_restore`` fails. Raises the same errors as
     ``read_file``.
     """
     names = (piece_name(manifest.id, number) for number in range(manifest.database_pieces))
@@ -150,8 +150,8 @@ class VerifyResult:
 def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) -> VerifyResult:
     """Restore a backup into a temporary database, and verify the restored ledger and attachments.
 
-    Raises ``backup.verified_now`` if a verification of a backup is already running. Raises every
-    error of ``require_compatible_backup`` and ``fill_database``.
+    Raises ``backup.verified_now`` if a verification of a backup is already running. Raises the same
+    errors as ``require_compatible_backup`` and ``fill_database``.
     """
     require_compatible_backup(manifest, resources.settings)
     report = VerifyResult(manifest.id)
@@ -164,7 +164,8 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
         for fault in ledgers.verify_ledger(trial, full=True).faults:
             place_of_fault = f"user {fault.user_id}, entry {fault.seq}, order {fault.order_id}"
             report.faults.append(f"ledger: {fault.fault} ({place_of_fault})")
-        # Search with a later time, because the search for strays ignores new objects.
+        # Pretend that the search happens later, because the search for strays ignores recently
+        # created objects.
         for stray in strays.find_strays(
             trial, now=clock.now() + STRAY_GRACE_PERIOD + timedelta(hours=1)
         ):
@@ -193,8 +194,8 @@ def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", (_ADVISORY_LOCK,))
         if cursor.fetchone() != (True,):
             raise errors.BACKUP_VERIFIED_NOW()
-        # Release the advisory lock explicitly. A busy database server might release the lock so
-        # late that the next verification is rejected.
+        # Release the advisory lock explicitly. On a busy database server, the lock of a closed
+        # connection may still block the next verification of a backup.
         at_end.callback(cursor.execute, "SELECT pg_advisory_unlock(%s)", (_ADVISORY_LOCK,))
         url = owner.set(database=f"{owner.database}_backup_trial")
         name = sql.Identifier(url.database or "")

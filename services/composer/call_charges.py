@@ -66,7 +66,7 @@ def charge_call(
 
     Returns the id of the charge in the ledger, or ``None`` if the call has already been charged and
     settled. The charge depends on both the idempotency key and the input, because callers may reuse
-    a key for other input. Raises the errors of ``own_charges.charge_call``.
+    a key for other input. Raises the same errors as ``own_charges.charge_call``.
     """
     digest = hashlib.sha256(call.fingerprint + call.key.encode()).hexdigest()
     key = replace(call, route=SOURCE_TYPE, key=digest)
@@ -97,9 +97,9 @@ class RunPayment:
     _entry_id: int | None = field(default=None, init=False)
 
     def take_charge(self) -> None:
-        """Collect the charge of one waiting caller before the first call to the language model.
+        """Claim one waiting caller's charge before the first call to the language model.
 
-        Raises ``idempotency.in_progress`` if no charged caller is waiting.
+        Raises ``idempotency.in_progress`` if no caller who was charged is still waiting.
         """
         if not self._is_taken:
             self._entry_id = own_charges.take_charge(self.database, self.work, self.worker)

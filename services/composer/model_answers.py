@@ -134,7 +134,7 @@ def _is_echo(values: Mapping[str, str | tuple[str, ...]], instructions: str) -> 
 def _is_placeholder(texts: Sequence[str], name: str, instructions: str) -> bool:
     """Return whether a field contains a placeholder instead of real text.
 
-    Placeholders include the field's type, the field's name, dots, and parts of the instructions.
+    A placeholder is the field's type or name, a row of dots, or a part of the instructions.
     """
     words = {text.strip(_BRACKETS_AND_DOTS).lower() for text in texts} - {""}
     kinds = {word.rstrip("0123456789 _-") or word for word in words}

@@ -39,8 +39,8 @@ class ModelCalls:
     ) -> str:
         """Send a prompt to the language model, and return the response without drafts.
 
-        ``repair``: two texts that ask the model to correct its answer, one for the instructions and
-        one for the material.
+        ``repair``: two texts that ask the model to correct its answer. The first text is added to
+        the instructions, and the second to the material.
         """
         mark, delimited = delimit_text(material)
         request = CompletionRequest(

@@ -1,8 +1,8 @@
 """Writes metadata and tweets about a post with a language model.
 
 The model's answer is checked against the rules in ``services.composer.rules``. If an answer breaks
-a rule, Pressroom asks the model once for a repair. If the repaired answer still breaks a rule,
-Pressroom corrects it without the model.
+a rule, Pressroom asks the model once to correct the answer. If the second answer breaks a rule too,
+Pressroom corrects the second answer without the model.
 """
 
 from collections.abc import Callable
@@ -84,7 +84,7 @@ def write_metadata(
 
 
 def write_tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, ...]:
-    """Write tweets about a post with a language model.
+    """Use a language model to write tweets about a post.
 
     Raises ``composer.answer_unusable`` if the model writes no usable text. Passes on all errors of
     the language model.
@@ -112,7 +112,7 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
         _, second, more_faults = _ask(task, material, calls, repair)
         attempts.insert(0, (second, more_faults))
     except DomainError:
-        # If the repair fails, Pressroom corrects the first answer, unless it is unreadable.
+        # If the model can't correct its first answer, Pressroom corrects a readable answer itself.
         if first is None:
             raise
     for product, faults in attempts:

@@ -22,10 +22,10 @@ _MAX_TITLE_TOKENS = 250
 
 
 def build_material(plain: PlainPost, calls: ModelCalls) -> str:
-    """Return a post as material for prompts, shortened to the model's context window.
+    """Return the text of a post for prompts, shortened to the model's context window.
 
-    If the post is too long, the model first summarises parts of the post. Raises the errors of the
-    language model.
+    If the post is too long, the model first summarises parts of the post. Raises an error if a call
+    to the language model fails.
     """
     room = calls.context_tokens - MAX_ANSWER_TOKENS - OVERHEAD_TOKENS - REPAIR_TOKENS
     title = truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)

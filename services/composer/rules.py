@@ -1,7 +1,8 @@
 """Checks and corrects the metadata and tweets from a writer.
 
-All writers must follow the same rules. The functions ``find_…_faults`` return a sentence about each
-broken rule. The functions ``fit_…`` correct faults mechanically, and don't change correct texts.
+The rules for metadata and tweets are the same for the language model and the offline writer. The
+functions ``find_…_faults`` return a sentence about each broken rule. The functions ``fit_…``
+correct faults mechanically, and don't change correct texts.
 """
 
 import re
@@ -24,8 +25,8 @@ MAX_TWEETS = 5
 # A tweet's weight is computed as in version 3 of the twitter-text configuration.
 MAX_TWEET_WEIGHT = 280
 URL_WEIGHT = 23
-# Tweets and tags above this limit are cut before they are corrected. The limit of 4,000 characters
-# leaves room for a tweet that contains a very long URL.
+# Longer tweets and tags are cut to this length before the code corrects them. The limit of 4,000
+# characters leaves room for a tweet that contains a very long URL.
 _MAX_CONSIDERED_CHARACTERS = 4_000
 _MAX_URL_CHARACTERS = 2048
 _SLUG_PATTERN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")

@@ -55,7 +55,7 @@ class TextProcesses:
     def read(self, post: Post, seconds_left: SecondsLeft) -> PlainPost:
         """Parse a post in a child process, and return its text without markup.
 
-        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and the errors of
+        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and the same errors as
         ``seconds_left``.
         """
         payload = {"title": post.title, "content": post.content}
@@ -64,7 +64,7 @@ class TextProcesses:
     def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> dict[str, str]:
         """Write metadata or tweets with the offline writer in a child process.
 
-        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and the errors of
+        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and the same errors as
         ``seconds_left``.
         """
         fields: dict[str, str] = self._ask(request.to_payload(), seconds_left)
@@ -88,7 +88,7 @@ class TextProcesses:
     def _take_child(self, seconds_left: SecondsLeft) -> ChildProcess:
         """Wait for an idle child process, and return it.
 
-        Raises the error of ``seconds_left`` if no caller is waiting anymore.
+        Raises the same error as ``seconds_left`` if no caller is waiting anymore.
         """
         while True:
             try:

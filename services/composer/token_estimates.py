@@ -11,7 +11,7 @@ _OTHER_BYTES_PER_TOKEN = 2
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the number of tokens in a text, and prefer to overestimate it."""
+    """Return a high estimate of the number of tokens in a text."""
     ascii_count = len(text.encode("ascii", "ignore"))
     other_bytes = len(text.encode("utf-8", "replace")) - ascii_count
     return ascii_count // _ASCII_CHARACTERS_PER_TOKEN + other_bytes // _OTHER_BYTES_PER_TOKEN + 1
@@ -28,8 +28,8 @@ def split_by_tokens(text: str, max_tokens: int) -> Iterator[str]:
     """Split a text into pieces of at most ``max_tokens`` tokens, if possible between words."""
     start = 0
     while start < len(text):
-        # Estimate only the longest possible piece, because estimating all remaining text would be
-        # slow.
+        # Estimate the tokens of the longest possible piece only, because counting the tokens of all
+        # remaining text would be slow.
         window = text[start : start + max_tokens * _ASCII_CHARACTERS_PER_TOKEN]
         piece = truncate_to_tokens(window, max_tokens) or window[:1]
         if start + len(piece) < len(text):

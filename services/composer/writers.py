@@ -1,4 +1,4 @@
-"""Writes metadata and tweets about a post with a language model or the offline writer.
+"""Uses a language model or the offline writer to write metadata and tweets about a post.
 
 The settings select a language model or the offline writer. If the language model fails, the offline
 writer takes over, unless the settings disable this fallback. If the offline writer replaces a
@@ -60,9 +60,10 @@ class MetadataWriter:
     def load(self) -> None:
         """Load the offline writer's models in advance if it is the fallback.
 
-        Loading the models takes a few seconds. After a timeout of the language model, too little
-        time would be left for loading the models. If the settings select the offline writer, its
-        models are loaded at the first call, which has enough time.
+        Loading the models takes a few seconds. The models are loaded before they are needed,
+        because a timeout of the language model would leave too little time to load them. If the
+        settings select the offline writer, its models are loaded at the first call, which has
+        enough time.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)

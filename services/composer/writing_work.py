@@ -1,4 +1,4 @@
-"""Registers the function that answers requests for metadata and tweets in workers."""
+"""Registers the function with which workers process requests for metadata and tweets."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from storage.resources import Resources
 
 
 def _write(resources: Resources, lease: RequestLease) -> dict[str, Any]:
-    # Import the writers only when a request arrives, because their libraries take much time and
-    # memory. Workers without metadata requests never load the writers' libraries.
+    # Import ``writers`` only when a request arrives, because the libraries that it imports take
+    # much time and memory.
     from services.composer import writers
 
     return writers.answer_request(resources, lease)

@@ -60,7 +60,7 @@ def place_order(
 ) -> AcceptedJob:
     """Store an order and the job that creates the order's payment page, in one transaction.
 
-    Raises ``topup.channel``, ``topup.channel_unavailable``, and every error of
+    Raises ``topup.channel``, ``topup.channel_unavailable``, and the same errors as
     ``prices.price_order``, ``return_urls.check_return_url`` and ``services.jobs.idempotency``.
     """
     if request.redirect_url != return_urls.console_url(resources.settings):

@@ -20,7 +20,7 @@ from storage.resources import Resources
 class Checkpoint:
     """The state of a credit account after the ledger entry with the number ``seq``.
 
-    All entries up to the number ``seq`` have been verified without a fault.
+    The verification found no fault in the entries up to the number ``seq``.
     """
 
     user_id: int

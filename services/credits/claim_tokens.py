@@ -19,7 +19,7 @@ from storage.unit_of_work import UnitOfWork
 _CLAIM_PURPOSE = "topup-claim"
 _HMAC_PURPOSE = "topup-claim-hmac"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
-# Orders that have failed or were refunded can't be claimed, because they never give credits.
+# Failed and refunded orders can't be claimed, because their payers get no credits.
 _FINAL_STATUSES = (OrderStatus.FAILED, OrderStatus.REFUNDED)
 
 

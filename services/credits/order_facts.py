@@ -1,9 +1,10 @@
 """Collects facts about a payment order, and derives the order's status from the facts.
 
-The facts of an order say whether the order was paid, failed, expired or closed. The facts of an
-order also include the total amounts of its refunds, failed refunds and disputes. Facts are never
-withdrawn, and the largest total that a provider has reported counts. The messages of a payment
-provider can arrive in any order. The facts of an order determine its status and its credits.
+The stored facts about an order include whether the order was paid, failed, expired or closed. The
+stored facts about an order also include the totals of its refunds, failed refunds and disputes.
+Facts are never withdrawn, and the largest total that a provider has reported counts. The messages
+of a payment provider can arrive in any order. The stored facts about an order determine its status
+and its credits.
 """
 
 import math
@@ -31,7 +32,7 @@ CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 
 
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
-    """Update the facts of an order according to evidence from a payment provider.
+    """Add the facts that a payment provider reports to the stored facts about an order.
 
     Evidence is ignored if its amount, currency, checkout or payment differs from the order. If
     evidence about a payment doesn't match the order, an operator must review the order.
@@ -72,7 +73,7 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
-    """Update an order's dispute totals from a provider's evidence.
+    """Update an order's dispute totals to the totals that the payment provider reports.
 
     If a reported total is smaller than the stored total, the report is outdated and is ignored.
     """

@@ -11,8 +11,8 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# The retention period of abandoned orders. The database function ``is_abandoned_order`` must use
-# the same retention period.
+# The retention period of abandoned orders. The database function ``is_abandoned_order`` contains
+# this retention period too.
 ABANDONED_ORDER_RETENTION = timedelta(days=90)
 _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
 
@@ -95,8 +95,8 @@ def purge_abandoned_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
         order.created_at < now - ABANDONED_ORDER_RETENTION,
         *(column.is_(None) for column in null_columns),
         order.refunded_minor == 0,
-        # Skip orders that the database refuses to delete, because one of them would fail the whole
-        # batch.
+        # Skip orders that the database refuses to delete, because a single one would make the whole
+        # batch fail.
         func.is_abandoned_order(order.id),
     )
     oldest = query.order_by(order.created_at).limit(limit)

@@ -38,8 +38,8 @@ REVERSE_OPEN = register_maintenance(
 )
 # How much time the API process has to reverse a charge after the end of the HTTP request.
 _REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
-# How much time a worker has to settle a charge. The deadline must exceed the longest call to a
-# provider.
+# How much time a worker has to settle a charge. This time must exceed the duration of the longest
+# call to a provider.
 _WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 

@@ -20,7 +20,7 @@ def receive_event(
     """Settle the order to which a webhook refers, and commit the transaction.
 
     Raises ``TransientError`` if the payment provider should send the webhook again later. Raises
-    every error of ``Payments.event``.
+    the same errors as ``Payments.event``.
     """
     payments, event = channels.parse_event(body, signature)
     evidence = event.evidence

@@ -73,7 +73,7 @@ def lock_order(uow: UnitOfWork, order_id: int) -> PaymentOrder:
 
 
 def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
-    """Update the status and the ledger entries of a locked order to match its facts."""
+    """Update a locked order's status and ledger entries to match its payments and refunds."""
     try:
         with uow.session.begin_nested():
             _update_status(uow, order, via)

@@ -119,8 +119,9 @@ FROM accounts AS a CROSS JOIN LATERAL (
 # Selects the orders whose status has changed since the last checkpoint.
 NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
 
-# Selects the newest status change that a checkpoint may cover. A checkpoint doesn't cover the last
-# hour of changes, because an open transaction could still commit a change with a smaller id.
+# Selects the newest status change that is old enough for a checkpoint. A checkpoint doesn't cover
+# the last hour of changes, because an open transaction could still commit a change with a smaller
+# id.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (

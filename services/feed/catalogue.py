@@ -226,7 +226,7 @@ class TypeEntry:
     Attributes:
         meaning: a sentence for the API documentation that explains when the event happens.
         scope: the scope required to see events of this type. If ``scope`` is ``None``, only
-            sessions and unrestricted API keys may see these events.
+            sessions and unrestricted API keys may see events of this type.
         data: the schema of the event's ``data``, with an example.
     """
 

@@ -100,8 +100,8 @@ def _store_job(
         try:
             job = store(uow)
         except DomainError:
-            # Perhaps a simultaneous request with the same idempotency key has committed and used up
-            # the quota.
+            # A simultaneous request with the same idempotency key may have created its job and used
+            # up the quota.
             if key is not None and _find_record(uow, key) is not None:
                 raise _EqualRequestCommitted from None
             raise

@@ -46,11 +46,12 @@ class JobKind:
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
     # If ``needs_recent_login`` is true, retrying a job requires a recent login.
     needs_recent_login: bool = False
-    # An attempt to run a job that takes longer counts as stuck. For a bulk job, the deadline
-    # applies to each turn.
+    # An attempt to run a job counts as stuck if it exceeds this number of seconds. For a bulk job,
+    # the deadline applies to each turn.
     deadline_seconds: float = 60.0
-    # How long one process runs all turns of a job, for example to keep a file open. If
-    # ``max_stay_seconds`` is 0, each turn of a job can run in a different process.
+    # How many seconds a job stays in one process, for example because the job keeps a file open
+    # between turns. If ``max_stay_seconds`` is 0, each turn of a job can run in a different
+    # process.
     max_stay_seconds: float = 0.0
     # A callback that restores the subject of a restarted job, or returns false if the job's input
     # no longer exists.

@@ -61,7 +61,8 @@ class DatabaseWatch:
     def observe(self) -> Iterator[None]:
         """Measure how long the database statements in the ``with`` block take.
 
-        If the statements fail or take more than a second, the database counts as unreachable.
+        The database counts as unreachable if the statements in the ``with`` block fail or take more
+        than a second.
         """
         began_at = time.monotonic()
         try:
@@ -121,6 +122,6 @@ def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
     except OperationalError:
         # Stop, because the database is unreachable and requeuing the remaining jobs would fail.
         raise
-    except Exception:  # logged: one faulty job must not keep the sweep from the other jobs
+    except Exception:  # Log the error, because one faulty job must not stop the sweep.
         log.exception("sweep.job_broke", job_id=job_id)
         return False

@@ -54,7 +54,7 @@ class MaintenanceKind:
     # A maintenance run that takes longer than ``max_run`` loses its lease, so that a hanging run
     # doesn't block later runs.
     max_run: timedelta
-    # The pause after a failed maintenance run. If ``every`` is shorter, the pause is ``every``.
+    # The pause after a failed maintenance run. The pause is never longer than ``every``.
     max_failure_pause: timedelta
 
 
@@ -168,7 +168,7 @@ def request_run(uow: UnitOfWork, name: str) -> None:
 
 
 def read_bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
-    """Return the id of the row where the next maintenance run continues to scan a large table."""
+    """Return the id of the row from which the next run resumes the scan of a large table."""
     return uow.session.scalar(select(Maintenance.bookmark).where(Maintenance.name == kind.name))
 
 

@@ -13,7 +13,7 @@ import time
 from core.queues import Queue
 
 # How many seconds to pause for each second of a full scan. Full scans take at most a thousandth of
-# a worker's time, unless the pause reaches its maximum.
+# a worker's time, unless the pause between scans reaches its maximum.
 _PAUSE_SECONDS_PER_SCAN_SECOND = 1000
 _MAX_PAUSE_SECONDS = 60.0
 

@@ -26,7 +26,7 @@ from services.security_events import is_plan_error, record_plan_error
 from storage.redis.notifications import build_job_topic
 from storage.unit_of_work import UnitOfWork
 
-# The expiry time of a delegating job's lease, which never expires.
+# The lease of a delegating job never expires. Its expiry time is far in the future.
 HELPERS_LEASE_END = datetime(9999, 1, 1, tzinfo=UTC)
 # The column values of a job that isn't being retried.
 _NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None}
@@ -70,7 +70,7 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
     changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}
     if total is not None:
         changes["progress_total"] = total
-    # Keep the lease of a delegating job, which never expires.
+    # Don't shorten the lease of a delegating job, because this lease never expires.
     changes["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
     # Renew the lease together with the progress, because the heartbeat can't renew it while the
     # transaction locks the row.
@@ -88,7 +88,7 @@ def complete_job(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
 
 
 def fail_job(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
-    """Mark the job as failed, and end its subject, for example an import. Raises ``LeaseLost``.
+    """Mark the job and its subject, for example an import, as failed. Raises ``LeaseLost``.
 
     A client that is waiting for the job receives ``error``.
     """

@@ -63,8 +63,9 @@ _FIND_RECENTLY_DUE = text("""
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
     """)
 
-# Postpones ``send_after`` of sent jobs while a queue is full. ``send_after`` must stay within
-# ``RECENT_WINDOW``, because ``plan_turn`` looks for sent jobs only there.
+# Increases ``send_after`` of sent jobs while a queue is full, so that the jobs aren't sent again.
+# ``send_after`` must stay within ``RECENT_WINDOW``, because ``plan_turn`` looks for sent jobs only
+# there.
 _POSTPONE_RESENDS = text("""
     UPDATE jobs SET send_after = now() WHERE id IN (
         SELECT id FROM jobs

@@ -95,7 +95,7 @@ class AuthlibClient(rfc6749.ClientMixin):
         return clients.is_registered_uri(redirect_uri, self.record.redirect_uris)
 
     def get_allowed_scope(self, scope: str | None) -> str | None:
-        """Return the requested scopes, or ``None`` if the client may not request all of them.
+        """Return the requested scopes, or ``None`` if the client may not request one of them.
 
         A request without scopes asks for all scopes that the client may request.
         """
@@ -127,7 +127,7 @@ class AuthlibCode(rfc6749.AuthorizationCodeMixin):
 class AuthlibRefreshToken(rfc6749.TokenMixin):
     """A refresh token of the OAuth client that sent the request.
 
-    The grant of the refresh token is locked.
+    The current transaction holds a lock on the refresh token's grant.
     """
 
     def __init__(self, record: OAuthToken) -> None:

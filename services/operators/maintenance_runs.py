@@ -24,7 +24,7 @@ class MaintenanceRun:
 
     @property
     def done(self) -> int | None:
-        """Return the result of the latest successful run, such as the number of deleted rows."""
+        """Return the latest successful run's result, such as the number of deleted rows."""
         return (self.row.last_result or {}).get("done")
 
 

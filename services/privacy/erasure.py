@@ -35,8 +35,8 @@ from storage.unit_of_work import UnitOfWork
 
 # How long an erasure waits if an import or a payment has locked the person's row.
 MAX_WAIT_SECONDS = 60.0
-# The time between the two jobs of an erasure. When the second job starts, every request that had
-# read the person before the erasure has ended.
+# The time between the two jobs of an erasure. After this time, every request that read the person
+# before the first job has ended.
 _REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 
@@ -106,7 +106,7 @@ def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
 
 
 def mark_record_erased(uow: UnitOfWork, record: User) -> None:
-    """Mark a list's record as erased, so that an account can take its e-mail address.
+    """Mark a list's record as erased, so that an account can use the record's e-mail address.
 
     Move the record's opt-outs to the account before calling ``mark_record_erased``.
     """
@@ -205,7 +205,7 @@ ERASE_PERSON = register_kind(
         name="person.erase",
         run=run_erasure,
         queue=Queue.MAINTENANCE,
-        # The scope doesn't matter, because no user can see the erasure job.
+        # The job's scope doesn't matter, because no user can see an erasure job.
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
         # Retry an erasure for a long time, because Pressroom has promised the erasure to the

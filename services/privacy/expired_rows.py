@@ -19,8 +19,8 @@ PURGE = register_maintenance(
     run=lambda resources, _: purge_expired_rows(resources),
 )
 _MAX_BATCH_ROWS = 10_000
-# The database function that deletes expired events, for each table of events. Pressroom's database
-# role isn't allowed to delete events directly.
+# Maps each table of events to the database function that deletes expired events. Pressroom's
+# database role isn't allowed to delete events directly.
 _PURGE_FUNCTIONS = {
     RecordedEvent: text("SELECT purge_events(:most, :days)"),
     FeedEvent: text("SELECT purge_feed_events(:most, :days)"),

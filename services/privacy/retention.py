@@ -29,9 +29,9 @@ _SHORTENED_UP_TO = (
     .where(models.Maintenance.name == "maintenance.shorten_ips")
     .scalar_subquery()
 )
-# How much longer than their retention period the changes made by imports and bulk actions are kept,
-# so that an undo can finish. An import may run for two weeks, and undoing the import may take
-# another week.
+# Changes made by imports and bulk actions are kept this much longer than their retention period, so
+# that an undo can finish. An import may run for two weeks, and undoing the import may take another
+# week.
 _UNDO_RESERVE = timedelta(days=21)
 # How long expired authorization codes are kept, so that the tokens of a code can be revoked if the
 # code is used twice.
@@ -55,7 +55,7 @@ class Rule:
             rule's overdue rows aren't counted.
         only: SQL conditions that restrict the rule to some rows of the table.
         oldest_by: indexed columns that sort the oldest rows first, if ``moment`` has no index.
-        oldest_from: SQL conditions that select the rows in the index of ``oldest_by``.
+        oldest_from: the conditions of the partial index that ``oldest_by`` uses.
         is_purged: whether the hourly purge deletes the expired rows, rather than a separate kind of
             maintenance.
         longer: an extension of the retention period, because unfinished work may need the rows.
@@ -86,9 +86,9 @@ class Rule:
 def select_expired(
     rule: Rule, age: timedelta, *, limit: int
 ) -> tuple[Select[Any], tuple[ColumnElement[bool], ...]]:
-    """Return a query for the oldest rows of a rule, and conditions that select the expired ones.
+    """Return a query for the oldest rows of a rule's table, and conditions that expired rows meet.
 
-    The conditions are empty if the query already selects only expired rows.
+    No conditions are returned if the query already selects only expired rows.
     """
     assert rule.moment is not None
     conditions = (rule.moment < func.now() - age, *rule.only)
@@ -149,7 +149,7 @@ RULES = (
     _create_rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
     _create_key_rule(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_RESERVE),
     _create_key_rule(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_RESERVE),
-    # A bulk action is kept longer than the changes that it has made.
+    # The row of a bulk action is kept longer than the rows with its changes.
     _create_rule(models.BulkAction.finished_at, timedelta(days=365)),
     _create_key_rule(models.FeedEvent.occurred_at, FEED_RETENTION),
     _create_rule(

@@ -4,8 +4,8 @@ Each call of a stage erases a batch of rows, and returns a bookmark for the next
 transaction that erases a batch also stores the bookmark, so that no row is counted twice. Repeating
 a stage is safe, because the rows that it has erased no longer exist or are blank.
 
-No stage of an erasure locks the row of the erased person. To prevent deadlocks, the stages lock all
-other rows in the same order as other transactions.
+No stage of an erasure locks the row of the erased person. To prevent deadlocks, the stages of an
+erasure lock rows in the same order as other transactions.
 """
 
 from collections.abc import Callable, Mapping
@@ -94,7 +94,7 @@ def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Blank a person's subscriptions to a batch of mailing lists.
+    """Clear the personal data in a batch of the person's subscriptions.
 
     The recorded values that an undo would restore are deleted.
     """
@@ -188,7 +188,7 @@ def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
 
 
 def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
-    """Return a function that builds the condition for rows that refer to a person's rows."""
+    """Return a function that builds the condition for rows that reference a person's rows."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 
@@ -267,8 +267,8 @@ def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     has_answer = and_(row.person_id == user_id, row.answer.is_not(None))
     ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
-    # Return any bookmark except ``None`` if responses may remain. This stage needs no position, so
-    # the bookmark's value doesn't matter.
+    # If the person's rows may still contain responses, return a bookmark, because ``None`` would
+    # end the stage. This stage needs no position, so the bookmark's value doesn't matter.
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 

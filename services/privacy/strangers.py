@@ -1,12 +1,13 @@
 """Purges abandoned orders, unconfirmed subscription requests and strangers every hour.
 
-Without an account, anybody can create large numbers of orders and subscription requests. A
-subscription request lapses if it isn't confirmed within the retention period. When a request
-lapses, the subscription of a new reader is deleted, and the subscription of a former member gets
-its earlier status back.
+Orders and subscription requests require no account, so anybody could fill the database with them. A
+subscription request expires if it isn't confirmed within the retention period. When a request
+expires, a new reader's subscription is deleted, and a former member's subscription returns to its
+earlier status.
 
 A stranger is a person who can't log in and has no data except events about unconfirmed subscription
-requests. When a stranger is deleted, the events about the stranger are also deleted.
+requests. Events about unconfirmed subscription requests are deleted together with the person who
+made the requests.
 """
 
 from collections.abc import Sequence
@@ -47,7 +48,7 @@ _IS_MORE_THAN_REQUEST = or_(
 
 
 def purge_strangers(resources: Resources, *, now: datetime) -> int:
-    """Purge abandoned orders, unconfirmed subscription requests and strangers.
+    """Purge abandoned orders, unconfirmed subscription requests, and people without other data.
 
     Raises ``TablesNotPurged`` if some tables could not be purged.
     """
@@ -90,7 +91,8 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
     array = func.array(oldest.scalar_subquery())
     people = _lock_people(uow, User.id == any_(array))
     records = select(Subscription.id).where(Subscription.user_id.in_(people), *is_over)
-    # Skip locked subscriptions, because undoing an import locks subscriptions but not people.
+    # Skip locked subscriptions to prevent a deadlock. Undoing an import locks subscriptions but not
+    # people.
     requests = uow.session.scalars(records.with_for_update(skip_locked=True)).all()
     of_member = (
         SubscriptionEvent.list_id == Subscription.list_id,
@@ -144,7 +146,8 @@ def _lock_people(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> Sequence[
 
 def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int:
     """Delete the strangers among people whose rows are locked, and return their number."""
-    # The rows of these people are locked, so no stranger can join a list before being deleted.
+    # The people's rows are locked, so that none of them can join a list between this query and the
+    # deletion.
     strangers = select(User.id).where(User.id.in_(people), *_is_stranger(age))
     ids = uow.session.scalars(strangers).all()
     uow.session.execute(delete(SubscriptionEvent).where(SubscriptionEvent.user_id.in_(ids)))

@@ -2,7 +2,8 @@
 
 Whenever the number of active members in a list changes, a database trigger stores the difference as
 a row in a separate table. A maintenance job regularly adds the stored differences to the daily
-figures. Query results are exact, because queries also read the stored differences.
+figures. Queries add the differences that were not yet merged into the daily figures, so the results
+are exact.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -106,7 +107,7 @@ class SignUps(NamedTuple):
 
 @dataclass(frozen=True)
 class FiguresFault:
-    """A list, source and tier whose number of active members is wrong in the daily figures.
+    """A wrong number of active members in the daily figures, for one list, source and tier.
 
     Attributes:
         active: the number of active members in the table ``subscriptions``.
@@ -215,7 +216,8 @@ def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> 
 def verify_figures(resources: Resources) -> list[FiguresFault]:
     """Return the combinations of list, source and tier whose daily figures are wrong.
 
-    The daily figures and the active members are compared in a single database snapshot.
+    The function compares the daily figures with the number of active members in a single database
+    snapshot.
     """
     failures = 0
     while True:

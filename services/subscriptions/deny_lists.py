@@ -135,7 +135,7 @@ def _list_entries(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
 def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
     """Replace all addresses and domains in an owner's deny list.
 
-    Return the number of added and removed entries.
+    Return how many addresses were added to the deny list, and how many were removed.
 
     Addresses of erased people stay on the deny list, because the owner can't see the addresses of
     erased people. Raises ``deny_list.too_long``.

@@ -50,18 +50,18 @@ from storage.unit_of_work import UnitOfWork
 # Asian locales.
 _SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
 _CELL_START = r"(\A|[;\t\r\n])"
-# Matches the start of a cell before a formula. Spaces and quotes may precede the sign of the
+# Matches the start of a cell that contains a formula. Spaces and quotes may precede the sign of the
 # formula, because spreadsheet programs may skip spaces and quotes.
 _UNGUARDED_START = re.compile(rf'{_CELL_START}(?=[ "]*{_SIGN})')
 # Matches a semicolon, tab or line end before a formula.
 _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
-# Matches the start of a cell before a formula, even if the formula already has an apostrophe. If a
-# formula already has an apostrophe, the export adds a second one, and an import removes only the
-# added apostrophe.
+# Matches the start of a cell that contains a formula, even if the formula already has an
+# apostrophe. If a formula already has an apostrophe, the export adds a second one, and an import
+# removes only the added apostrophe.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
-# Search for a sign before searching for a formula, because few cells contain a sign and the search
-# for a formula is slower.
+# First search for a character that can start a formula, because few cells contain such a character
+# and the search for formulas is slower.
 _ANY_SIGN = re.compile(_SIGN)
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),

@@ -81,7 +81,8 @@ class ExportOrder:
 
     Attributes:
         segment_id: the id of the segment to export, or ``None``.
-        written: the filter in the request as decoded JSON, or ``None`` without a filter.
+        written: the filter in the request as decoded JSON, or ``None`` if the request has no
+            filter.
         statuses: the statuses of the members to export, or ``None`` for all statuses except
             ``removed``.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
@@ -99,7 +100,7 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
     """Enqueue an export of the list's members or of a roster.
 
     The quotas of the owner's plan don't apply to rosters. Raises ``auth.insufficient_scope``,
-    ``auth.login_again``, ``list.not_found``, ``list.not_owner``, and the errors of
+    ``auth.login_again``, ``list.not_found``, ``list.not_owner``, and the same errors as
     ``segments.choose_filter``. Raises ``quota.exceeded``, but only for an export of the kind
     ``members``. Raises ``list.email_channel_disabled`` or ``export.status_of_roster``, but only for
     a roster. Raises ``export.bom`` if the caller requests a byte-order mark for a roster or a JSON
@@ -142,7 +143,7 @@ def enqueue_export(
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
     # Set a provisional prefix, because ``object_prefix`` must not be NULL. Each attempt to run the
-    # export's job replaces the prefix.
+    # export's job stores its files under a new prefix.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
         list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns

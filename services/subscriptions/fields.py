@@ -46,7 +46,7 @@ _BOOLEAN_BY_WORD = {
 FieldValue = str | bool | int | float
 # Maps field ids, as strings, to one member's values.
 StoredValues = Mapping[str, FieldValue]
-# Values for columns of a field, as validated by ``validate_columns``.
+# Values for columns of the table ``fields`` that ``validate_columns`` has validated.
 CheckedColumns = NewType("CheckedColumns", dict[str, Any])
 
 

@@ -41,7 +41,7 @@ def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedVal
     """Validate and normalise the values that an owner sets for a list.
 
     Callers should validate texts before a transaction begins, because searching texts for links and
-    misleading words takes time. Raises ``list.title`` and the errors of
+    misleading words takes time. Raises ``list.title`` and the same errors as
     ``branding.validate_values``.
     """
     values = dict(fields)
@@ -68,11 +68,11 @@ def create_own_list(
 ) -> MailingList:
     """Create a list for the caller.
 
-    Raises ``quota.exceeded``, and the errors of ``create_list``.
+    Raises ``quota.exceeded``, and the same errors as ``create_list``.
     """
     values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
-    # Lock the caller's account, so that the caller can't be erased at the same time, because an
-    # erased person must not own a list.
+    # Lock the caller's account against a simultaneous erasure, because an erased person must not
+    # own a list.
     sessions.lock_person(uow, caller.user_id)
     quotas.require_quota(uow, caller.user_id, PlanQuota.LISTS)
     return _create(uow, caller.user_id, values, providers)
@@ -87,7 +87,7 @@ def create_list(
     fields: Mapping[str, Any] | None = None,
     providers: Collection[str] = (),
 ) -> MailingList:
-    """Create a list. Raises the errors of ``validate_values`` and ``change_list``.
+    """Create a list. Raises the same errors as ``validate_values`` and ``change_list``.
 
     Args:
         fields: values for any of the list's columns except the title and the slug.
@@ -112,7 +112,7 @@ def change_list(
     fields: CheckedValues,
     providers: Collection[str],
 ) -> None:
-    """Change columns of a list.
+    """Change the given fields of a list.
 
     Raises ``list.busy``, ``list.logo`` and other errors for invalid values.
     """

@@ -1,8 +1,7 @@
 """Copies a person's new e-mail address from the account to the person's subscriptions.
 
 A list's owner sees the address in a person's subscription. A new address is copied only when the
-person can no longer undo the change of address, because an owner can't be made to forget an
-address.
+person can no longer undo the change of address, because owners may already have used the copy.
 """
 
 from datetime import timedelta

@@ -19,7 +19,7 @@ _PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 def require_harmless(name: str, text: str | None) -> None:
     """Raise ``text.leads_away`` if the text contains links, contact details or direction marks.
 
-    ``name``: the name of the request's field with the text, for the error message.
+    ``name``: the name of the request field that contains the text, for the error message.
     """
     if text is not None and not is_harmless(text):
         raise TEXT_LEADS_AWAY(name=name)
@@ -46,7 +46,7 @@ def _asks_for_secret(text: str) -> bool:
 
 
 def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
-    """Raise ``text.misleading`` if a sender name contains Pressroom's name or mail sender name."""
+    """Raise ``text.misleading`` if a sender name contains a name that Pressroom itself uses."""
     own_names = settings.own_names
     if text is not None and _find_words(_compile_phrases(_space_names(own_names)), text):
         rule = f"must not have the name of this installation in it: {' or '.join(own_names)}"

@@ -49,8 +49,8 @@ def list_reviewed_texts(record: MailingList | MemberField) -> Texts:
     """Return the texts of a list or field that Pressroom searches for suspicious words."""
     if isinstance(record, MemberField):
         return (record.label or "", *(record.choices or ()))
-    # Omit the consent wording, because many wordings mention accounts, and pages show the wording
-    # as a quotation.
+    # Don't review the consent wording, because harmless wordings often mention accounts, and pages
+    # show the wording as a quotation.
     names = ("title", "tagline", "sender_name", *TEXTS)
     return tuple(getattr(record, name) or "" for name in names)
 

@@ -54,7 +54,7 @@ def list_deliveries(
 ) -> PageOfRows[WebhookDelivery]:
     """Return a page of the deliveries to an endpoint, newest first.
 
-    Raises the errors of ``get_endpoint``.
+    Raises the same errors as ``get_endpoint``.
     """
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
@@ -66,8 +66,8 @@ def list_deliveries(
 def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
     """Queue a test event for the endpoint.
 
-    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and the errors
-    of ``get_endpoint``.
+    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and the same
+    errors as ``get_endpoint``.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_room(uow, endpoint)
@@ -85,7 +85,7 @@ def resend_delivery(
     """Send the event of a pending, successful or failed delivery again.
 
     Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active``,
-    ``webhook.too_many_pending`` and the errors of ``get_endpoint``.
+    ``webhook.too_many_pending`` and the same errors as ``get_endpoint``.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     is_this = (WebhookDelivery.id == delivery_id, WebhookDelivery.endpoint_id == endpoint.id)
@@ -120,11 +120,11 @@ def replay_events(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: date
     """Resend all stored events that happened at or after ``since``, in the original order.
 
     Returns 1 if the feed contains an event to send again, and 0 if not. Raises
-    ``webhook.not_active``, ``quota.exceeded`` and the errors of ``get_endpoint``.
+    ``webhook.not_active``, ``quota.exceeded`` and the same errors as ``get_endpoint``.
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_storage(uow, caller)
-    # Start the search shortly before ``since``, so that the queries read few older events.
+    # Start the search only a little before ``since``, so that the queries read few older events.
     place = find_place_before(uow.session, since)
     first_by_type = [
         uow.session.scalar(build_first_event_query(_select_events(endpoint, kind), place, since))
@@ -162,7 +162,7 @@ def count_events_since(
 ) -> EventCount:
     """Count the events that ``replay_events`` would send to an endpoint.
 
-    Raises the errors of ``get_endpoint``.
+    Raises the same errors as ``get_endpoint``.
     """
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     count = 0

@@ -40,7 +40,8 @@ def revoke_key(
 ) -> int:
     """Revoke an API key and the keys that it created, and end their webhook endpoints.
 
-    ``keep_endpoints``: whether the endpoints become endpoints of the account instead of ending.
+    ``keep_endpoints``: whether the key's endpoints are transferred to the account. Otherwise they
+    end.
     """
     revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:
@@ -56,7 +57,7 @@ def revoke_key(
 def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
     """Return the endpoints of an API key and of the keys that it created, newest first.
 
-    Ended endpoints are not included.
+    The result contains no ended endpoints.
     """
     return webhook_endpoints.find_live_endpoints(
         uow, WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))

@@ -86,7 +86,7 @@ def record_outcomes(
 def _count_silences(
     uow: UnitOfWork, endpoint: WebhookEndpoint, outcomes: Mapping[int, Outcome]
 ) -> None:
-    """Count consecutive unanswered calls, and let the endpoint rest after two of them."""
+    """Count consecutive unanswered calls, and pause the endpoint after two such calls."""
     for outcome in outcomes.values():
         duration = timedelta(milliseconds=outcome.milliseconds)
         is_silence = outcome.status is None and duration >= MIN_SILENT_DURATION
@@ -121,8 +121,9 @@ def _record_failure(
     # ``failing_since`` is the first failed attempt after the endpoint's last success.
     # ``failing_since`` is not the time when the failed delivery was queued, because other
     # deliveries may have succeeded since that time. If an event is sent as soon as it is queued,
-    # its last attempt takes place exactly three days after the first attempt. If all attempts of an
-    # endpoint's only event fail, the endpoint is paused after the last attempt.
+    # its last attempt takes place exactly three days after the first attempt. If an endpoint has a
+    # single event and all attempts to deliver the event fail, the endpoint is paused after the last
+    # attempt.
     failing_since = endpoint.failing_since or delivery.last_attempt_at or now
     fails_for_days = now >= failing_since + RETRY_PERIOD
     is_given_up = now >= delivery.queued_at + RETRY_PERIOD

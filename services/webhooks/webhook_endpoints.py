@@ -261,7 +261,7 @@ def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
 
 
 def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
-    """Return the start positions in the feed of event types that were added to an endpoint.
+    """Return the feed positions from which an endpoint receives newly added event types.
 
     A start position has no effect after the endpoint has passed it.
     """

@@ -21,8 +21,8 @@ from core.settings.given_settings import variable_of
 from storage.database import is_pooled, run_single_statement
 
 _MAX_READ_BYTES = 1024 * 1024
-# How long the database server may send nothing during a dump. The limit is generous, because the
-# server may have to sort a large table before it sends the first row.
+# The maximum time without data from the database server during a dump. The time limit is generous,
+# because the server may have to sort a large table before it sends the first row.
 _MAX_SILENT_SECONDS = 900.0
 _MAX_REASON_CHARACTERS = 500
 # The only environment variables that pg_dump and pg_restore inherit, because other variables may

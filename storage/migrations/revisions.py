@@ -16,8 +16,8 @@ def get_newest_revision() -> str:
 def is_compatible(database: Database, needed: str) -> bool:
     """Return whether the database has the needed revision or a later revision.
 
-    During an upgrade, the older release must be able to use the migrated database. Revisions have
-    the same number of digits, so that they can be compared as texts. Raises ``psycopg2.Error``, for
+    During an upgrade, the older release must be able to use the migrated database. Revisions have a
+    fixed number of digits, so that they can be compared as strings. Raises ``psycopg2.Error``, for
     example if the database has no tables.
     """
     return any(revision >= needed for revision in read_revisions(database))

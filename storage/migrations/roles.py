@@ -33,7 +33,7 @@ _RESTRICTED_PRIVILEGES = {
     "payment_order_transitions": "SELECT",
     "credit_entries": "SELECT, INSERT",
     # Maintenance deletes orders that were never paid or claimed, together with their history.
-    # Triggers refuse to delete the history of an order that was paid or claimed.
+    # Triggers prevent the deletion of the history of an order that was paid or claimed.
     "payment_events": "SELECT, INSERT, DELETE",
     "payment_order_changes": "SELECT, INSERT, DELETE",
     "credit_accounts": "SELECT, INSERT, UPDATE",

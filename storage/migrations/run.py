@@ -104,7 +104,8 @@ def _exclusive_migration(connection: Connection) -> Iterator[None]:
     """Keep other processes from migrating the database during the ``with`` block.
 
     The advisory lock is polled, because a waiting statement would hold a snapshot. CREATE INDEX
-    CONCURRENTLY in the migrating process would wait forever for the end of the snapshot.
+    CONCURRENTLY waits until all older snapshots have ended, so the migrating process and the
+    waiting process would block each other.
     """
     try_lock = text("SELECT pg_try_advisory_lock(:key)").bindparams(key=ADVISORY_LOCK)
     is_waiting = False

@@ -1,8 +1,9 @@
 """Measures how long each queue takes to deliver a message to a worker.
 
-Workers regularly send a *canary* through each queue, which is a message that only records its own
-arrival. At most one canary per queue is in transit at a time. A canary that does not arrive in time
-counts as lost. All times are read from the clock of Redis, because the workers' clocks may differ.
+Workers regularly send a *canary* through each queue. A canary is a message that only records its
+own arrival. At most one canary per queue is in transit at a time. A canary that does not arrive in
+time counts as lost. All times are read from the clock of Redis, because the workers' clocks may
+differ.
 """
 
 from collections import defaultdict
@@ -25,7 +26,7 @@ _SILENT_AFTER_SECONDS = 30
 _UNUSED_AFTER_SECONDS = 86_400
 
 # The canaries are stored in a Redis hash with four fields per queue. ``sent`` is the send time of
-# the last canary. ``waiting`` is the send time of the first canary since the last arrival, if a
+# the last canary. ``waiting`` is the send time of the oldest canary in transit, or missing if no
 # canary is in transit. ``took`` is how many seconds the last canary was in transit. ``version`` is
 # the release of the worker that received the last canary.
 _PREAMBLE = """

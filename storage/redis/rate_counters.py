@@ -59,8 +59,9 @@ class RateCounters:
     """Rate limit counters in Redis that all processes share, with a local fallback.
 
     Time windows begin at multiples of their length on the clock of Redis, so that processes with
-    different clocks count in the same window. Each response from Redis contains the time of Redis.
-    Between two responses, a process derives the Redis server's time from its own monotonic clock.
+    different clocks count in the same window. Each response from Redis contains the time of the
+    Redis server. Between two responses, a process derives the Redis server's time from its own
+    monotonic clock.
 
     The API calls in a time window are numbered, and calls with a number above the rate limit are
     refused. For a high rate limit, a process reserves a block of 1/300 of the call numbers, and
@@ -104,7 +105,7 @@ class RateCounters:
         return RateLimitStatus(item.amount, window, item.amount - number, seconds_left)
 
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
-        """Count one API call in the memory of this process, against half the rate limit.
+        """Count one API call in the memory of this process. Half the rate limit applies.
 
         The rate limit is halved, because without Redis every process counts only its own calls.
         """
@@ -144,9 +145,11 @@ class _ReservedNumbers:
     def put(self, key: str, numbers: range) -> None:
         with self._lock:
             if len(self._blocks) >= _MAX_BLOCK_KEYS:
-                # Discard all reserved numbers, because most of the time windows have ended.
+                # Discard all reserved call numbers, because most of them belong to time windows
+                # that have ended.
                 self._blocks.clear()
-            # Several threads may reserve blocks for the same time window.
+            # Keep all blocks for a time window, because several threads can reserve a block at the
+            # same time.
             self._blocks.setdefault(key, deque()).append(iter(numbers))
 
 

@@ -1,4 +1,4 @@
-"""Adds and removes API callers that wait for the result of request-only work.
+"""Registers and unregisters API callers that wait for the result of a request.
 
 Script calls that are enqueued at the same time share one round trip to Redis. Redis executes script
 calls in the order in which they were enqueued, so that no caller is removed before it was added.
@@ -34,8 +34,8 @@ MAX_QUEUED_REQUESTS = 1_000
 # can't fill the backlog.
 MAX_QUEUED_REQUESTS_PER_OWNER = 500
 # The total size of an owner's inputs in the backlog is limited, because all owners share the memory
-# of Redis. The total size is checked only for large inputs, because the check reads the whole
-# backlog.
+# of Redis. The total size of an owner's inputs is checked only when a large input arrives, because
+# the check reads the whole backlog.
 MAX_QUEUED_BYTES_PER_OWNER = 16 * 1024 * 1024
 MAX_SMALL_INPUT_BYTES = 32 * 1024
 # The maximum age of the oldest request in the backlog. Above this age, the API refuses calls,
@@ -45,7 +45,7 @@ MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
 # The maximum total size of the inputs in one round trip to Redis, because large inputs would delay
-# small inputs. An input that exceeds the maximum is sent in a round trip of its own.
+# small inputs. An input above this size is sent in a separate round trip.
 MAX_ROUND_TRIP_BYTES = 256 * 1024
 
 Argument = str | bytes | int
@@ -66,8 +66,8 @@ class RequestCalls:
     """The request-only work that the callers of an API process wait for.
 
     Args:
-        send: sends messages if the broker is a separate server. Without ``send``, the script that
-            adds a caller also puts the message on the queue.
+        send: a function that sends messages to a broker on a separate server. Without ``send``, the
+            script that adds a caller also puts the message on the queue.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class RequestCalls:
     ) -> None:
         """Add a caller to a request, and send a message unless a worker already runs the request.
 
-        Every API call sends a message, even if an equal call has sent one, so that no caller
+        Every API call sends its own message, even after an identical call, so that no caller
         depends on another caller's message. The first of these messages that a worker receives
         starts the request's work.
 
@@ -114,7 +114,8 @@ class RequestCalls:
                 don't apply to a caller that is already waiting. Adding a waiting caller again
                 restores the request if Redis has lost its keys or message.
         """
-        # If equal API calls share a run, the worker continues the trace of the first call.
+        # A single run can answer several equal API calls. The worker continues the trace of the
+        # first call.
         trace = spans.current_traceparent()
         traced_payload = payload
         if trace is not None:
@@ -152,13 +153,16 @@ class RequestCalls:
             raise QUEUE_UNAVAILABLE()
 
     def remove_caller(self, request_id: str, caller: str) -> None:
-        """Remove a caller. A request without callers is deleted unless a worker runs it."""
+        """Remove a caller.
+
+        A request without callers is deleted, unless a worker is processing it.
+        """
         keys = request_scripts.build_keys(request_id)
         removal = self._enqueue(request_scripts.REMOVE_CALLER_SCRIPT, keys, [caller])
         removal.add_done_callback(_log_failed_removal)
 
     async def fetch_results(self, topics: list[str]) -> Mapping[str, bytes | str]:
-        """Return the available results, keyed by notification topic."""
+        """Return the results of finished requests, keyed by notification topic."""
         keys = [request_scripts.build_result_key(parse_result_topic(topic)) for topic in topics]
         values = await self._client.mget(keys)
         results = zip(topics, values, strict=True)

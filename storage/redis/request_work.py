@@ -39,7 +39,10 @@ class RequestWork:
         self._release = client.register_script(request_scripts.RELEASE_SCRIPT)
 
     def take(self, request_id: str, worker: str) -> "RequestLease | None":
-        """Lease a request, or return ``None`` if no caller waits or it is already leased."""
+        """Lease a request.
+
+        Return ``None`` if no caller waits for the request or if it is already leased.
+        """
         response = self._take(build_keys(request_id), [worker, to_milliseconds(LEASE_SECONDS)])
         if response is None:
             return None
@@ -117,16 +120,16 @@ class RequestLease:
         try:
             self.work.renew(self.request_id, self.worker)
         except RedisError as error:
-            # The lease outlasts a few failed renewals. After the lease expires, another worker may
-            # start the request again.
+            # The lease outlasts a few failed renewals. After the lease has expired, another worker
+            # can start the request again.
             log.warning("request.lease_not_renewed", reason=type(error).__name__)
 
 
 class RequestLeases:
     """The leases of the requests that this process is running.
 
-    During the lease, equal calls wait for the running request instead of starting a second run. A
-    lease expires soon after its process has ended, so that no caller waits for a dead process.
+    During the lease, identical calls wait for the running request instead of starting a second one.
+    A lease expires soon after its process has ended, so that no caller waits for a dead process.
     """
 
     def __init__(self) -> None:

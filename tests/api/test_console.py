@@ -132,15 +132,15 @@ def test_bulk_action_button_is_disabled_only_if_no_member_matches(
 
 
 def test_exact_member_count_is_shown_without_recount_link() -> None:
-    assert "<b>0</b> members now" in total_of(NOBODY)
+    assert "<b>0</b> members match" in total_of(NOBODY)
     text = total_of(MemberCount(1_234, is_exact=True))
-    assert "<b>1,234</b> members now" in text
+    assert "<b>1,234</b> members match" in text
     assert "At least" not in text
     assert "href" not in text
 
 
 def test_inexact_member_count_links_to_exact_one_with_and_without_script() -> None:
-    words = "At least <b>1,234</b> members now"
+    words = "At least <b>1,234</b> members match"
     text = total_of(MemberCount(1_234, is_exact=False, recount=RECOUNT))
     assert words in text
     assert f'hx-get="{PAGE}{RECOUNT}"' in text

@@ -145,10 +145,10 @@ def _take_import(page: Page, stack: Stack) -> None:
     page.get_by_label("Who", exact=True).select_option(label="Name")
     page.get_by_label("Home town").select_option(label="Create a field")
     page.get_by_role("button", name="Refresh preview").click()
-    expect(page.get_by_text("A new field: text")).to_be_visible()
+    expect(page.get_by_text("New field: text")).to_be_visible()
     _take(page, "import-as-read", whole=True)
-    page.get_by_role("button", name="Import it").click()
-    expect(page.get_by_role("heading", name="Results by row")).to_be_visible()
+    page.get_by_role("button", name="Import").click()
+    expect(page.get_by_role("heading", name="Results", exact=True)).to_be_visible()
     _take(page, "import-done", whole=True)
 
 
@@ -156,7 +156,7 @@ def _take_composer(page: Page, stack: Stack) -> None:
     page.goto(f"{stack.api_url}/console/composer")
     page.get_by_label("Title", exact=True).fill("Why the ferries stopped at noon")
     page.get_by_label("Post", exact=True).fill(_POST)
-    page.get_by_role("button", name="Write all of it").click()
+    page.get_by_role("button", name="Generate all").click()
     expect(page.get_by_label("Slug", exact=True)).not_to_have_value("")
     _take(page, "composer", whole=True)
 

@@ -112,18 +112,18 @@ def _import(keyboard: Keyboard, member_file: Path) -> None:
     keyboard.tick("Create a field for each unknown column")
     empty = member_file.with_name("empty.csv")
     empty.touch()
-    keyboard.choose_file("The file", empty)
+    keyboard.choose_file("File", empty)
     keyboard.reach("button", "Preview")
     keyboard.page.keyboard.press("Enter")
-    keyboard.begins_at_what_is_wrong("The file")
-    keyboard.choose_file("The file", member_file)
+    keyboard.begins_at_what_is_wrong("File")
+    keyboard.choose_file("File", member_file)
     keyboard.press("button", "Preview")
     keyboard.watch_until(keyboard.page.get_by_role("heading", name="Columns"))
     expect(keyboard.page.get_by_text("Numbers with a decimal comma")).to_be_visible()
     expect(keyboard.page.get_by_text("line 304: keine Adresse")).to_be_visible()
     keyboard.walk()
-    keyboard.press("button", f"Import it: {PEOPLE} new members")
-    keyboard.watch_until(keyboard.page.get_by_role("heading", name="Results by row"))
+    keyboard.press("button", f"Import {PEOPLE} new members")
+    keyboard.watch_until(keyboard.page.get_by_role("heading", name="Results", exact=True))
 
 
 def _make_the_segment(keyboard: Keyboard, meant: int) -> None:
@@ -136,13 +136,13 @@ def _make_the_segment(keyboard: Keyboard, meant: int) -> None:
     keyboard.press("link", "Save as segment")
     keyboard.shows("Create a segment")
     keyboard.write("Name", "Presse in Berlin")
-    keyboard.press("button", "Create the segment")
+    keyboard.press("button", "Create segment")
     expect(keyboard.page.get_by_text(f"{meant} members", exact=True)).to_be_visible()
 
 
 def _add(keyboard: Keyboard, field: str, operator: str, value: str) -> None:
     keyboard.choose("Field", field)
-    keyboard.press("button", "Add a condition")
+    keyboard.press("button", "Add condition")
     keyboard.choose(f"{field}: operator", operator)
     shown = keyboard.page.get_by_label(f"{field}: value", exact=True)
     if shown.evaluate("each => each.localName") == "select":
@@ -163,19 +163,19 @@ def _add(keyboard: Keyboard, field: str, operator: str, value: str) -> None:
 
 
 def _tag(keyboard: Keyboard, meant: int) -> None:
-    keyboard.press("link", "Change all of them")
-    keyboard.reach("radio", "Give them a tag", exact=False)
+    keyboard.press("link", "Bulk action")
+    keyboard.reach("radio", "Add a tag", exact=False)
     keyboard.write("Tag", "2026")
     keyboard.press("button", f"Apply to {meant} members")
-    keyboard.watch_until(keyboard.page.get_by_role("button", name="Undo it"))
+    keyboard.watch_until(keyboard.page.get_by_role("button", name="Undo bulk action"))
 
 
 def _export(keyboard: Keyboard, stack: Stack, list_id: int, meant: set[str]) -> None:
     keyboard.page.goto(f"{stack.api_url}/console/lists/{list_id}/export")
-    keyboard.choose("Which members", "Presse in Berlin")
-    keyboard.press("button", "Create the file")
-    keyboard.watch_until(keyboard.page.get_by_role("link", name="Download it"))
-    keyboard.reach("link", "Download it")
+    keyboard.choose("Members", "Presse in Berlin")
+    keyboard.press("button", "Create export")
+    keyboard.watch_until(keyboard.page.get_by_role("link", name="Download file"))
+    keyboard.reach("link", "Download file")
     with keyboard.page.expect_download() as loaded:
         keyboard.page.keyboard.press("Enter")
     text = gzip.decompress(loaded.value.path().read_bytes()).decode("utf-8-sig")
@@ -186,13 +186,15 @@ def _undo(keyboard: Keyboard, imported: str, action: str, free: int, held: int) 
     keyboard.page.goto(imported)
     keyboard.press("link", "Undo this import")
     keyboard.shows(f"Undo the import of {free} members?")
-    expect(keyboard.page.get_by_role("heading", name=f"{held} members stay")).to_be_visible()
-    keyboard.press("button", "Undo it")
+    expect(
+        keyboard.page.get_by_role("heading", name=f"{held} members can’t be restored yet")
+    ).to_be_visible()
+    keyboard.press("button", "Undo import")
     keyboard.watch_until(keyboard.page.get_by_role("heading", name="The import is partly undone"))
     keyboard.page.goto(action)
-    keyboard.press("button", "Undo it")
+    keyboard.press("button", "Undo bulk action")
     keyboard.watch_until(keyboard.page.get_by_text("Undone", exact=False))
     keyboard.page.goto(imported)
     keyboard.press("link", "Undo this import")
-    keyboard.press("button", "Undo it")
+    keyboard.press("button", "Undo import")
     keyboard.watch_until(keyboard.page.get_by_role("heading", name="The import is undone"))

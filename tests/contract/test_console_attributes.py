@@ -26,20 +26,20 @@ def console_list_id(console: OwnerAtConsole) -> int:
 
 
 def test_console_creates_and_changes_and_retires_a_custom_field(console: OwnerAtConsole) -> None:
-    assert "You have no field yet" in console.see(FIELDS)
+    assert "No fields yet" in console.see(FIELDS)
     typed = {"label": "Size", "key": "size", "type": "choice", "choices": "S\r\nM\r\n"}
     text = console.do(f"{FIELDS}/new", **typed, public="on")
-    assert "The field “Size” is created." in text
-    assert ["Size", "size", "One of some choices", "yes"] in rows_of(text)
+    assert "The field “Size” was created." in text
+    assert ["Size", "size", "One of several choices", "yes"] in rows_of(text)
     [made] = data(console.api.get("/fields"))
     assert made["choices"] == ["S", "M"]
     path = f"{FIELDS}/{made['id']}"
     text = console.do(path, 0, ("public",), label="Shirt", key="shirt", choices="S\nM\nL")
-    assert "The field “Shirt” is changed." in text
+    assert "The field “Shirt” was changed." in text
     [changed] = data(console.api.get("/fields"))
     expected = {"label": "Shirt", "key": "shirt", "choices": ["S", "M", "L"], "public": False}
     assert changed == made | expected
-    assert "The field “Shirt” is retired." in console.do(path, 1)
+    assert "The field “Shirt” was retired." in console.do(path, 1)
     assert data(console.api.get("/fields")) == []
     console.see(path, 404)
 
@@ -65,13 +65,13 @@ def test_console_renames_a_tag_and_removes_a_tag_from_all_members(
     [email, _] = some_members(console.api, console_list_id, 2, vips=1)
     [tag] = data(console.api.get(f"/lists/{console_list_id}/tags"))["items"]
     path = f"/console/lists/{console_list_id}/tags/{tag['id']}"
-    assert "The tag is called “Patron” now." in console.do(path, name="Patron")
+    assert "The tag was renamed to “Patron”." in console.do(path, name="Patron")
     member = f"/lists/{console_list_id}/members/{email}"
     assert data(console.api.get(member))["tags"] == ["Patron"]
     data(console.api.patch(member, json={"add_tags": ["other"]}))
     assert wrong_beside(shown(console.send(path, name="OTHER"), 409), "name")
     assert wrong_beside(shown(console.send(path, name="a,b"), 422), "name")
-    assert "No member has the tag “Patron” any more." in console.do(path, 1)
+    assert "The tag “Patron” was deleted." in console.do(path, 1)
     assert data(console.api.get(member))["tags"] == ["other"]
     console.see(path, 404)
 
@@ -94,16 +94,16 @@ def test_console_creates_and_counts_and_changes_and_deletes_a_segment(
 ) -> None:
     some_members(console.api, console_list_id, 3, vips=2)
     base = f"/console/lists/{console_list_id}/segments"
-    assert "This list has no segment yet" in console.see(base)
+    assert "No segments yet" in console.see(base)
     console.do(f"{base}/new", name="VIPs", filter='{"field": "tag", "is": "vip"}', use="json")
     [created_segment] = data(console.api.get(f"/lists/{console_list_id}/segments"))["items"]
     path = f"{base}/{created_segment['id']}"
-    assert "<b>2</b> members now" in with_whole_count(console, path)
+    assert "<b>2</b> members match" in with_whole_count(console, path)
     console.do(path, name="Others", filter='{"not": {"field": "tag", "is": "vip"}}', use="json")
     text = with_whole_count(console, path)
-    assert "<b>1</b> member now" in text
+    assert "<b>1</b> member matches" in text
     assert 'value="Others"' in text
-    assert "is deleted. Its members stay." in console.do(path, 1)
+    assert "was deleted. Its members stay on the list." in console.do(path, 1)
     assert data(console.api.get(f"/lists/{console_list_id}/segments"))["items"] == []
 
 
@@ -132,7 +132,7 @@ def test_console_segment_page_names_a_retired_field_in_its_filter(
     data(console.api.delete(f"/fields/{field['id']}"))
     path = f"/console/lists/{console_list_id}/segments/{segment['id']}"
     text = console.see(path)
-    assert heading(text) == "Change a segment"
+    assert heading(text) == "Edit segment"
     assert "fields.city" in text
     console.do(path, filter='{"field": "tag", "is": "vip"}', use="json")
 
@@ -165,21 +165,21 @@ def test_console_tags_selected_members_in_bulk_and_undoes_that(
     before = standing(console.api, console_list_id, emails)
     path = bulk_actions_of(console_list_id, "/new?tag=vip")
     text = console.see(path)
-    assert "<b>2</b> members are chosen" in text
+    assert "<b>2</b> members selected" in text
     assert "Apply to 2 members" in text
     watched = begun(console, path, action="tag", tag_name="Patron")
     # A bulk action is not found under the path of another list.
     console.see(watched.replace(str(console_list_id), str(new_list(console.api)["id"])), 404)
-    text = until(console, watched, "2 of 2 changed")
-    assert "Give the tag “Patron”" in text
+    text = until(console, watched, "2 of 2 members changed")
+    assert "Add the tag “Patron”" in text
     tags = [each["tags"] for each in standing(console.api, console_list_id, emails)]
     assert tags == [["Patron", "vip"], ["Patron", "vip"], []]
     assert "The undo has started." in console.do(watched)
-    assert "Undo it" not in until(console, watched, "2 are as before")
+    assert "Undo bulk action" not in until(console, watched, "2 members restored")
     after = standing(console.api, console_list_id, emails)
     assert [each["tags"] for each in after] == [each["tags"] for each in before]
     [_, row] = rows_of(console.see(bulk_actions_of(console_list_id)))
-    assert row[0] == "Give the tag “Patron”"
+    assert row[0] == "Add the tag “Patron”"
     assert "undone" in row[1].lower()
 
 
@@ -190,7 +190,7 @@ def test_console_changes_the_tier_of_a_segment_in_bulk(
     segment = new_segment(console.api, console_list_id)
     path = bulk_actions_of(console_list_id, f"/new?segment={segment['id']}")
     watched = begun(console, path, action="set_type", tier="gold")
-    until(console, watched, "1 of 1 changed")
+    until(console, watched, "1 of 1 member changed")
     tiers = [each["type"] for each in standing(console.api, console_list_id, emails)]
     assert tiers == ["gold", "free"]
 
@@ -206,7 +206,7 @@ def test_console_rejects_a_bulk_action_without_a_valid_value(
         text = shown(console.send(bulk_actions_of(console_list_id, "/new"), **typed), 422)
         assert wrong_beside(text, place)
         assert "body." not in text
-    assert "No bulk action yet" in console.see(bulk_actions_of(console_list_id))
+    assert "No bulk actions yet" in console.see(bulk_actions_of(console_list_id))
 
 
 def test_console_cancels_a_queued_bulk_action(stack_without_workers: Stack) -> None:
@@ -215,9 +215,9 @@ def test_console_cancels_a_queued_bulk_action(stack_without_workers: Stack) -> N
         list_id = new_list(console.api)["id"]
         watched = begun(console, bulk_actions_of(list_id, "/new"), action="email_off")
         text = console.see(watched)
-        assert "Running: 0 changed so far" in text
+        assert "Running: 0 members changed so far" in text
         assert "every 1s" in text
-        assert "The bulk action is cancelled." in console.do(watched)
+        assert "The bulk action was cancelled." in console.do(watched)
         text = console.see(watched)
-        assert "Ended early: 0 changed" in text
+        assert "Stopped early: 0 members changed" in text
         assert "every 1s" not in text

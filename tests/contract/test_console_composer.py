@@ -73,7 +73,7 @@ def test_console_composer_writes_the_same_texts_as_the_api_and_names_the_writer(
     text, fields = compose(shared_console, {"write": "all"}, **fields_of(new_post))
     assert find_metadata_faults(new_post, written_of(fields, "slug", "summary", "tags")) == []
     assert find_tweets_faults(new_post, written_of(fields, "tweets")) == []
-    assert text.count("Written by the offline writer") == 4
+    assert text.count("Written without a language model") == 4
     assert (fields["title"], fields["content"]) == (new_post.title, new_post.content)
     reply = shared_console.api.post(METADATA, json=body(new_post))
     assert data(reply) == written_of(fields, "slug", "summary", "tags")
@@ -105,7 +105,7 @@ def test_console_composer_shows_errors_next_to_their_fields_and_keeps_the_input(
     text, fields = compose(
         shared_console, {"write": "all"}, 422, title=" ", content="\r\n", words="kept"
     )
-    assert wrong_beside(text, "content") == "Paste a post, or give it a title."
+    assert wrong_beside(text, "content") == "Enter a title or paste a post."
     assert fields["words"] == "kept"
     text, fields = compose(shared_console, {"write": "slug"}, 422, title="x" * 501, content="kept")
     assert "500" in wrong_beside(text, "title")
@@ -186,8 +186,8 @@ def test_console_composer_shows_the_price_and_reports_insufficient_credits(
     typed = post()
     with at_console(priced_composer.stack) as owner:
         text, fields = compose(owner, {"write": "all"}, 402, **typed)
-        assert "This costs 2.5 credits, and you have 0." in text
-        assert "costs 2.5 credits; all of it is two answers, 5 credits." in text
+        assert "This costs 2.5 credits, but you have only 0." in text
+        assert "costs 2.5 credits. “Generate all” needs two calls and costs 5 credits." in text
         assert fields["content"] == typed["content"]
         credits.grant(priced_composer.stack, owner.owner.user_id, "7.5")
         text, fields = compose(owner, {"write": "all"}, **typed)
@@ -195,15 +195,15 @@ def test_console_composer_shows_the_price_and_reports_insufficient_credits(
         assert credits.balance(owner.api) == Decimal("2.5")
         # The same once more costs nothing, whether it is kept or was lost meanwhile.
         text, _ = compose(owner, {"write": "all"}, **typed)
-        assert text.count("Written by the model steered before, and kept.") == 4
+        assert text.count("Written earlier by the model steered.") == 4
         assert credits.balance(owner.api) == Decimal("2.5")
         charges = [each for each in credits.entries(owner.api) if each["action"] == "consume"]
         assert {each["meta"]["wrote"] for each in charges} == {"metadata", "tweets"}
         # There is enough for one of the two: it is given, and the other is told of.
         text, fields = compose(owner, {"write": "all"}, 402, **post())
-        assert "This costs 2.5 credits, and you have 0." in text
+        assert "This costs 2.5 credits, but you have only 0." in text
         assert ("slug" in fields) != ("tweets" in fields)
         credits.grant(priced_composer.stack, owner.owner.user_id, str(PRICE))
         priced_composer.steer("refuses")
         text, _ = compose(owner, {"write": "tweets"}, **post())
-        assert "Written by the offline writer, since the model gave no answer." in text
+        assert "Written without a language model, because the model didn’t answer." in text

@@ -52,7 +52,7 @@ def test_console_exports_page_explains_the_empty_state(console: OwnerAtConsole) 
     assert "Create your first list" in console.see("/console/exports")
     list_id = new_list(console.api, title="The Daily Demo")["id"]
     text = console.see("/console/exports")
-    assert "You have exported nothing yet" in text
+    assert "No exports yet" in text
     assert path_of(list_id) in text
     assert heading(console.see(path_of(list_id))) == "Export The Daily Demo"
 
@@ -69,9 +69,9 @@ def test_console_exports_a_list_and_offers_the_file_for_download(console: OwnerA
         "bea@example.com",
     }
     [row] = [each for each in rows_of(console.see("/console/exports")) if "Demo" in each[0]]
-    assert row[0] == "The Daily Demo , members, csv"
+    assert row[0] == "The Daily Demo , members (CSV)"
     assert row[2] == "2"
-    assert row[4].startswith("lapses in ")
+    assert row[4].startswith("expires in ")
 
 
 def test_console_exports_only_members_of_the_chosen_segment_and_status(
@@ -119,10 +119,10 @@ def test_console_export_page_reports_an_expired_file(console: OwnerAtConsole, st
     statement = "UPDATE exports SET finished_at = now() - interval '7 days' WHERE id = %s"
     stack.query(statement, path.rpartition("/")[2])
     text = console.see(path)
-    assert "The file has lapsed" in text
+    assert "The file has expired" in text
     assert f"{path}/file" not in text
     console.see(f"{path}/file", 404)
-    assert "lapsed" in console.see("/console/exports")
+    assert "expired" in console.see("/console/exports")
 
 
 def test_console_export_page_cancels_a_running_export_and_explains_a_failed_export(
@@ -134,15 +134,15 @@ def test_console_export_page_cancels_a_running_export_and_explains_a_failed_expo
         text = console.see(path)
         assert RUNNING in text
         assert LOOK_AGAIN in text
-        assert "It stops at its next step." in console.do(path)
-        assert "There is no file" in ended(console, path)
+        assert "The export is being cancelled." in console.do(path)
+        assert "No file was created" in ended(console, path)
         data(export(console.api, list_id, "members", Prefer="respond-async"), 202)
         [job] = data(console.api.get("/jobs", params={"limit": 1}))["items"]
         assert job["kind"] == EXPORT_JOBS[ExportKind.MEMBERS].name
         fail_job(stack_without_workers, job["id"], JOB_GIVEN_UP(reason="It broke.", hours=24))
         [newest] = stack_without_workers.query("SELECT max(id) FROM exports")
         text = console.see(f"/console/exports/{newest[0]}")
-        assert "There is no file" in text
+        assert "No file was created" in text
         assert "It broke." in text
         # Its owner tries again by a program: the page shows that too.
         data(console.api.post(f"/jobs/{job['id']}/retry"))

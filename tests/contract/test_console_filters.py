@@ -119,7 +119,7 @@ def test_console_shows_a_multiline_filter_as_json_with_the_reason(
     segment = new_segment(console.api, id_of_list_with_fields, written)
     path = f"/console/lists/{id_of_list_with_fields}/segments/{segment['id']}"
     text = console.see(path)
-    assert "A value of Name has several lines, or none." in text
+    assert "A value of Name is empty or has several lines." in text
     assert json.loads(form_of(console, path)["filter"]) == written
     console.do(path, name="Still so")
     stored_segment = data(
@@ -146,7 +146,7 @@ def test_console_counts_a_segment_during_editing_and_duplicates_a_segment(
     new = f"/console/lists/{id_of_list_with_fields}/segments/new"
     row = {"field.0.0": "fields.city", "kind.0.0": "text", "operator.0.0": "is"}
     row["value.0.0"] = "berlin"
-    assert "<b>2</b> members now" in shown(console.send(new, do="count", **row))
+    assert "<b>2</b> members match" in shown(console.send(new, do="count", **row))
     console.do(new, name="Berliners", **row)
     [created_segment] = data(console.api.get(f"/lists/{id_of_list_with_fields}/segments"))["items"]
     assert created_segment["filter"] == {"field": "fields.city", "is": "berlin"}

@@ -51,7 +51,7 @@ def test_console_uploads_an_image_and_shows_a_small_rendition(console: OwnerAtCo
     path = added(console, photo(900, 600), name="harbour.jpg")
     text = console.see(path)
     assert heading(text) == "harbour.jpg"
-    assert "“harbour.jpg” is ready." in text
+    assert "“harbour.jpg” was uploaded." in text
     [small] = pictures(console.see(IMAGES))
     assert small.endswith("-320.webp")
     reply = httpx2.get(small, timeout=30.0)
@@ -64,7 +64,7 @@ def test_console_shows_only_colours_of_a_large_image_without_renditions(
 ) -> None:
     send(console.api, noise((1_500, 1_000), quality=90))
     text = console.see(IMAGES)
-    assert "no small copy" in text
+    assert "no thumbnail" in text
     assert "no alt text" in text
     assert pictures(text) == []
     assert re.search(r'<rect [^>]*fill="#[0-9a-f]{6}"', text)
@@ -93,13 +93,13 @@ def test_encrypted_image_is_visible_only_to_its_owner_and_with_a_signed_link(
         assert anybody.get(small).status_code == 404
         text = console.see(path)
         assert "Markdown" not in text
-        assert "A link for others" in text
+        assert "Share this image" in text
         made = shown(console.send(f"{path}/link", lasts="3600"))
         link = to_copy(made)["Anyone with this link can see the image"]
         assert anybody.get(link).status_code == 200
     assert "in 59 minutes" in made
     refused = console.send(f"{path}/link", lasts="31536000")
-    assert "one of those that the page offers" in wrong_beside(shown(refused, 422), "lasts")
+    assert "Choose one of the listed times" in wrong_beside(shown(refused, 422), "lasts")
     forged = console.visitor.client.post(f"{path}/link", data={"lasts": "3600"})
     assert forged.status_code == 403
     assert "signature=" not in forged.text
@@ -144,7 +144,7 @@ def test_console_deletes_an_image_after_confirmation(console: OwnerAtConsole) ->
     path = added(console)
     assert heading(console.see(f"{path}/delete")) == "Delete harbour.png?"
     assert len(data(console.api.get("/attachments"))["items"]) == 1
-    assert "“harbour.png” is deleted." in console.do(f"{path}/delete")
+    assert "“harbour.png” was deleted." in console.do(f"{path}/delete")
     assert data(console.api.get("/attachments"))["items"] == []
     console.see(path, 404)
     console.see("/console/images/never-was", 404)

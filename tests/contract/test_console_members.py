@@ -71,7 +71,7 @@ def test_console_finds_members_by_search_and_filters(
     for query, expected in FOUND:
         reply = console.visitor.get(path_of(id_of_list_with_members), **query)
         assert [row[0] for row in rows_of(shown(reply))[1:]] == expected, query
-        assert ("Nobody fits" in reply.text) == (expected == [])
+        assert ("No members match" in reply.text) == (expected == [])
         # After a search, the form still shows the searched values.
         [(_, form), *_] = forms_of(reply)
         assert query.items() <= form.items()
@@ -86,7 +86,7 @@ def test_console_finds_members_of_a_segment_and_saves_a_search_as_segment(
     ]
     path = f"/console/lists/{id_of_list_with_members}/segments/new?tag=vip&type=gold"
     text = console.do(path, name="Gold VIPs")
-    assert "The segment “Gold VIPs” is created." in text
+    assert "The segment “Gold VIPs” was created." in text
     assert [row[0] for row in rows_of(text)[1:]] == ["ada@example.com"]
     console.see(path_of(id_of_list_with_members), 404, segment="999999999999")
     console.see(path_of(id_of_list_with_members), 404, segment="x")
@@ -95,8 +95,8 @@ def test_console_finds_members_of_a_segment_and_saves_a_search_as_segment(
 def test_console_members_page_explains_the_empty_state(console: OwnerAtConsole) -> None:
     path = path_of(new_list(console.api)["id"])
     for query in ({}, {"columns": "city"}):
-        assert "Nobody is on this list yet" in console.see(path, **query)
-    assert "Nobody fits" in console.see(path, status="pending")
+        assert "No members yet" in console.see(path, **query)
+    assert "No members match" in console.see(path, status="pending")
 
 
 def test_console_shows_an_error_next_to_a_malformed_member_filter(
@@ -156,7 +156,7 @@ def test_console_adds_a_member_and_shows_the_member_page(
     )
     assert heading(text) == "new@example.com"
     assert "new@example.com is on the list." in text
-    assert "Was added by you" in text
+    assert "Added by you" in text
     new_member = member(console, id_of_list_with_members, "new@example.com")
     assert (new_member["name"], new_member["type"], new_member["source"]) == (
         "Nia",
@@ -199,7 +199,7 @@ def test_console_changes_name_and_tier_and_tags_and_fields_of_a_member(
         "fields.vegan": "true",
         "fields.size": "M",
     }
-    assert "The member is changed." in console.do(path, **typed)
+    assert "The changes were saved." in console.do(path, **typed)
     after = member(console, id_of_list_with_members, "ada@example.com")
     assert (after["name"], after["type"], after["tags"]) == ("Ada L.", "silver", ["Patron", "vip"])
     assert after["paid_expiry"] == "2030-02-01T00:00:00.000000Z"
@@ -211,13 +211,13 @@ def test_console_changes_name_and_tier_and_tags_and_fields_of_a_member(
         "size": "M",
     }
     # The stored value stays if the new value is equal. An empty value deletes the stored value.
-    assert "Nothing was to be changed." in console.do(path)
+    assert "There were no changes to save." in console.do(path)
     console.do(path, **{"fields.city": "", "tags": "", "paid_expiry": ""})
     after = member(console, id_of_list_with_members, "ada@example.com")
     assert (after["tags"], after["paid_expiry"]) == ([], None)
     assert "city" not in after["fields"]
     text = console.see(path)
-    assert "Changed: name, tier, end of the tier, tags, city" in text
+    assert "Edited: name, tier, end date of the tier, tags, city" in text
 
 
 def test_console_shows_member_errors_next_to_their_fields(
@@ -241,9 +241,9 @@ def test_console_switches_mail_of_a_member_but_never_overrides_an_opt_out(
     console: OwnerAtConsole, id_of_list_with_members: int, make_reader: Callable[[], Reader]
 ) -> None:
     path = page_of(console, id_of_list_with_members, "ada@example.com")
-    assert "Mail is off." in console.do(path, 1, enabled="no")
+    assert "Mail was turned off." in console.do(path, 1, enabled="no")
     assert member(console, id_of_list_with_members, "ada@example.com")["email_enabled"] is False
-    assert "Mail is on." in console.do(path, 1, enabled="yes")
+    assert "Mail was turned on." in console.do(path, 1, enabled="yes")
     reader = make_reader()
     reader.joins(id_of_list_with_members).wants_mail(id_of_list_with_members, False)
     path = page_of(console, id_of_list_with_members, reader.email)
@@ -258,7 +258,7 @@ def test_console_moves_a_member_to_another_list(
     target = new_list(console.api, title="The target")
     path = page_of(console, id_of_list_with_members, "bob@example.com")
     text = console.do(path, 2, list=str(target["id"]))
-    assert "The member is on “The target” now." in text
+    assert "The member was moved to “The target”." in text
     assert known_member(console.api, target["id"], "bob@example.com")["tags"] == ["vip"]
     assert "Moved to another list" in console.see(path)
 
@@ -270,7 +270,7 @@ def test_console_removes_a_member_after_confirmation(
     assert heading(console.see(f"{path}/remove")) == "Remove ada@example.com?"
     assert member(console, id_of_list_with_members, "ada@example.com")["status"] == "active"
     text = console.do(f"{path}/remove")
-    assert "The member is removed from the list." in text
+    assert "The member was removed from the list." in text
     assert find_emails(console, id_of_list_with_members, status="removed") == ["ada@example.com"]
 
 
@@ -283,9 +283,9 @@ def test_console_shows_history_and_consent_of_a_member_in_words(
     text = console.see(path_of(made["id"], f"/{reader.user_id}"))
     assert "Subscribed while logged in" in text
     assert "I want &lt;it&gt;." in text
-    assert "by the person" in text
+    assert "by the member" in text
     reader.leaves(made["id"])
-    assert "Left the list" in console.see(path_of(made["id"], f"/{reader.user_id}"))
+    assert "Unsubscribed" in console.see(path_of(made["id"], f"/{reader.user_id}"))
 
 
 def test_console_escapes_html_in_member_names(console: OwnerAtConsole) -> None:

@@ -46,13 +46,13 @@ MAX_PHOTO_PAGE = 1_000
 MAX_SEARCH_CHARACTERS = 200
 PROVIDER_LABELS = {PhotoProviderName.UNSPLASH: "Unsplash", PhotoProviderName.OPENVERSE: "Openverse"}
 _NO_POST = TypedForm(
-    errors={"content": "Paste a post, or give it a title."},
-    problem="There is no post yet.",
+    errors={"content": "Enter a title or paste a post."},
+    problem="The post is empty.",
     status=422,
 )
 _NO_SEARCH_TEXT = TypedForm(
-    errors={"words": "Say in a few words what the photo shows."},
-    problem="There are no words to look for.",
+    errors={"words": "Enter a few words that describe the photo."},
+    problem="The search is empty.",
     status=422,
 )
 
@@ -76,7 +76,8 @@ class _Outcome:
     Attributes:
         fields: maps the names of form fields to their new values.
         invalid_form: the form with error messages, or ``None`` if the user's input was valid.
-        finds: the found photos, or ``None`` if the user didn't search photos.
+        finds: the photos that the search returned, or ``None`` if the user didn't search for
+            photos.
     """
 
     fields: Mapping[str, str]
@@ -162,7 +163,7 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
 
 
 async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Outcome:
-    """Search photos, or return the URL of the photo that the user chose."""
+    """Search for photos, or return the URL of the photo that the user chose."""
     state = calls.state
     try:
         if endpoint := inputs.get("use"):
@@ -248,7 +249,7 @@ def _render_outcome(
             cost, balance = (float(error.facts[name]) for name in ("needed", "balance_credit"))
             problem = (
                 f"This costs {format_credits(cost)} credits, "
-                f"and you have {format_credits(balance)}."
+                f"but you have only {format_credits(balance)}."
             )
             form = replace(form, problem=problem)
     return _render_composer(console, form, finds, is_of_photos=is_of_photos)
@@ -290,10 +291,10 @@ def _render_composer(
 def describe_writer(source: str) -> str:
     writer, *details = source.split("; ")
     is_offline = writer == OFFLINE
-    text = "the offline writer" if is_offline else f"the model {writer.partition('/')[2]}"
+    text = "without a language model" if is_offline else f"by the model {writer.partition('/')[2]}"
     if "fallback" in details:
-        text += ", since the model gave no answer"
-    return f"Written by {text}" + (" before, and kept." if "cached" in details else ".")
+        text += ", because the model didn’t answer"
+    return f"Written {'earlier ' if 'cached' in details else ''}{text}."
 
 
 @dataclass(frozen=True)

@@ -56,15 +56,15 @@ PLACES = {
     SEGMENT_TAG_DELETED.code: "segment_id",
 }
 FORMATS = (
-    (ExportFormat.CSV.value, "CSV", "For spreadsheets and other products."),
-    (ExportFormat.JSONL.value, "JSON Lines", "One object a line, for apps."),
+    (ExportFormat.CSV.value, "CSV", "For spreadsheets and other newsletter services."),
+    (ExportFormat.JSONL.value, "JSON Lines", "For apps. Each line is one JSON object."),
 )
 _STATUS_PREFIX = "status_"
 STATUS_BOXES = (
-    (_STATUS_PREFIX + SubscriptionStatus.PENDING, "People who have not confirmed yet"),
-    (_STATUS_PREFIX + SubscriptionStatus.ACTIVE, "Active members"),
-    (_STATUS_PREFIX + SubscriptionStatus.UNSUBSCRIBED, "People who left"),
-    (_STATUS_PREFIX + SubscriptionStatus.REMOVED, "People who were removed"),
+    (_STATUS_PREFIX + SubscriptionStatus.PENDING, "Not confirmed yet"),
+    (_STATUS_PREFIX + SubscriptionStatus.ACTIVE, "Active"),
+    (_STATUS_PREFIX + SubscriptionStatus.UNSUBSCRIBED, "Unsubscribed"),
+    (_STATUS_PREFIX + SubscriptionStatus.REMOVED, "Removed"),
 )
 
 
@@ -135,7 +135,7 @@ def show_new_export(console: RecentConsole, list_id: ListId, form: EmptyForm) ->
         "new_export.html",
         form.fill({"format": ExportFormat.CSV}),
         list=mailing_list,
-        segments=[("", "All of them"), *((str(each.id), each.name) for each in own_segments)],
+        segments=[("", "All members"), *((str(each.id), each.name) for each in own_segments)],
         formats=FORMATS,
         statuses=STATUS_BOXES,
     )
@@ -191,7 +191,7 @@ async def stream_export(request: Request, console: Console, export_id: PathId) -
 def cancel_export(console: ConsoleForm, uow: Transaction, export_id: PathId) -> Response:
     job = _get_view(uow, console, export_id).job
     cancelled = 0 if job is None else jobs.cancel_own_job(uow, console.caller, job.id)
-    notice = "It stops at its next step." if cancelled else "It had ended already."
+    notice = "The export is being cancelled." if cancelled else "The export had already ended."
     return console.redirect_with_notice(f"{PATH}/{export_id}", notice)
 
 

@@ -59,7 +59,7 @@ _MAX_THUMBNAIL_BYTES = 200_000
 # The number of columns and rows of the grid of coloured tiles that replaces a too large thumbnail.
 _TILE_COUNTS = (4, 3)
 # Maps the lifetime of a signed link in seconds to a label.
-LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}
+LINK_LIFETIMES = {"3600": "1 hour", "86400": "1 day", "604800": "1 week"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class FileView:
     """A file with the uploaded image or one of its renditions.
 
     Attributes:
-        label: the name of the rendition, such as "mail", or an empty text for the uploaded image.
+        label: the name of the rendition, such as "mail", or an empty string for the uploaded image.
         size: the file size in bytes.
     """
 
@@ -81,9 +81,9 @@ class FileView:
     @property
     def words(self) -> str:
         if not self.label:
-            return "The image"
+            return "Original"
         return (
-            "For mails"
+            "For e-mails"
             if self.label == _MAIL_LABEL
             else f"{format_count(int(self.label), 'pixel')} wide"
         )
@@ -182,8 +182,8 @@ async def upload_image(request: Request, console: Console) -> Response:
         return await RECORDS.run(show_images, submitted_console, form)
     name = image.original_filename
     if image.status != AttachmentStatus.READY:
-        return console.redirect_with_notice(PATH, f"“{name}” is here, and will be ready soon.")
-    return console.redirect_with_notice(f"{PATH}/{image.hash_id}", f"“{name}” is ready.")
+        return console.redirect_with_notice(PATH, f"“{name}” was uploaded and is being processed.")
+    return console.redirect_with_notice(f"{PATH}/{image.hash_id}", f"“{name}” was uploaded.")
 
 
 async def _accept_upload(
@@ -251,7 +251,7 @@ def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Respon
     except DomainError as error:
         return show_image(console, hash_id, console.add_error(error))
     records.change_attachment(uow, console.caller, hash_id, changes)
-    return console.redirect_with_notice(f"{PATH}/{hash_id}", "The image is changed.")
+    return console.redirect_with_notice(f"{PATH}/{hash_id}", "The changes were saved.")
 
 
 @router.get("/{hash_id}/link")
@@ -273,7 +273,7 @@ def create_link(console: RecentConsoleForm, hash_id: str) -> Response:
     lifetime = console.form.get("lasts", "")
     try:
         if lifetime not in LINK_LIFETIMES:
-            raise build_field_error("lasts", "must be one of those that the page offers")
+            raise build_field_error("lasts", "choose one of the listed times")
         with console.unit_of_work() as uow:
             link = records.sign_link(uow, console.caller, hash_id, expires_in=int(lifetime))
     except DomainError as error:
@@ -304,7 +304,7 @@ def show_deletion(console: Console, uow: Transaction, hash_id: str) -> Response:
 def delete_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
     image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))
     records.delete_attachment(uow, console.caller, hash_id)
-    return console.redirect_with_notice(PATH, f"“{image.name}” is deleted.")
+    return console.redirect_with_notice(PATH, f"“{image.name}” was deleted.")
 
 
 def _build_view(console: ConsoleRequest, attachment: Attachment) -> ImageView:

@@ -77,15 +77,15 @@ KINDS = (
     (
         ImportKind.MEMBERS.value,
         "Members",
-        "An export of another product, or a sheet of yours. Who left there stays away here too.",
+        "From a spreadsheet or another service. People who unsubscribed there stay unsubscribed.",
     ),
     (
         ImportKind.SUPPRESSIONS.value,
-        "Addresses that get no mail",
-        "What your sending product suppresses, each row with its reason.",
+        "Suppression list",
+        "Addresses that your e-mail service has blocked, with a reason in each row.",
     ),
-    (ImportKind.BOUNCES.value, "Addresses whose mail bounced", ""),
-    (ImportKind.COMPLAINTS.value, "Addresses that complained", ""),
+    (ImportKind.BOUNCES.value, "Bounced addresses", ""),
+    (ImportKind.COMPLAINTS.value, "Spam complaints", ""),
 )
 UPDATE_FIELD = "update"
 START_BUTTON = "start"
@@ -172,9 +172,9 @@ def _read_upload_choices(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
     except DomainError:
         list_id = None
     if list_id is None:
-        raise build_field_error("list_id", "Choose the list to which they come.")
+        raise build_field_error("list_id", "Choose a list.")
     if form.get("kind") not in set(ImportKind):
-        raise build_field_error("kind", "Choose what the rows of the file are.")
+        raise build_field_error("kind", "Choose what the file contains.")
     kind = ImportKind(form["kind"])
     create_fields = "create_fields" in form
     return list_id, ImportOptions(True, _read_on_existing(form), None, kind, create_fields)
@@ -218,7 +218,7 @@ def read_import_again(
         return console.render_form("import.html", **_build_page_values(view, form, columns))
     if starts and differs:
         return console.redirect_with_notice(
-            path, "You chose something else: look at it once more, then import it."
+            path, "You changed the options. Check the new preview, then import the file."
         )
     if not dry_run:
         return console.redirect_with_notice(path, "The import has started.")
@@ -248,7 +248,7 @@ def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[Im
     chosen_roles = read_column_choices(form, choices)
     order = form.get("date_order", task.date_order or "")
     if order and order not in set(DateOrder):
-        raise build_field_error("date_order", "Choose what comes first.")
+        raise build_field_error("date_order", "Choose the order of day and month.")
     encoding = form.get("encoding", task.encoding or "")
     if encoding and encoding not in ENCODINGS:
         raise build_field_error("encoding", "Choose the encoding of the file.")
@@ -313,7 +313,8 @@ def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
     job = view.undo if view.is_undoing else view.job
     with console.unit_of_work() as uow:
         cancelled = 0 if job is None else jobs.cancel_own_job(uow, console.caller, job.id)
-    notice = "It stops at its next step." if cancelled else "It had ended already."
+    work = "undo" if view.is_undoing else "import"
+    notice = f"The {work} is being cancelled." if cancelled else f"The {work} had already ended."
     return console.redirect_with_notice(f"{PREFIX}/{import_id}", notice)
 
 
@@ -321,7 +322,7 @@ def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
 def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
     """Resume an import that failed because of an internal error."""
     records.retry_import(uow, console.caller, import_id)
-    return console.redirect_with_notice(f"{PREFIX}/{import_id}", "The import goes on.")
+    return console.redirect_with_notice(f"{PREFIX}/{import_id}", "The import was resumed.")
 
 
 @router.get("/{import_id}/not-added")
@@ -346,7 +347,7 @@ def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Res
         names = tags.find_tag_names(uow, (each.tag_id for each in bulks.values() if each.tag_id))
     holders = []
     for each in preview.held_by:
-        title = f"The import of {each.name or 'members'}"
+        title = f"Import of {each.name or 'members'}"
         path = f"{PREFIX}/{each.id}"
         if (bulk := bulks.get(each.id)) is not None and each.kind == "bulk_action":
             title = describe_bulk_action(bulk, names)

@@ -1,4 +1,4 @@
-"""Lists the consent values of an imported file, and reads which statuses the owner assigned.
+"""Lists an imported file's consent values, and reads the statuses that the owner assigned to them.
 
 A consent value is the text of a cell, such as "unsubscribed", that states a person's status or
 consent.
@@ -19,18 +19,18 @@ STATUS_CHOICES = (
     ("unsubscribed", "Unsubscribed"),
     ("bounced", "Bounced"),
     ("complained", "Complained"),
-    ("not_subscribed", "Not subscribed: don’t import"),
+    ("not_subscribed", "Not subscribed (not imported)"),
 )
 _UNKNOWN = "unknown"
 _MEANING_LABELS = {
     "subscribed": "Subscribed",
-    "unsubscribed": "Opted out: unsubscribed",
-    "cleaned": "Opted out: cleaned",
-    "bounced": "Opted out: bounced",
-    "complained": "Opted out: complained",
-    "not_subscribed": "Not subscribed: not imported",
-    "may_pass": "Soft bounce: not imported",
-    _UNKNOWN: "Not recognised: not imported",
+    "unsubscribed": "Unsubscribed",
+    "cleaned": "Opted out (cleaned)",
+    "bounced": "Opted out (bounced)",
+    "complained": "Opted out (complained)",
+    "not_subscribed": "Not subscribed (not imported)",
+    "may_pass": "Soft bounce (not imported)",
+    _UNKNOWN: "Not recognised (not imported)",
     "nothing": "No effect",
 }
 
@@ -44,7 +44,7 @@ class StatusValue:
         meaning: how the import interprets the consent value.
         box: the name of the select box for the status, or ``None`` if the owner can't assign a
             status.
-        chosen: the status that the owner assigned, or an empty text.
+        chosen: the status that the owner assigned, or an empty string.
     """
 
     column: str
@@ -59,7 +59,8 @@ def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[St
     """Return the consent values of an imported file, in the order of the columns.
 
     After a dry run, the owner can assign a status to each unrecognised consent value. A consent
-    value in several columns has one select box, because a status applies to the whole file.
+    value that occurs in several columns gets a single select box, because its status applies to the
+    whole file.
     """
     statuses = {fold_value(value): status for value, status in (task.status_values or {}).items()}
     values: list[StatusValue] = []
@@ -115,7 +116,7 @@ def read_status_choices(
         if status == each.chosen:
             continue
         if status and status not in STATUS_VALUES:
-            raise build_field_error(str(each.box), "Choose one of these statuses.")
+            raise build_field_error(str(each.box), "Choose a status from the list.")
         folded = fold_value(each.value)
         assigned_statuses = {
             value: old_status

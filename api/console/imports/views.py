@@ -44,10 +44,10 @@ FIELD_TYPES = dict(
 )
 # Choices that create a member field of a certain type, with their labels.
 _TYPED_FIELDS = {
-    f"{NEW_FIELD}:{type_}": f"Create a field: {words}" for type_, words in FIELD_TYPES.items()
+    f"{NEW_FIELD}:{type_}": f"Create a field ({words})" for type_, words in FIELD_TYPES.items()
 }
 DATE_ORDERS = (
-    ("", "As the file shows"),
+    ("", "Detect automatically"),
     (DateOrder.DAY_FIRST.value, "Day first: 31/12/2025"),
     (DateOrder.MONTH_FIRST.value, "Month first: 12/31/2025"),
 )
@@ -71,28 +71,28 @@ _ROLE_LABELS = {
     "tier": "Tier",
     "paid_expiry": "Paid until",
     "status": "Status",
-    "subscribed": "Gets mail, yes or no",
-    "unsubscribed": "Opted out, yes or no",
-    "confirmed": "Confirmed, yes or no",
+    "subscribed": "Subscribed (yes or no)",
+    "unsubscribed": "Opted out (yes or no)",
+    "confirmed": "Confirmed (yes or no)",
     "tags": "Tags",
     "joined_at": "Joined on",
-    "consent.at": "Consent: when",
-    "consent.how": "Consent: how",
+    "consent.at": "Consent: date",
+    "consent.how": "Consent: method",
     "consent.ip": "Consent: IP address",
-    "consent.url": "Consent: page",
+    "consent.url": "Consent: URL",
     "consent.wording": "Consent: wording",
     "consent.confirmed_at": "Consent: confirmed on",
-    "consent.confirmed_ip": "Consent: confirmed from",
-    IGNORED: "Nothing",
+    "consent.confirmed_ip": "Consent: confirmed from IP",
+    IGNORED: "Don’t import",
 }
 # Labels for the reasons why rows weren't added, in the order in which the page shows them.
 VERDICT_LABELS = {
-    "already": "are members already",
-    "opted_out": "said no, here or in the file",
-    "invalid": "are invalid",
-    "duplicate": "come twice in the file",
-    "denied": "are on a deny list",
-    "over_quota": "have no room in your plan",
+    "already": "already members",
+    "opted_out": "opted out",
+    "invalid": "invalid",
+    "duplicate": "duplicates in the file",
+    "denied": "on a deny list",
+    "over_quota": "over your plan’s limit",
 }
 
 
@@ -133,7 +133,7 @@ class ColumnChoice:
         if self.creates is not None:
             return None
         if self.becomes == IGNORED:
-            return "Recognise by name" if self.chosen == AS_RECOGNISED else None
+            return "Detect automatically" if self.chosen == AS_RECOGNISED else None
         return ", ".join(_describe_role(role) for role in self.becomes.split(", "))
 
 
@@ -186,7 +186,7 @@ def list_roles(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
     known_roles = [(role, _describe_role(role)) for role in column_layout.ROLES if role != IGNORE]
     own_fields = [(FIELD_PREFIX + field.key, f"Field: {field.label}") for field in fields]
     new_fields = [(NEW_FIELD, "Create a field"), *_TYPED_FIELDS.items()]
-    return [(IGNORE, "Nothing: leave it out"), *known_roles, *own_fields, *new_fields]
+    return [(IGNORE, "Don’t import"), *known_roles, *own_fields, *new_fields]
 
 
 def read_column_choices(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:
@@ -199,7 +199,7 @@ def read_column_choices(form: Mapping[str, str], choices: Sequence[ColumnChoice]
     seen: set[str] = set()
     for choice, value in zip(choices, values, strict=True):
         if value in seen and value not in _REPEATABLE_ROLES:
-            raise build_field_error(choice.box, "Another column is this already.")
+            raise build_field_error(choice.box, "You already chose this for another column.")
         seen.add(value)
     return values
 
@@ -237,7 +237,7 @@ def is_new_field(choice: str) -> bool:
 
 def _describe_role(role: str) -> str:
     if role.startswith(FIELD_PREFIX):
-        return f"Field {role.removeprefix(FIELD_PREFIX)}"
+        return f"Field: {role.removeprefix(FIELD_PREFIX)}"
     return _ROLE_LABELS.get(role, role.removeprefix(CONSENT_PREFIX).replace("_", " ").capitalize())
 
 
@@ -340,7 +340,7 @@ class ImportView:
     def file_kept_until(self) -> datetime | None:
         """Return when the file of a dry run will be deleted, or ``None`` if there is no file.
 
-        Until the deletion, the owner can repeat the dry run or import the file.
+        Until the file is deleted, the owner can repeat the dry run or import the file.
         """
         ended_at = self.task.finished_at
         if not self.task.dry_run or ended_at is None or self.is_broken:
@@ -377,7 +377,7 @@ class ImportView:
 
 
 def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
-    """Return the data of the page for the caller's import, or raise ``import.not_found``.
+    """Return the data for the page about one of the caller's imports.
 
     The data of the page contains sample rows of the file, unless the samples were deleted.
     """

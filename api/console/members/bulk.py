@@ -55,16 +55,16 @@ _VALUE_INPUTS: Mapping[str, str] = {
 
 # The label and the hint for each kind of bulk action.
 ACTIONS: Mapping[str, tuple[str, str]] = {
-    BulkActionKind.TAG: ("Give them a tag", "The tag is made if the list has none of that name."),
-    BulkActionKind.UNTAG: ("Take a tag off them", ""),
-    BulkActionKind.SET_TYPE: ("Move them to a tier", "The end of a tier that has passed goes."),
+    BulkActionKind.TAG: ("Add a tag", "If the tag doesn’t exist yet, it is created."),
+    BulkActionKind.UNTAG: ("Remove a tag", ""),
+    BulkActionKind.SET_TYPE: ("Change the tier", "An expired end date is removed."),
     BulkActionKind.EMAIL_OFF: (
-        "Switch their mail off",
-        "They stay members. An undo switches it on.",
+        "Turn mail off",
+        "The members stay on the list. An undo turns their mail on again.",
     ),
     BulkActionKind.REMOVE: (
-        "Remove them from the list",
-        "They get nothing. An undo brings them back.",
+        "Remove from the list",
+        "The members get no more mail. An undo adds them again.",
     ),
 }
 
@@ -122,7 +122,7 @@ async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
     action = console.form.get("action", "")
     try:
         if action not in [*BulkActionKind]:
-            raise invalid_field("body.action", "choose what to do")
+            raise invalid_field("body.action", "choose an action")
         value = console.form.get(_VALUE_INPUTS[action], "") if action in _VALUE_INPUTS else None
         order = actions.check_order(BulkOrder(BulkActionKind(action), value))
         # If the bulk queue is overloaded, reject the request before storing anything.
@@ -213,7 +213,7 @@ def undo_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> 
         mailing_list = console.get_own_list(uow, list_id)
         _get_bulk_action(uow, console, mailing_list.id, bulk_id)
         job_id = BULK_UNDO.start(uow, console.caller, bulk_id)
-    notice = "It was undone before." if job_id is None else "The undo has started."
+    notice = "The bulk action was already undone." if job_id is None else "The undo has started."
     return console.redirect_with_notice(f"{get_list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 
@@ -225,7 +225,9 @@ def cancel_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -
         job = actions.find_job(uow, _get_bulk_action(uow, console, mailing_list.id, bulk_id))
         cancelled_count = 0 if job is None else records.cancel_own_job(uow, console.caller, job.id)
     notice = (
-        "The bulk action is cancelled." if cancelled_count else "The bulk action had ended before."
+        "The bulk action was cancelled."
+        if cancelled_count
+        else "The bulk action had already ended."
     )
     return console.redirect_with_notice(f"{get_list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
@@ -264,12 +266,12 @@ def describe_bulk_action(bulk: BulkAction, names: Mapping[int, str]) -> str:
     ``names``: maps tag ids to tag names.
     """
     tag = names.get(bulk.tag_id or 0)
-    tag_label = f"the tag “{tag}”" if tag is not None else "a tag that is gone"
+    tag_label = f"the tag “{tag}”" if tag is not None else "a deleted tag"
     return {
-        BulkActionKind.TAG: f"Give {tag_label}",
-        BulkActionKind.UNTAG: f"Take off {tag_label}",
-        BulkActionKind.SET_TYPE: f"Move to {bulk.type}",
-        BulkActionKind.EMAIL_OFF: "Switch mail off",
+        BulkActionKind.TAG: f"Add {tag_label}",
+        BulkActionKind.UNTAG: f"Remove {tag_label}",
+        BulkActionKind.SET_TYPE: f"Change the tier to {bulk.type}",
+        BulkActionKind.EMAIL_OFF: "Turn mail off",
         BulkActionKind.REMOVE: "Remove from the list",
     }[BulkActionKind(bulk.action)]
 

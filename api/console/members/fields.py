@@ -24,7 +24,7 @@ TYPE_LABELS = {
     FieldType.NUMBER: "Number",
     FieldType.DATE: "Date",
     FieldType.BOOLEAN: "Yes or no",
-    FieldType.CHOICE: "One of some choices",
+    FieldType.CHOICE: "One of several choices",
 }
 # Maps an error code to the form field that shows the error.
 _PLACES = {FIELD_KEY_TAKEN.code: "key"}
@@ -51,7 +51,7 @@ def create_field(console: ConsoleForm) -> Response:
             fields.create_field(uow, console.user_id, **body.columns())
     except DomainError as error:
         return _render_field_form(console, console.add_error(error, _PLACES))
-    return console.redirect_with_notice(FIELDS_PATH, f"The field “{body.label}” is created.")
+    return console.redirect_with_notice(FIELDS_PATH, f"The field “{body.label}” was created.")
 
 
 @router.get("/{field_id}")
@@ -77,7 +77,7 @@ def change_field(console: ConsoleForm, field_id: PathId) -> Response:
             field_types.change_field_and_type(uow, console.user_id, field_id, body.columns())
     except DomainError as error:
         return _render_field_form(console, console.add_error(error, _PLACES), field_id)
-    return console.redirect_with_notice(FIELDS_PATH, f"The field “{body.label}” is changed.")
+    return console.redirect_with_notice(FIELDS_PATH, f"The field “{body.label}” was changed.")
 
 
 @router.post("/{field_id}/retire")
@@ -88,7 +88,7 @@ def retire_field(console: ConsoleForm, uow: Transaction, field_id: PathId) -> Re
     """
     label = fields.get_field(uow, console.user_id, field_id).label
     fields.retire_field(uow, console.user_id, field_id)
-    return console.redirect_with_notice(FIELDS_PATH, f"The field “{label}” is retired.")
+    return console.redirect_with_notice(FIELDS_PATH, f"The field “{label}” was retired.")
 
 
 def _read_values(form: FormFields) -> dict[str, Any]:

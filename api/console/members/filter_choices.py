@@ -22,8 +22,8 @@ _OPERATOR_LABELS: Mapping[str, str] = {
     Operator.AFTER: "is after",
     Operator.NOT_BEFORE: "is at least",
     Operator.NOT_AFTER: "is at most",
-    Operator.EXISTS: "is known",
-    MISSING: "is not known",
+    Operator.EXISTS: "has a value",
+    MISSING: "is empty",
 }
 _DATE_OPERATOR_LABELS = {
     Operator.NOT_BEFORE: "is on or after",
@@ -35,11 +35,11 @@ _NAME_LABELS = {
     "email": "Address",
     "name": "Name",
     "source": "Source",
-    "import_id": "Number of the import",
+    "import_id": "Import ID",
     "email_enabled": "Gets mail",
     "joined_at": "Joined",
     "created_at": "Added",
-    "updated_at": "Changed",
+    "updated_at": "Last changed",
     "tag": "Tag",
 }
 _STATUS_LABELS = {

@@ -42,7 +42,7 @@ class NotRepresentable(Exception):
 class Row:
     """A row of the filter form, which tests a member attribute.
 
-    Rows without a value are left out of the filter.
+    The filter omits form rows without a value.
 
     Attributes:
         name: the name of the tested attribute, such as ``email`` or ``fields.city``.
@@ -217,7 +217,7 @@ class FilterDraft:
         """Show an error in each row without a value. Return whether any row lacks a value."""
         open_rows = [row for row in self.group.rows() if row.is_open] if self.group else []
         for row in open_rows:
-            row.error = "Give a value, or remove the condition."
+            row.error = "Enter a value or remove the condition."
         return bool(open_rows)
 
 
@@ -250,7 +250,7 @@ def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) 
     """Return the group at the position ``place`` in the submitted form.
 
     ``remaining_rows``: a list with a single number, which limits how many more rows are read. All
-    groups of the form decrease the same number, so that the total number of rows is limited.
+    groups of the form share this number, which limits the total number of rows.
     """
     match = form.get(f"match.{place}", "all")
     group = Group(match if match in FILTER_MATCHES else "all", place=place)
@@ -322,7 +322,7 @@ def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDra
     group = part if isinstance(part, Group) else Group("all", [part])
     _assign_places(group, _ROOT_PLACE)
     if any(each.depth + 2 > MAX_DEPTH for each in _iterate_groups(group)):
-        return FilterDraft(None, text, "Its groups stand in too many others.")
+        return FilterDraft(None, text, "The filter has too many nested groups.")
     return FilterDraft(group, text)
 
 
@@ -355,21 +355,21 @@ def _build_part(filter_json: object, choices: Mapping[str, Choice]) -> Row | Gro
         case {"field": str(name), **rest} if len(rest) == 1:
             ((operator, value),) = rest.items()
             return _build_row(name, str(operator), value, choices)
-    raise NotRepresentable("It is no filter of the grammar.")
+    raise NotRepresentable("The filter is invalid.")
 
 
 def _build_row(name: str, operator: str, value: object, choices: Mapping[str, Choice]) -> Row:
     choice = choices.get(name)
     if choice is None:
-        raise NotRepresentable(f"There is no field {name} any more.")
+        raise NotRepresentable(f"The field {name} no longer exists.")
     if operator == Operator.EXISTS:
         return Row(name, choice.kind, Operator.EXISTS if value is True else MISSING)
     if operator not in choice.operators:
-        raise NotRepresentable(f"{choice.label} has no operator {operator}.")
+        raise NotRepresentable(f"The field {choice.label} doesn’t support the operator {operator}.")
     values = value if operator == Operator.IN and isinstance(value, list) else [value]
     texts = [each if isinstance(each, str) else orjson.dumps(each).decode() for each in values]
     if any(len(text.splitlines()) != 1 or not text.strip() for text in texts):
-        raise NotRepresentable(f"A value of {choice.label} has several lines, or none.")
+        raise NotRepresentable(f"A value of {choice.label} is empty or has several lines.")
     return Row(name, choice.kind, operator, "\n".join(texts))
 
 

@@ -78,8 +78,8 @@ class MemberSelection:
     def build_filter(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
         """Return a JSON filter that combines all criteria, or ``None`` if there are no criteria.
 
-        Raises ``filter.invalid`` if the typed filter isn't valid JSON. Raises ``segment.not_found``
-        for an unknown segment.
+        Raises ``filter.invalid`` if the filter that the user entered isn't valid JSON. Raises
+        ``segment.not_found`` for an unknown segment.
         """
         typed = self.typed
         parts: list[dict[str, Any]] = []

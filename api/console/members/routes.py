@@ -66,7 +66,7 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
 STATUSES = {
     "active": "Active",
     "pending": "Not confirmed yet",
-    "unsubscribed": "Left the list",
+    "unsubscribed": "Unsubscribed",
     "removed": "Removed",
 }
 
@@ -120,8 +120,8 @@ def _render_members(
     try:
         with console.unit_of_work() as uow:
             if (draft_json := draft.to_json()) is not None:
-                # Validate the edited filter separately, so that an error contains the path of the
-                # invalid row.
+                # Validate the edited filter before combining it with other criteria, so that an
+                # error contains the path of the invalid row.
                 member_filter.read_filter(uow, mailing_list, draft_json)
             filter_json = selection.build_filter(uow, mailing_list)
         page, total = _search_members(console, mailing_list, selection, filter_json, page_request)
@@ -327,7 +327,7 @@ def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Res
             )
     except DomainError as error:
         return show_member(console, list_id, user_id, console.add_error(error, MEMBER_PLACES))
-    notice = "The member is changed." if changes.sent() else "Nothing was to be changed."
+    notice = "The changes were saved." if changes.sent() else "There were no changes to save."
     return console.redirect_with_notice(_get_member_path(list_id, user_id), notice)
 
 
@@ -392,7 +392,7 @@ def switch_mail(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Respo
     def switch(uow: UnitOfWork, mailing_list: MailingList) -> tuple[int, str]:
         actor = _build_actor(console)
         members.set_email(uow, mailing_list, user_id, actor, enabled=enabled)
-        return list_id, f"Mail is {'on' if enabled else 'off'}."
+        return list_id, f"Mail was turned {'on' if enabled else 'off'}."
 
     return _run_member_action(console, list_id, user_id, switch)
 
@@ -405,7 +405,7 @@ def move_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Respo
         target_id = lists.parse_list_id(console.form.get("list", ""))
         target = console.get_own_list(uow, target_id or 0)
         members.transfer_member(uow, source, target, user_id, actor=_build_actor(console))
-        return target.id, f"The member is on “{target.title}” now."
+        return target.id, f"The member was moved to “{target.title}”."
 
     return _run_member_action(console, list_id, user_id, move)
 
@@ -444,7 +444,7 @@ def remove_member(
 ) -> Response:
     members.remove_member(uow, console.get_own_list(uow, list_id), user_id, _build_actor(console))
     return console.redirect_with_notice(
-        _get_member_path(list_id, user_id), "The member is removed from the list."
+        _get_member_path(list_id, user_id), "The member was removed from the list."
     )
 
 

@@ -134,14 +134,14 @@ def _save_segment(console: ConsoleRequest, list_id: int, segment_id: int | None 
         form = TypedForm(console.form, problem=CORRECT_FIELDS_TEXT, status=status)
         return _render_segment_form(console, list_id, form, draft, segment_id)
     path = f"{get_list_path(list_id)}/segments/{segment_id}"
-    notice = "The segment is changed."
+    notice = "The changes were saved."
     try:
         with console.unit_of_work() as uow:
             mailing_list = console.get_own_list(uow, list_id)
             if segment_id is None:
                 segment = segments.create_segment(uow, mailing_list, name, _get_filter(draft))
                 path = f"{get_list_path(list_id)}/members?segment={segment.id}"
-                notice = f"The segment “{segment.name}” is created."
+                notice = f"The segment “{segment.name}” was created."
             else:
                 segments.get_segment(uow, mailing_list.id, segment_id)
                 values = {"name": name, "filter": _get_filter(draft)}
@@ -160,7 +160,9 @@ def delete_segment(
     name = segments.get_segment(uow, mailing_list.id, segment_id).name
     segments.delete_segment(uow, mailing_list, segment_id)
     path = f"{get_list_path(list_id)}/segments"
-    return console.redirect_with_notice(path, f"The segment “{name}” is deleted. Its members stay.")
+    return console.redirect_with_notice(
+        path, f"The segment “{name}” was deleted. Its members stay on the list."
+    )
 
 
 def _render_edited_draft(
@@ -258,7 +260,7 @@ def rename_tag(console: ConsoleForm, list_id: ListId, tag_id: PathId) -> Respons
     except DomainError as error:
         return show_tag(console, list_id, tag_id, console.add_error(error, _TAG_PLACES))
     return console.redirect_with_notice(
-        f"{get_list_path(list_id)}/tags", f"The tag is called “{body.name}” now."
+        f"{get_list_path(list_id)}/tags", f"The tag was renamed to “{body.name}”."
     )
 
 
@@ -272,5 +274,5 @@ def delete_tag(console: ConsoleForm, list_id: ListId, tag_id: PathId) -> Respons
     except DomainError as error:
         return show_tag(console, list_id, tag_id, console.add_error(error, _TAG_PLACES))
     return console.redirect_with_notice(
-        f"{get_list_path(list_id)}/tags", f"No member has the tag “{name}” any more."
+        f"{get_list_path(list_id)}/tags", f"The tag “{name}” was deleted."
     )

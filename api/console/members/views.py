@@ -8,56 +8,56 @@ from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
 
 _ACTION_LABELS = {
-    "requested": "Asked to subscribe",
+    "requested": "Signed up",
     "subscribed": "Subscribed",
     "added": "Added",
-    "confirmed": "Confirmed by the mailed link",
-    "unsubscribed": "Left the list",
-    "unsubscribing_undone": "Came back",
-    "email_enabled": "Mail switched on",
-    "email_disabled": "Mail switched off",
+    "confirmed": "Confirmed with the link in the e-mail",
+    "unsubscribed": "Unsubscribed",
+    "unsubscribing_undone": "Subscribed again",
+    "email_enabled": "Mail turned on",
+    "email_disabled": "Mail turned off",
     "removed": "Removed",
-    "edited": "Changed",
+    "edited": "Edited",
     "transferred_in": "Moved here from another list",
     "transferred_away": "Moved to another list",
     "imported": "Imported",
-    "import_undone": "An import was undone",
-    "bulk_undone": "A bulk action was undone",
-    "lapsed": "Never confirmed, and lapsed",
+    "import_undone": "Import undone",
+    "bulk_undone": "Bulk action undone",
+    "lapsed": "Sign-up expired without confirmation",
     "erased": "Erased",
 }
 _ACTOR_LABELS = {
-    "user": "by the person",
+    "user": "by the member",
     "owner": "by you",
-    "import": "by an import of yours",
+    "import": "by your import",
     "operator": "by the operator",
-    "stranger": "by a sign-up form",
+    "stranger": "with a sign-up form",
 }
 _VIA_LABELS = {
-    "one-click": "with their mail app’s button",
-    "page": "on the page that mails lead to",
-    "trace": "by an app, with the mail’s trace id",
-    "bulk": "by a bulk action",
+    "one-click": "with the unsubscribe button of a mail app",
+    "page": "on the page that the e-mail links to",
+    "trace": "by an app with the trace id of an e-mail",
+    "bulk": "with a bulk action",
 }
 _ATTRIBUTE_LABELS = {
     "name": "name",
     "email": "address",
     "type": "tier",
-    "paid_expiry": "end of the tier",
+    "paid_expiry": "end date of the tier",
     "tags": "tags",
 }
 _CONSENT_LABELS = {
-    "form": "Filled in a sign-up form",
-    "confirmation": "Confirmed by the mailed link",
+    "form": "Submitted a sign-up form",
+    "confirmation": "Confirmed with the link in the e-mail",
     "login": "Subscribed while logged in",
-    "link": "Came back by a link in a mail",
-    "owner": "Was added by you",
-    "import": "Came in a file",
-    "transfer": "Was moved from another list of yours",
+    "link": "Subscribed again with a link in an e-mail",
+    "owner": "Added by you",
+    "import": "Imported from a file",
+    "transfer": "Moved from another of your lists",
 }
 # Labels for the sources of claimed consent. A source without a label is the name of the newsletter
 # software that exported the members.
-_CLAIM_LABELS = {"owner": "as you say", "file": "says the file"}
+_CLAIM_LABELS = {"owner": "your statement", "file": "stated in the file"}
 
 
 def describe_event(event: SubscriptionEvent) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def describe_event(event: SubscriptionEvent) -> dict[str, Any]:
 def describe_consent(evidence: ConsentEvidence) -> str:
     text = _CONSENT_LABELS.get(evidence.how, evidence.how)
     if evidence.claimed_by is None:
-        return text if evidence.confirmed else f"{text}; not confirmed by the person"
-    claim = _CLAIM_LABELS.get(evidence.claimed_by, f"says {evidence.claimed_by}")
-    return f"{text}, {claim}"
+        return text if evidence.confirmed else f"{text} (not confirmed by the person)"
+    claim = _CLAIM_LABELS.get(evidence.claimed_by, f"stated by {evidence.claimed_by}")
+    return f"{text} ({claim})"
 
 
 def describe_network(evidence: ConsentEvidence, others: Mapping[str, int]) -> str:
@@ -89,4 +89,4 @@ def describe_network(evidence: ConsentEvidence, others: Mapping[str, int]) -> st
     if not count:
         return ""
     number = f"{count:,} or more" if count == MAX_COUNTED_PEOPLE else f"{count:,}"
-    return f" ({number} other {'person' if count == 1 else 'people'} came from its network)"
+    return f" ({number} other {'person' if count == 1 else 'people'} signed up from this network)"

@@ -69,7 +69,7 @@ function takeImages(form) {
     name.textContent = file.name;
     bar.max = 1;
     bar.value = 0;
-    bar.setAttribute("aria-label", `How much of ${file.name} is sent`);
+    bar.setAttribute("aria-label", `Upload progress of ${file.name}`);
     line.append(name, " ", bar);
     form.querySelector(".sent").append(line);
     return line;
@@ -89,11 +89,11 @@ function send(form, file, line) {
     });
     request.addEventListener("load", () => {
       const isThere = request.status < 400;
-      tell(isThere ? "is there" : reasonIn(request.responseText));
+      tell(isThere ? "was uploaded" : reasonIn(request.responseText));
       done(isThere);
     });
     request.addEventListener("error", () => {
-      tell("was not sent: the connection was lost");
+      tell("was not uploaded because the connection was lost");
       done(false);
     });
     request.open("POST", form.action);
@@ -108,7 +108,7 @@ function send(form, file, line) {
 function reasonIn(text) {
   const page = new DOMParser().parseFromString(text, "text/html");
   const wrong = page.querySelector(".field .wrong") || page.querySelector("main .wrong, main h1");
-  return wrong ? wrong.textContent.trim() : "was refused";
+  return wrong ? wrong.textContent.trim() : "was rejected";
 }
 
 function addButton(field) {

@@ -45,7 +45,7 @@ function send(form) {
     chosen.setAttribute("aria-invalid", "true");
   });
   request.addEventListener("error", () =>
-    stop("The connection was lost. Nothing was changed: please send the file again."),
+    stop("The connection was lost. Nothing was changed. Please upload the file again."),
   );
   request.open("POST", form.action);
   request.send(new FormData(form));

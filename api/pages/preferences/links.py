@@ -4,7 +4,7 @@ In a preferences session, a reader can see and change the preferences. Every mai
 a trace id, which identifies the recipient. A trace id doesn't open the preferences, because people
 forward mails. With a trace id, a reader can only request a mail with a link to the preferences.
 Opening the mailed link changes nothing, because mail scanners open links. The preferences session
-starts when the reader presses a button on the opened page.
+starts when the reader presses a button on the page behind the mailed link.
 """
 
 from typing import Annotated

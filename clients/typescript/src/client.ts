@@ -23,7 +23,7 @@ export class Pressroom extends Operations {
   }
 
   /**
-   * Wait for the success of a job, and return the job. `onProgress` is called with the job after each
+   * Wait until a job succeeds, and return the job. `onProgress` is called with the job after each
    * change. Rejects with JobFailed if the job fails or is cancelled, and with JobUnfinished after
    * `timeout` seconds.
    */

@@ -43,7 +43,7 @@ export async function* watch(
   }
 }
 
-/** Wait for the success of a job. Rejects with JobFailed, or with JobUnfinished after the timeout. */
+/** Wait until a job succeeds. Rejects with JobFailed, or with JobUnfinished after the timeout. */
 export async function wait(
   jobs: AsyncIterable<Job>,
   onProgress: ((job: Job) => void) | undefined,

@@ -128,7 +128,10 @@ class Account:
             self._send_dispute_event(session, dispute, "funds_withdrawn")
 
     def end_dispute(self, session: CheckoutSession, outcome: str, amount: int | None) -> None:
-        """End the oldest open dispute, or the oldest open dispute about ``amount`` if it is set."""
+        """End the oldest open dispute.
+
+        If ``amount`` is set, consider only disputes over this amount.
+        """
         disputes = (
             each
             for each in _require_payment(session).open_disputes
@@ -232,7 +235,7 @@ class WebhookSender:
         return self._events[event_id]
 
     def release(self, mode: DeliveryMode) -> int:
-        """Send all held events with the options ``mode``, and return the number of events."""
+        """Send all events that were held back, and return the number of events."""
         held = [each for each in self._events.values() if each.is_held]
         for sent in held:
             sent.is_held = False

@@ -27,9 +27,9 @@ MAX_SESSION_SECONDS = 24 * 60 * 60
 class InjectedFailure(BaseModel):
     """A failure that a developer requests for the next ``count`` API calls.
 
-    With ``when="before"``, the API call changes nothing. With ``when="after"``, the API call makes
-    its changes, but the caller gets no response. Without an HTTP status, the failure only delays
-    the response.
+    With ``when="before"``, the call fails before it changes anything. With ``when="after"``, the
+    API call makes its changes, but the caller gets no response. If the simulated failure has no
+    HTTP status, the response is only delayed.
     """
 
     count: int = Field(default=1, ge=0, le=10_000)

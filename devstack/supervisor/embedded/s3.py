@@ -27,7 +27,7 @@ _SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the server puts its sockets there,
 def pick_ports(picker: PortPicker) -> dict[str, int]:
     """Return a free port for each part of the S3 server, keyed by the part's name.
 
-    S3 clients connect to the port with the key ``s3``.
+    The result contains the port for S3 clients under the key ``s3``.
     """
 
     def is_usable(port: int) -> bool:
@@ -122,8 +122,8 @@ class S3:
             "s3.allowDeleteBucketNotEmpty": "false",
             "master.telemetry": "false",
             "master.resumeState": "false",
-            # SeaweedFS stores each bucket in a separate volume. Set a high maximum number of
-            # volumes, because a long test run exceeds the default.
+            # SeaweedFS stores each bucket in a separate volume. Allow many SeaweedFS volumes,
+            # because a long test run creates more buckets than the default allows.
             "master.volumeSizeLimitMB": 128,
             "volume.max": 1000,
         }

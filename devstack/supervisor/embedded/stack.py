@@ -1,4 +1,4 @@
-"""Plans the programs and settings of the embedded services Postgres, Valkey and S3."""
+"""Defines the programs and settings of the embedded services Postgres, Valkey and S3."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager

@@ -22,10 +22,10 @@ _REMOVED = EventType.FACTOR_REMOVED
 
 
 class FactorChange(Enum):
-    """A change of a person's second factors, such as a new passkey.
+    """A change to a person's second factors, such as a new passkey.
 
-    A value consists of the type of the security event, the name of the factor, and a text for the
-    mail.
+    Each value of the enum consists of the type of the security event, the name of the factor, and a
+    text for the mail.
     """
 
     APP_ADDED = (_ADDED, "app", "An authenticator app was added.")
@@ -160,7 +160,7 @@ def remove_all_factors(uow: UnitOfWork, *, email: str) -> User:
 
 
 def report_change(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
-    """Record a security event about a change of a person's second factors, and mail the person."""
+    """Record a security event about a change to a person's second factors, and mail the person."""
     event_type, factor, text = change.value
     record_event(uow, user_id, event_type, factor=factor)
     person = accounts.get_user(uow, user_id)

@@ -42,7 +42,7 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_PASSKEYS = 20
 MAX_PASSKEY_NAME_CHARACTERS = 100
-# A WebAuthn response usually has a few hundred bytes, and a few thousand if the key is long.
+# A WebAuthn response is usually a few hundred bytes long, or a few thousand if the key is long.
 MAX_ANSWER_CHARACTERS = 16_384
 # The attestation formats that browsers may send even though Pressroom requests no attestation.
 _ATTESTATION_FORMATS = (AttestationFormat.NONE, AttestationFormat.PACKED)

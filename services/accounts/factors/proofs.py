@@ -70,6 +70,5 @@ def _message(stem: str, subject: str) -> bytes:
 
 
 def _hash(stem: str) -> bytes:
-    # Hash used proofs without a key, because processes may have different keys during a key
-    # rotation.
+    # The hash needs no secret key, because processes can have different keys during a key rotation.
     return hashlib.sha256(stem.encode()).digest()

@@ -17,7 +17,7 @@ _MAX_DURATION_MILLISECONDS = 2**24 - 1
 
 
 class Disposal(Enum):
-    """The treatment of a frame's rectangle before the next frame is drawn."""
+    """The disposal method of a frame, which applies before the next frame is drawn."""
 
     KEEP = auto()
     CLEAR = auto()

@@ -21,13 +21,13 @@ _POINTS = struct.Struct(">8I")
 _PROFILE_HEADER = struct.Struct(">I4xI4s4s4s12x4s28x12s48x")
 _PROFILE_VERSION = 0x04300000
 _PROFILE_TAG = struct.Struct(">4sII")
-# The ICC profile of a screen has a few kilobytes. The ICC profile of a printer has up to two
-# megabytes.
+# The ICC profile of a screen has a few kilobytes. The ICC profile of a printer can be as large as
+# two megabytes.
 _MAX_PROFILE_BYTES = 4 * 1024 * 1024
 _MAX_RENDERING_INTENT = 3
 _LEVELS = 256
-# The PNG chunks `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma value outside of
-# the allowed range is a mistake of the encoder, and is ignored.
+# The PNG chunks `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma value outside the
+# allowed range is ignored, because such values are encoder errors.
 _UNIT = 100_000
 _MIN_GAMMA_UNITS = 1_000
 _MAX_GAMMA_UNITS = 10_000_000
@@ -145,8 +145,8 @@ def _hlg_curve(level: float) -> float:
 
 _SRGB_PRIMARIES = _Primaries(_D65_WHITE, (0.640, 0.330), (0.300, 0.600), (0.150, 0.060))
 _NTSC_PRIMARIES = _Primaries(_D65_WHITE, (0.630, 0.340), (0.310, 0.595), (0.155, 0.070))
-# Maps the codes in ITU-T H.273 to primary colours. Reserved codes and the code for "unspecified"
-# are missing.
+# Maps the codes in ITU-T H.273 to primary colours. The table omits reserved codes and the code for
+# "unspecified".
 _CODED_PRIMARIES = {
     1: _SRGB_PRIMARIES,
     4: _Primaries(_C_WHITE, (0.67, 0.33), (0.21, 0.71), (0.14, 0.08)),

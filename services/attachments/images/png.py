@@ -25,7 +25,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"PLTE"
 _TRANSPARENCY = b"tRNS"
 # The essential chunks of a PNG. If an essential chunk has a wrong checksum, the PNG is unreadable.
-# A chunk that isn't essential is ignored if its checksum is wrong.
+# A PNG chunk with a wrong checksum is ignored if the chunk isn't essential.
 _ESSENTIAL_CHUNKS = (b"IHDR", _PALETTE, b"IDAT")
 _FRAME_CHUNKS = (b"fcTL", b"fdAT")
 _CHUNKS_BEFORE_PIXELS = {_PALETTE, _TRANSPARENCY, *COLOUR_CHUNKS}
@@ -62,7 +62,8 @@ class _PngFile:
     """The contents of a PNG file, as far as they have been read.
 
     Attributes:
-        shared: the palette chunk and the transparency chunk, by name. All frames use both chunks.
+        shared: the palette chunk and the transparency chunk, by name. All frames share the two
+            chunks.
         colours: the chunks that describe the colour space, by name.
         profile: the ICC profile that is built from the chunks in ``colours``.
         metadata: the EXIF and XMP data, which may contain the image's orientation, by their names

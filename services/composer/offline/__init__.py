@@ -33,8 +33,8 @@ _SPELLINGS = {
 # Matches two consecutive kana, which occur only in Japanese. A single kana may be an ornament in
 # other languages.
 _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
-# Matches the end of a Chinese or Japanese sentence and the following space. Chinese and Japanese
-# have no spaces between sentences, so the space is removed.
+# Matches the end of a Chinese or Japanese sentence and the following space. A space after a Chinese
+# or Japanese sentence is removed, because these languages don't separate sentences with spaces.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
 # Matches the end of a greeting or announcement, for example a colon.
 _OPEN_END = re.compile(r"[,:，、：！!][\"'”’»]*$")
@@ -172,7 +172,7 @@ def _is_personal(sentence: Sentence, language: str) -> bool:
     """Return whether a sentence greets readers, asks a question, or is about its author."""
     if _OPEN_END.search(sentence.text[-4:]) or _QUESTION.search(sentence.text):
         return True
-    # Ignore sentences with quotations, because `I` in a quotation isn't the author.
+    # Ignore sentences with quotations, because a quoted `I` doesn't refer to the author.
     pronouns = _load_words("first_person.txt").get(language, frozenset())
     return not _QUOTES.search(sentence.text) and not pronouns.isdisjoint(
         word.plain for word in sentence.words

@@ -30,7 +30,7 @@ _VERB = "動詞"
 _AUXILIARY = "助動詞"
 _PARTICLE = "助詞"
 _CONJUNCTIVE_PARTICLE = "接続助詞"
-# The kinds of Japanese nouns that can be tags, which exclude numbers and auxiliary nouns.
+# The kinds of Japanese nouns that can be tags. Numbers and auxiliary nouns can't be tags.
 _JAPANESE_NOUN_KINDS = frozenset({"普通名詞", "固有名詞"})
 # The parts of speech of Chinese words that can be tags.
 _CHINESE_NOUN_TAGS = ("n", "vn", "eng", "an", "j", "l", "i")
@@ -52,7 +52,7 @@ _MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
 # The language detector is reliable only for texts with at least this many letters.
 _MIN_LETTERS = 24
 # The languages that can be identified by their script. For each language, ``_SCRIPTS`` contains the
-# minimum share of letters in the script.
+# minimum share of a text's letters that must belong to the language's script.
 _SCRIPTS = (
     ("ja", re.compile("[\u3040-\u30ff]"), 0.05),
     ("ko", re.compile("[\uac00-\ud7af]"), 0.3),

@@ -114,8 +114,8 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     content_words = find_content_words(plain, MIN_TAGS)
     if len(tags) >= min(MIN_TAGS, len(content_words)):
         return tags
-    # If the post has too few distinct words, add more forms of its words, and words from the rest
-    # of the post.
+    # If there are still too few tags, accept several forms of the same word, and add words from the
+    # rest of the post.
     return fit_tags((*tags, *longest, *sorted(content_words)))[:MIN_TAGS]
 
 
@@ -234,8 +234,8 @@ def _drop_overlapping(
 def _spell_phrase(key: PhraseKey, phrases: dict[PhraseKey, _PhraseCounts]) -> str:
     """Return the most frequent spelling of a phrase inside sentences.
 
-    A phrase that never occurs inside a sentence loses its capital letter if its first word is
-    usually lower-case.
+    The first letter of a phrase that occurs only at the start of sentences becomes lower-case if
+    its first word is usually lower-case.
     """
     counts = phrases[key]
     if counts.inner_surfaces or len(key) == 1:

@@ -38,7 +38,8 @@ def remove_front_matter(text: str) -> str:
 def _is_yaml(lines: list[str]) -> bool:
     """Return whether the lines between two `---` lines are YAML.
 
-    A `---` at the start of a post can also be a horizontal rule.
+    A `---` line at the start of a post can be a horizontal rule instead of the start of front
+    matter.
     """
     filled = [line for line in lines if line.strip()]
     keys = [line for line in filled if not _YAML_CONTINUATION.match(line)]

@@ -113,7 +113,7 @@ def _has_no_size(style: Mapping[str, str]) -> bool | None:
     length = _parse_length(size)
     if length is not None and length[0] == 0:
         return True
-    # A relative font size is 0 only if the outer font size is 0, so return ``None``.
+    # Return ``None`` for a relative font size, because it is 0 only if the outer font size is 0.
     is_relative = size in _RELATIVE_SIZES or (length is not None and length[1] in _RELATIVE_UNITS)
     return None if is_relative else False
 
@@ -140,8 +140,8 @@ def find_element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[i
 
     An element normally ends at its end tag. If an optional end tag is missing, the element ends at
     the tag that closes it implicitly. If a required end tag is missing, the element ends at the
-    next block tag, so that it can't hide the rest of the post. Void elements such as `<br>` are not
-    included.
+    next block tag, so that it can't hide the rest of the post. The result doesn't contain void
+    elements such as `<br>`.
     """
     elements = _OpenElements()
     for place, (kind, data) in enumerate(tokens):

@@ -73,8 +73,8 @@ _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.
 # Docusaurus.
 _CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
-# Placeholders of private Unicode characters replace URLs while a text is parsed again. Cleaned
-# texts contain no private Unicode characters.
+# While a text is parsed again, each URL is replaced with a placeholder of private-use Unicode
+# characters. Cleaned texts contain no private Unicode characters.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
 # A private character at the start of a text, so that the parser recognises no heading, list or
 # horizontal rule there.
@@ -116,7 +116,7 @@ class HtmlBlocks:
     def _process_token(self, tokens: list[Token], place: int) -> int:
         """Process an HTML token, and return the index of the next token to process.
 
-        If a hidden element begins, its tokens are skipped.
+        When a hidden element begins, its tokens are skipped.
         """
         kind, data = tokens[place]
         while self._enclosing_styles and self._enclosing_styles[-1][0] <= place:

@@ -86,7 +86,7 @@ Decide = Callable[[re.Match[str], _Surroundings], str | None]
 
 @dataclass(frozen=True)
 class _Form:
-    """The syntax of a kind of template placeholder, such as `{{ … }}`."""
+    """A syntax of template placeholders, such as `{{ … }}`."""
 
     # Repetitions in the pattern must be bounded or stop at the next template placeholder, because a
     # hostile text could otherwise cause quadratic time.
@@ -265,7 +265,8 @@ def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Itera
         if replacement is None:
             continue
         groups = match.groupdict()
-        # Keep the character after a shortcode, which is matched only to rule out Markdown links.
+        # Keep the character after a shortcode. The pattern contains this character only to rule out
+        # Markdown links.
         end = match.end() - len(groups.get("target") or "")
         is_person = not replacement and _is_person(groups.get("field") or "")
         yield _Removal(match.start(), end, replacement, is_person, groups.get("name") in _INLINE)
@@ -320,8 +321,8 @@ def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
 def _remove_comma(text: str, before: str, removal: _Removal) -> tuple[str, int, bool]:
     """Remove the comma next to a template placeholder if it is no longer needed.
 
-    With a placeholder for a person's name, the preceding greeting is removed. Returns the text
-    before the placeholder, the position after it, and whether a sentence begins there.
+    If the placeholder stands for a person's name, the preceding greeting is removed too. Returns
+    the text before the placeholder, the position after it, and whether a sentence begins there.
     """
     comma = _COMMA.match(text, removal.end)
     stripped = before.rstrip()
@@ -358,7 +359,7 @@ def _compile_greeting_pattern() -> re.Pattern[str]:
 
 @cache
 def _load_field_names(kind: str) -> frozenset[str]:
-    """Return the known merge field names of a kind.
+    """Return the names of known merge fields.
 
     ``kind``: ``person`` for fields with a person's name, or ``other``.
     """

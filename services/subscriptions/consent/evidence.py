@@ -135,8 +135,8 @@ def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | No
 
     The values describe the strongest evidence, and the newest piece of equally strong evidence.
     Consent that Pressroom observed is stronger evidence than a consent claim. A consent claim in an
-    imported file is stronger evidence than a claim by the list's owner. A confirmation has separate
-    columns, as in exports from other newsletter products.
+    imported file is stronger evidence than a claim by the list's owner. The export has separate
+    columns for the confirmation, as the exports of other newsletter products do.
     """
     best_rank = min(map(_rank_by_strength, evidence), default=None)
     strongest = [each for each in evidence if _rank_by_strength(each) == best_rank]

@@ -110,7 +110,7 @@ class Comparison:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status meet the condition, and false if none do.
 
-        Return ``None`` if only some of the members with this status may meet the condition.
+        Return ``None`` if the status alone doesn't decide whether a member meets the condition.
         """
         return status in self.values if self.name == STATUS_NAME else None
 
@@ -161,8 +161,8 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
     if operator is Operator.EXISTS:
         return column.is_not(None)
     values = [str(value) for value in comparison.values]
-    # Don't strip a value of only invisible characters, because the result would be an empty text,
-    # which all addresses contain.
+    # Don't strip a value that consists of invisible characters, because every address contains the
+    # empty result.
     lowered = unicodedata.normalize("NFC", strip_invisible(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
         return column.like(_build_pattern(operator, lowered))
@@ -176,7 +176,8 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
 
 
 def _normalise_address(value: str) -> str:
-    # Don't raise an error for an invalid address, which matches no member.
+    # Don't raise an error for an invalid address, because a filter with an invalid address simply
+    # matches no member.
     with suppress(DomainError):
         return email_addresses.normalise_address(value)
     return value.lower()
@@ -215,8 +216,8 @@ def _compare_tags(comparison: Comparison, members: Members) -> Condition:
         # Check that at least one of the member's tags exists, because ``tag_ids`` may contain ids
         # of deleted tags.
         return and_(column != _EMPTY, exists().where(MemberTag.id == any_(column)))
-    # A stored filter contains tag ids, or the names of tags that didn't exist when the filter was
-    # stored, which match no member.
+    # A stored filter contains tag ids. If a tag didn't exist when the filter was stored, the filter
+    # contains the tag's name, which matches no member.
     possible_ids = (
         each if isinstance(each, int) else members.tag_ids.get(str(each))
         for each in comparison.values

@@ -101,7 +101,7 @@ class MemberFilter:
         return and_(has_status, self.node.build_condition(Members(rows, self.tag_ids)))
 
     def build_indexed_condition(self) -> Condition | None:
-        """Build an SQL condition that can use an index and is true for all matching members.
+        """Build an indexable SQL condition that excludes no member who matches the filter.
 
         Return ``None`` if no index can speed up the search.
         """

@@ -4,7 +4,7 @@ A search reads at most ``MAX_LONG_SCAN_MEMBERS`` members, so that searching a lo
 take longer. A search first tries a short scan, then an index search, and finally a long scan.
 
 - The short scan checks only the newest members of the list. The short scan is fast if many members
-  match the filter. Most lists are so short that the short scan checks all members.
+  match the filter. The short scan checks all members of a short list, and most lists are short.
 - The index search uses the database indexes on values that the filter compares. The index search is
   fast if few members match the filter.
 - The long scan checks up to ``MAX_LONG_SCAN_MEMBERS`` of the newest members, and is used if no

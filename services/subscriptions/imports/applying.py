@@ -71,7 +71,7 @@ class EarlierChunkPending(Exception):
 
 
 class ChunkFailed(Exception):
-    """Raised if the database rejects a chunk's changes, and would reject them again in a retry."""
+    """Raised if the database rejects a chunk's changes, and would reject them again on a retry."""
 
     def __init__(self, lines: tuple[int, int]) -> None:
         super().__init__(f"lines {lines[0]} to {lines[1]}")
@@ -109,7 +109,7 @@ def commit_chunk(
 
     ``lock_job`` locks the import's job until the transaction ends, and returns the job's lease.
     Raises ``ChunkFailed`` if the database rejects the changes of the chunk. Raises
-    ``list.not_found`` if the list was archived. Raises the errors of ``lock_job`` and
+    ``list.not_found`` if the list was archived. Raises the same errors as ``lock_job`` and
     ``apply_chunk``.
     """
     tag_ids: TagIds = {}
@@ -204,7 +204,7 @@ def apply_chunk(
 def _deny_rows(
     uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, verdicts: list[str]
 ) -> None:
-    """Change the verdict on each row that would add a person who is on a deny list."""
+    """Set the verdict ``DENIED`` on each row that would add a person who is on a deny list."""
     added = {
         chunk.rows[position].email: position
         for position, verdict in enumerate(verdicts)
@@ -218,7 +218,7 @@ def _deny_rows(
 
 
 def _limit_to_quota(uow: UnitOfWork, task: MemberImport, number: int, verdicts: list[str]) -> None:
-    """Change the verdict on each row that would add a member beyond the owner's quota.
+    """Set the verdict ``OVER_QUOTA`` on each row that would add a member beyond the owner's quota.
 
     ``number`` is the position of the chunk in the import. Raises ``EarlierChunkPending``.
     """

@@ -1,6 +1,7 @@
 """Applies the extras of a chunk's rows, which are fields, tags, join dates and consent claims.
 
-The extras are copied into a separate temporary table, which is read only for chunks with extras.
+Fields, tags and consent claims are copied into a separate temporary table. Chunks without them
+never use this table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +73,7 @@ RETURNING e.number
 def describe_omissions(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], tag_ids: TagIds
 ) -> dict[int, list[str]]:
-    """Return, by row number, sentences about the values that aren't imported.
+    """Return sentences about the values that aren't imported, keyed by row number.
 
     The chunk's rows must already be in the table JUDGED. If a row would give a member too many
     tags, none of the row's tags are added.
@@ -139,7 +140,7 @@ def _parse_moment(cell: str | None) -> datetime | None:
 
 
 def _list_extras(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
-    """Yield the number and the extras of each row that may add or update a member."""
+    """Yield the number and the additional values of each row that may add or update a member."""
     for number, row in enumerate(rows):
         if row.extras is not None and row.code is None and row.opt_out is None:
             yield number, row.extras

@@ -74,7 +74,7 @@ class PreparedChunk:
 def get_rows_per_batch() -> int:
     """Return the maximum number of rows in a batch.
 
-    A batch never has more rows than a chunk may have.
+    The result never exceeds the maximum number of rows in a chunk.
     """
     return min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
 

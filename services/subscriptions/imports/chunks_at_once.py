@@ -17,8 +17,8 @@ class ChunkCommitter:
     """A set of threads that commit several chunks of an import at the same time.
 
     If the owner's member quota is nearly used up, an import's chunks must be committed in ascending
-    order. A chunk that must wait for preceding chunks is retried after the preceding chunks were
-    committed.
+    order. A chunk that must wait for preceding chunks is retried after the preceding chunks have
+    been committed.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
@@ -28,7 +28,7 @@ class ChunkCommitter:
     def wait_for_room(self, max_chunks: int = MAX_CHUNKS_AT_ONCE) -> None:
         """Wait until fewer than ``max_chunks`` chunks are being committed.
 
-        Raises the error of a chunk that couldn't be committed.
+        Raises the error that prevented a chunk from being committed.
         """
         while len(self._running) >= max_chunks:
             self._end_oldest()
@@ -58,7 +58,7 @@ class ChunkCommitter:
 def chunk_committer() -> Iterator[ChunkCommitter]:
     """Return a ``ChunkCommitter`` for a ``with`` block.
 
-    The end of the ``with`` block waits until all chunks are committed.
+    The ``with`` block ends only after all chunks are committed.
     """
     with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
         chunks = ChunkCommitter(threads)

@@ -30,7 +30,7 @@ _GROUP_MARKS = {DecimalMark.POINT: ",", DecimalMark.COMMA: "."}
 
 
 class ColumnForms:
-    """The notation of each column, which is a day-month order or a decimal mark.
+    """Detects the day-month order of each date column, and the decimal mark of each number column.
 
     In a date such as 25/04/2025, the number over 12 reveals that the day comes first. A column's
     notation is guessed from the first records of the file, and later checked against all records.
@@ -46,7 +46,8 @@ class ColumnForms:
     ) -> None:
         self._date_order = date_order
         self._usual_order = date_order or DateOrder.DAY_FIRST
-        # Maps column indexes to the notations with which the columns are parsed.
+        # Maps each column index to the day-month order or decimal mark that is used to parse the
+        # column.
         self._used_notations: dict[int, Any] = {
             int(index): DateOrder(form) if form in set(DateOrder) else DecimalMark(form)
             for index, form in (notations or {}).items()
@@ -106,7 +107,7 @@ class ColumnForms:
         return notations
 
     def has_misread_cells(self, notations: Mapping[str, str]) -> bool:
-        """Return whether any column was read with a different notation than in ``notations``."""
+        """Return whether a column was read with a notation that differs from ``notations``."""
         return any(
             self._find_used_notation(int(index), form) != form for index, form in notations.items()
         )

@@ -80,7 +80,8 @@ class ConsentSubject(StrEnum):
 class Basis(Enum):
     """The way in which a consent column was recognised.
 
-    Unless the basis is ``KNOWN``, the cells must confirm that the column is about consent.
+    Unless the mapping or the whole header identifies a column (``KNOWN``), its cells must confirm
+    that the column is about consent.
     """
 
     KNOWN = "the mapping or the whole header"
@@ -169,7 +170,7 @@ class ColumnLayout:
         return [index for index, field in self.fields.items() if field.type == type_]
 
     def describe_roles(self) -> dict[int, str]:
-        """Map the index of each column with a role to the names of the column's roles."""
+        """Return the names of each column's roles, by column index."""
         roles_of: dict[int, list[str]] = {}
         for role, indexes in self._columns_by_role().items():
             for index in dict.fromkeys(indexes):
@@ -195,8 +196,8 @@ def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> C
     """Return the layout for a header, still without the consent columns.
 
     Raises ``import.mapping_column`` if the column mapping names a column that doesn't exist. Raises
-    ``import.mapping_role`` if the column mapping contains an unknown role, or assigns a role twice
-    that only one column can have.
+    ``import.mapping_role`` if the column mapping contains an unknown role, or assigns a role to too
+    many columns.
     """
     mapped: dict[int, str] = {}
     for column, role in (mapping or {}).items():

@@ -81,7 +81,7 @@ class ColumnPlan:
     def _assign_known_fields(
         self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, ids: Mapping[str, int]
     ) -> None:
-        """Assign the fields in the stored column plan, including retired fields.
+        """Assign the fields in the stored column plan to their columns, including retired fields.
 
         ``ids`` maps column indexes to field ids.
         """

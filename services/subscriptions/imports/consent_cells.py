@@ -1,7 +1,8 @@
 """Determines the subscription status that a cell of a consent column states.
 
 The status depends on the subject of the column and on the meaning of the cell. In a consent column,
-"no" means that the person is unsubscribed. In an opt-out column, "no" states no status.
+"no" means that the person is unsubscribed. In an opt-out column, "no" says nothing about the
+person's status.
 """
 
 from collections.abc import Iterable, Mapping
@@ -163,7 +164,7 @@ def is_bare_no(cell: str) -> bool:
 
 
 def find_strictest(answers: Iterable[Answer]) -> Answer:
-    """Return the most restrictive status in ``answers``, or ``None`` without any status."""
+    """Return the most restrictive status in ``answers``, or ``None`` if there is no status."""
     statuses = [answer for answer in answers if answer is not None]
     return max(statuses, key=STRICTNESS.__getitem__, default=None)
 
@@ -197,7 +198,8 @@ def _find_item_status(
     answer = _ANSWERS[column.subject].get(meaning, UNKNOWN)
     if answer is not UNKNOWN:
         return answer
-    # An unrecognised word may be the name of a tier, unless the product's status words are known.
+    # An unrecognised word is possibly a tier's name, unless all status words of the product are
+    # known.
     if mapped is None and column.may_be_tier and not product_statuses:
         return None
     return mapped or UNKNOWN

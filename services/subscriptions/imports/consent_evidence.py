@@ -27,7 +27,7 @@ class ColumnEvidence:
     """The evidence in a column's cells that the column is a consent column.
 
     Args:
-        column: describes the column on the assumption that the column is a consent column.
+        column: how to interpret the cells if the column is a consent column.
         values: the statuses that the owner has assigned to values in the file.
     """
 

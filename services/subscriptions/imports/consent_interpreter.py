@@ -75,7 +75,8 @@ class ConsentInterpreter:
     ) -> None:
         self._earlier_decisions = earlier_decisions
         self.values = StatusValues(status_values)
-        # The columns whose cells decide whether they are consent columns, by column index.
+        # The possible consent columns, by column index. The cells of such a column decide whether
+        # it contains consent.
         self._judged_columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
         # Maps the index of each column in ``_judged_columns`` to the provisional decision about the
@@ -134,7 +135,7 @@ class ConsentInterpreter:
         self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
-        """Count ``rows`` occurrences of a cell in a column."""
+        """Add ``rows`` to the number of occurrences of a cell in a column."""
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows
@@ -144,7 +145,7 @@ class ConsentInterpreter:
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def find_decisions(self) -> dict[str, bool]:
-        """Map the index of each examined column to whether the column is a consent column.
+        """Return whether each examined column is a consent column, by column index.
 
         Call the method only after the whole file has been read.
         """
@@ -155,7 +156,7 @@ class ConsentInterpreter:
         }
 
     def has_misread_rows(self) -> bool:
-        """Return whether the file contradicts a provisional decision."""
+        """Return whether the file contradicts a provisional decision about a consent column."""
         return self._final_decisions() != self._decisions
 
     def list_values_by_column(self) -> dict[int, list[dict[str, Any]]]:
@@ -183,7 +184,7 @@ class ConsentInterpreter:
         ][:MAX_VALUES_SHOWN]
 
     def count_ignored_opt_outs(self) -> dict[int, int]:
-        """Return the opt-outs per consent column to which the owner assigned an unrelated role."""
+        """Return how many opt-outs each ignored consent column contains, by column index."""
         self._count_rows()
         return dict(self._ignored_opt_outs)
 

@@ -91,7 +91,7 @@ _SIGNS = {
 
 
 def split_items(cell: str) -> Iterator[str]:
-    """Yield the items of a list such as ``['HARD_BOUNCE']``.
+    """Yield the items of a cell that contains a list such as ``['HARD_BOUNCE']``.
 
     Yield the whole cell if it isn't a list.
     """
@@ -134,7 +134,7 @@ def is_opt_out_from_mail(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    """Return whether the text is a date on which a person may have opted out."""
+    """Return whether the text is a plausible date of an opt-out."""
     if not any(map(str.isdecimal, text)):
         return False
     for order in DateOrder:
@@ -199,7 +199,7 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
 def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
     """Find the longest known term at the start of ``words``.
 
-    Return the meaning of the term, and the words after the term.
+    Return the meaning of the term at the start of ``words``, and the words after the term.
     """
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])

@@ -97,7 +97,7 @@ def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
 
 
 def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first ``size`` bytes of a file or more, and an iterator over the whole file.
+    """Return at least the first ``size`` bytes of a file, and an iterator over the whole file.
 
     If the file has fewer than ``size`` bytes, the first return value is the whole content.
     """
@@ -215,7 +215,7 @@ def _skip_zeros(chunk: bytes, position: int) -> int:
 
 
 class _LimitedReads:
-    """A file that limits each read, so that zipfile can't load a huge directory."""
+    """A file that limits the size of each read, so that zipfile can't load a huge directory."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source

@@ -23,7 +23,7 @@ from services.subscriptions.imports.rows import RejectedRecord
 
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
-# After this number of stray quotation marks, no more lines are parsed again, so that the parsing
+# After this number of stray quotation marks, lines are no longer parsed twice, so that the parsing
 # time stays proportional to the file's size.
 MAX_STRAY_QUOTES = 500
 
@@ -51,7 +51,7 @@ class CsvRecords:
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        # A stack of lists of lines that must be parsed again.
+        # Lines that must be parsed again. The last group of lines is parsed first.
         self._unparsed: list[list[str]] = []
         # The lines from the start of the current record to the last line that the csv module has
         # read.

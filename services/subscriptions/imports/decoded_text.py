@@ -27,8 +27,8 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 # A file counts as UTF-16 if the share of zero bytes at even or odd positions exceeds this number.
-# Zero bytes can occur at even and at odd offsets, because the codes of some letters end in a zero
-# byte.
+# In UTF-16, zero bytes can occur at both even and odd offsets, because either byte of a letter can
+# be zero.
 _MIN_ZEROS_OF_UTF16 = 0.2
 # Maps encodings to decoder error handlers that keep undecodable bytes as lone surrogates.
 _ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
@@ -112,7 +112,8 @@ class DecodedText:
     def is_equivalent_to(self, encoding: str) -> bool:
         """Return whether all names would stay the same if the file were decoded with ``encoding``.
 
-        E-mail addresses may change, because invalid UTF-8 is repaired only in names.
+        A different encoding may change e-mail addresses, because invalid UTF-8 is repaired only in
+        names.
         """
         is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
         return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)
@@ -121,8 +122,8 @@ class DecodedText:
         if self.encoding != "utf-8":
             self._evidence.add_bytes(data)
         elif is_valid:
-            # ``_beyond_ascii`` is an upper bound, because a character in UTF-8 may have up to three
-            # additional bytes.
+            # ``_beyond_ascii`` is at least the number of non-ASCII characters, because each of them
+            # adds one to three bytes in UTF-8.
             self._beyond_ascii += max(0, len(data) - len(text))
             self._evidence.add_bytes(data if data.isascii() else b"\n")
         else:
@@ -177,6 +178,6 @@ def _detect_encoding(head: bytes, *, is_complete: bool) -> str:
     except EncodingUnclear:
         if is_complete:
             raise
-        # Assume Windows-1252 until the whole file was read, because the rest of the file may reveal
-        # the encoding.
+        # Assume Windows-1252 until the whole file has been read, because the rest of the file may
+        # reveal the encoding.
         return WINDOWS_1252

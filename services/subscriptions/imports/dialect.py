@@ -96,7 +96,7 @@ def extend_header(header: Sequence[str], width: int) -> list[str]:
 
 
 def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
-    """Map line numbers to the first non-blank records."""
+    """Return the first non-blank records, by line number."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     records: dict[int, list[str]] = {}
     line = 1
@@ -115,9 +115,9 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
 def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
     """Return a rank for the records into which a delimiter splits the file.
 
-    The delimiter whose records have the highest rank is chosen. The rank compares addresses and
-    known headers first, then whether all records have the same number of cells, and then the number
-    of cells.
+    The delimiter whose records have the highest rank is chosen. Delimiters are ranked by addresses
+    and known headers. Ties are broken by the share of records with the most frequent number of
+    cells, and then by this number.
     """
     if not records:
         return 0, 0, 0
@@ -152,8 +152,8 @@ def _is_like_address(cell: str) -> bool:
 def _build_default_header(records: Sequence[Record], email: int | None) -> list[str]:
     """Invent column names for a file without a header.
 
-    If a file without a header has two columns, the column without addresses may get the header
-    ``name``.
+    If a file has two columns, and the cells next to the addresses are probably names, these cells
+    get the header ``name``.
     """
     header = extend_header((), max(map(len, records), default=0))
     if email is None:

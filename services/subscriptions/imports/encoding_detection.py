@@ -63,7 +63,8 @@ _NAMES_OF_CHARDET = {
 # The maximum number of bytes that the library chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
 # Chardet's confidence in an encoding must be this many times its confidence in any rival encoding.
-# The factor depends on the number of cells whose text differs between the encodings.
+# The required factor between two confidences depends on the number of cells whose text differs
+# between the encodings.
 _MIN_FACTOR_FEW_CELLS = 3.0
 _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2
@@ -276,7 +277,7 @@ def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
 def _choose_best(
     possible: Mapping[str, _Decoding], confidences: Mapping[str, float], ambiguous_cells: int
 ) -> str | None:
-    """Return the encoding that is clearly the most probable, or ``None`` without one.
+    """Return the encoding that is clearly the most probable, or ``None`` in case of doubt.
 
     ``ambiguous_cells`` is the number of cells whose text differs between the possible encodings.
     """

@@ -11,8 +11,8 @@ _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# The maximum number of cells per non-ASCII byte value. The limit saves memory, and applies per byte
-# value because some letters occur only late in a large file.
+# The maximum number of sample cells that are kept per non-ASCII byte value. The limit saves memory,
+# and applies per byte value because some letters occur only late in a large file.
 _MAX_CELLS_PER_BYTE = 40
 _MAX_ROWS = 200
 _MAX_ROW_BYTES = 400
@@ -28,8 +28,8 @@ class EncodingEvidence:
         self._rows: list[bytes] = []
         self._counts = dict.fromkeys(range(0x80, 0x100), 0)
         self._incomplete_row = b""
-        # Matches the byte values for which more cells are needed, or ``None`` if enough cells were
-        # collected.
+        # Matches the byte values that occur in too few collected cells, or ``None`` if each byte
+        # value occurs in enough cells.
         self._pattern = self._needed_bytes()
 
     @property

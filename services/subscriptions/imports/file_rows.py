@@ -35,12 +35,12 @@ class FileFacts:
     """Facts about a file that are known only after the whole file has been read.
 
     Attributes:
-        forms: maps column indexes to the notations of dates or numbers in the columns.
+        forms: the day-month order or decimal mark of each date or number column, by column index.
         consent: for each column index, whether the column is a consent column.
         encoding: the right encoding if the file was decoded with a wrong encoding, otherwise
             ``None``.
-        are_applied: whether the rows were read according to the facts. If the facts were not yet
-            applied to all rows, the file must be read again.
+        are_applied: whether all rows were read with these facts about the file. If the facts were
+            not yet applied to all rows, the file must be read again.
         error: an error that asks the owner to choose the date order or the encoding, or ``None``.
     """
 
@@ -64,7 +64,7 @@ class FileRows:
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
-        """Open the file. Raises the errors of ``open_file``."""
+        """Open the file. Raises the same errors as ``open_file``."""
         self._file = open_file(resources, task)
         self.seen = SeenAddresses()
         self._batches = judge_rows(self._file.rows, self.seen, get_rows_per_batch())
@@ -112,7 +112,7 @@ class FileRows:
         return chunk
 
     def find_facts(self) -> FileFacts:
-        """Return the facts that are needed to interpret the file.
+        """Return the file's encoding, notations and consent columns, or an error.
 
         Call the method only after the whole file has been read.
         """

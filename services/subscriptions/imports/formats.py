@@ -44,14 +44,14 @@ from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 # The number of bytes from which the encoding, the dialect and the header are detected.
 HEAD_BYTES = 64 * 1024
 
-# The only roles of columns in files of suppressions, bounces and complaints.
+# The only roles that columns can have in files of suppressions, bounces and complaints.
 _ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
 
 Outcome = MemberRow | RejectedRecord | None
 Records = Sequence[Sequence[str]]
-# A function that assigns the owner's fields to the columns of a layout. The function gets a sample
-# of the file's first records. When a later record adds columns, the function is called again with
-# an empty sample.
+# A function that assigns the owner's fields to the columns of a layout. The ``Records`` are a
+# sample of the file's first records. When a later record adds columns, the function is called again
+# with an empty sample.
 FindFields = Callable[[ColumnLayout, Records], None]
 # A function that receives the header and the first records before the roles of the columns are
 # known.
@@ -129,13 +129,13 @@ def open_member_rows(
         mapping: maps columns to the roles or fields that the owner has assigned. The mapping
             identifies columns by their headers or by their indexes, starting at 0. A role in the
             owner's column mapping takes precedence over the role that the header suggests.
-        forms: detects in which notation each column contains dates and numbers.
+        forms: detects the day-month order of date columns and the decimal mark of number columns.
         consent: interprets the file's consent columns.
         encoding: the encoding that the owner has chosen, or ``None`` to detect the encoding.
 
-    Raises ``EncodingUnclear`` if the encoding can't be detected. Raises the errors of
+    Raises ``EncodingUnclear`` if the encoding can't be detected. Raises the same errors as
     ``find_fields``. Raises a ``DomainError`` with a code such as ``import.no_email_column`` if the
-    file can't be imported. Reading the rows may raise the errors of ``open_container``.
+    file can't be imported. Reading the rows may raise the same errors as ``open_container``.
     """
     file = _open_file(source, filename, mapping, encoding)
     sample = file.dialect.sample

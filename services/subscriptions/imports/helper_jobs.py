@@ -8,12 +8,13 @@
   helper is queued.
 - A helper applies each claimed chunk in one transaction. The transaction checks the leases of the
   helper and the import job, and deletes the chunk's row from ``waiting_chunks``.
-- A helper that finds all chunks applied ends the import and the import job.
+- If a helper finds that all chunks have been applied, the helper ends the import and the import
+  job.
 
 A helper ends when no chunk of its import is waiting. While only one helper of an import has claimed
-chunks, the helper applies two chunks at the same time. A claim on a chunk is valid while the
-attempt of the helper's job that made the claim is running. If the import is cancelled or the helper
-loses its lease, the transaction of the chunk is rolled back.
+chunks, the helper applies two chunks at the same time. A helper's claim on a chunk ends with the
+helper job's current attempt. If the import is cancelled or the helper loses its lease, the
+transaction of the chunk is rolled back.
 
 An address is never applied from more than one chunk of a file. If two imports into a list are
 running, only one of the imports may have several helpers, because both may contain the same people.
@@ -81,7 +82,8 @@ class ImportEnded(Exception):
     """Raised if a helper must stop because its import has ended or was restarted."""
 
 
-# Errors that aren't caused by the content of a chunk, and that don't count as a try of the chunk.
+# Errors that the content of a chunk doesn't cause. These errors don't count as attempts to apply
+# the chunk.
 _ERRORS_UNRELATED_TO_CHUNKS = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
     *(ImportEnded, JobCancelled, LeaseLost, EarlierChunkPending),
@@ -137,7 +139,7 @@ _LOCK_DECISION = text(
 
 
 def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
-    """Allow an import to apply chunks in parallel, unless another import into the list does so.
+    """Enable parallel chunks for an import, unless another import into the list uses them.
 
     Only one import into a list may apply chunks in parallel, because two imports may contain the
     same people.
@@ -155,7 +157,7 @@ def enable_parallel_chunks(uow: UnitOfWork, task: MemberImport) -> None:
 def run_helper(resources: Resources, lease: Lease) -> None:
     """Apply chunks of an import during one turn of a helper's job.
 
-    Raises the errors of ``applying.commit_chunk``.
+    Raises the same errors as ``applying.commit_chunk``.
     """
     try:
         helper_task = _start_turn(resources, lease)
@@ -210,8 +212,8 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        # Cancel the import's job, because an older release can cancel an import but not its
-        # helpers.
+        # If an older release has cancelled the import, cancel the import's job too, because the
+        # older release doesn't know the helpers.
         if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None
@@ -242,8 +244,8 @@ def _find_other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Se
 
 
 # Claims the first waiting chunk that no helper has claimed. Chunks without opt-outs wait until all
-# chunks with opt-outs were applied. A chunk that was tried before can be claimed only as the first
-# chunk of a helper's turn.
+# chunks with opt-outs have been applied. A chunk that was tried before can be claimed only as the
+# first chunk of a helper's turn.
 _CLAIM_CHUNK = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (
@@ -278,7 +280,7 @@ _ABANDON_CHUNK = Statement(f"""
 def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) -> bool:
     """Claim and apply chunks until the turn is over or no chunk can be claimed.
 
-    Return whether the function stopped because no chunk can be claimed. If the turn is over, the
+    Return true if no chunk can be claimed, and false if the turn is over. If the turn is over, the
     helper's job is put back into the queue.
     """
     task = helper_task.task

@@ -1,8 +1,8 @@
 """Runs the job of an import, which reads the rows and adds the members.
 
 The whole file is stored as chunks before any member is added, because any part of the file may be
-damaged. Members in an API request are added while the request is being read, because the API has
-validated the request.
+damaged. Members in an API request can be added before the worker has read the whole request,
+because the API has already validated the request.
 
 An import's job reads the file in turns of a few seconds. All turns of the job run in one process,
 because an open file can't be moved to another process. If the job's process crashes or has too many
@@ -111,8 +111,8 @@ def _begin_turn(
     resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows
 ) -> MemberImport:
     with resources.unit_of_work() as uow:
-        # Store the total number of members without recording progress, because a job that crashes
-        # repeatedly must fail eventually.
+        # Store the total number of members without recording progress, because progress resets the
+        # number of crashes, and a job that crashes repeatedly must fail.
         set_total(uow, lease, total=rows.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**REQUEST_DESCRIPTION}
@@ -211,8 +211,8 @@ def _record_progress(
         elif rows.received > task.received:
             record_progress(uow, lease, done=0)
         else:
-            # Record no progress while the file is read a second time, so that a job that crashes
-            # repeatedly fails eventually.
+            # Record no progress while the file is read a second time, because progress resets the
+            # number of crashes, and a job that crashes repeatedly must fail.
             renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         new_bytes = max(0, stored.size - task.chunk_bytes)

@@ -32,10 +32,10 @@ class JudgedRow(NamedTuple):
     Attributes:
         line: the line number where the row begins, counted from 1. For a request, ``line`` is the
             member's position in the request.
-        email: the normalised address, or an empty text if the address is invalid or the row is a
+        email: the normalised address, or an empty string if the address is invalid or the row is a
             duplicate.
         paid_expiry: when the paid tier ends, or ``None`` if the row states no end. The value
-            ``CLEARED`` removes the stored end.
+            ``CLEARED`` removes the member's end date.
         opt_out: the row's status if the row is an opt-out (unsubscribed, cleaned, bounced or
             complained), otherwise ``None``.
         cells: the original cells of the row.
@@ -73,7 +73,7 @@ def reject_row(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: s
 def encode_rows(rows: Sequence[JudgedRow]) -> bytes:
     """Encode validated rows as the content of a stored chunk.
 
-    Fields, tags and consent claims are encoded separately, because only few rows have any.
+    Fields, tags and consent claims are encoded separately, because only a few rows contain them.
     """
     extras = {str(place): tuple(row.extras) for place, row in enumerate(rows) if row.extras}
     return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED_FIELDS)

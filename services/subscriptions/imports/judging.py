@@ -40,7 +40,7 @@ def judge_rows(
             batch.append(row)
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:
-                # Count the sentences about omitted values, because the sentences are much longer
+                # The messages about omitted values count too, because the messages are much longer
                 # than the values.
                 characters += sum(map(len, map(str, row.extras.left_out)))
             if characters >= MAX_BATCH_CHARACTERS:

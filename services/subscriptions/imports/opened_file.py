@@ -37,9 +37,9 @@ class OpenedFile:
     Attributes:
         rows: the rows of the file, which can be iterated only once.
         samples: some cells of each column, and in a dry run also the first rows of the file.
-        forms: detects in which notation each column contains dates and numbers.
-        statuses: detects the columns about consent, or the columns that state why people must not
-            get mail.
+        forms: detects the day-month order of date columns and the decimal mark of number columns.
+        statuses: detects the consent columns of a members file, or the columns with reasons in a
+            suppression file.
         may_mix_opt_outs: whether the file may contain both members and opt-outs.
         interpreted_values: a function that returns how the values in consent columns were
             interpreted.
@@ -73,7 +73,7 @@ def open_file(resources: Resources, task: MemberImport) -> OpenedFile:
 
 
 def readings_by_encoding(unclear: EncodingUnclear) -> list[dict[str, Any]]:
-    """Return some rows in each possible encoding, from which the owner chooses an encoding."""
+    """Return some rows in each possible encoding, so that the owner can choose an encoding."""
     return [{"encoding": name, "rows": rows} for name, rows in unclear.readings.items()]
 
 

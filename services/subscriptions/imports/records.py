@@ -25,7 +25,7 @@ from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
 IMPORT_JOBS = (ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS)
-# The values of an import's columns before the file is read.
+# The values of the database columns of an import whose file hasn't been read yet.
 _UNREAD: Mapping[str, Any] = {
     "status": "running",
     **dict.fromkeys(("error", "description", "columns", "column_forms", "consent_columns")),
@@ -82,7 +82,7 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
     """Enqueue a job that reads the file of a dry run again, with different options.
 
     Raises ``import.not_found`` for an unknown import. Raises ``import.running`` while the import is
-    running. Raises ``import.file_gone`` if the import's file was removed. Raises the errors of
+    running. Raises ``import.file_gone`` if the import's file was removed. Raises the same errors as
     ``check_upload``.
     """
     task = get_import(uow, caller, import_id)
@@ -110,7 +110,7 @@ def retry_import(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
     """Retry an import whose job failed because of an internal error.
 
     Raises ``import.not_found`` for an unknown import. Raises ``job.not_found`` if the import's job
-    doesn't exist. Raises the errors of ``retry_own_job``.
+    doesn't exist. Raises the same errors as ``retry_own_job``.
     """
     task = get_import(uow, caller, import_id)
     job = records.find_recent_job(uow, task.user_id, IMPORT_JOBS, task.id)
@@ -127,7 +127,7 @@ def undo_import(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
     are undone, a second call can undo the import for these members. Raises ``auth.login_again`` if
     the caller hasn't logged in recently. Raises ``import.not_found`` for an unknown import. Raises
     ``import.running`` while the import is running. Raises ``import.undo_over`` if the import is too
-    old for an undo.
+    old to be undone.
     """
     require_recent_login(uow, caller)
     return IMPORT_UNDO.start(uow, caller, import_id)

@@ -129,10 +129,10 @@ class RowExtrasReader:
         return claim.get("confirmed_at") or claim.get("at")
 
     def _parse_claim(self, part: str, index: int, text: str) -> str | None:
-        """Convert a part of the consent, such as a time, to the form in which it is stored.
+        """Convert a value of a consent claim, such as its time, to the stored form.
 
-        Raises ``ValueError`` for an invalid text. The error's message states which rule the text
-        breaks.
+        Raises ``ValueError`` if the text isn't a valid value for ``part``. The error's message
+        states which rule the text breaks.
         """
         if part in _TIMES:
             moment = self._forms.parse_date(index, text)

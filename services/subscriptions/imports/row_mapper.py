@@ -46,8 +46,7 @@ class RowMapper:
         self._tiers = _TierReader(layout)
         self._has_tiers = bool(self._tiers.indexes)
         extras = RowExtrasReader(layout, forms)
-        # Skip the reading of fields, tags, join dates and consent if the file has no columns for
-        # them.
+        # Don't look for fields, tags, join dates and consent if the file has no columns for them.
         self._extras = extras if extras.indexes else None
         single_columns = [index for index in (email, self._expiry) if index is not None]
         columns = (
@@ -135,7 +134,7 @@ class RowMapper:
 
 
 class _TierReader:
-    """A reader that finds the tier of each record in the columns about tiers and payment."""
+    """Determines each record's tier from the columns about tiers and payment."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout
@@ -153,7 +152,8 @@ class _TierReader:
         if self._pick is None:
             return None
         picked = self._pick(cells)
-        # Don't cache the tier for long cells, so that the cache doesn't use too much memory.
+        # Don't cache the tiers of records with long cells, so that the cache doesn't use too much
+        # memory.
         is_short = max(map(len, picked)) <= MAX_WORD_CHARACTERS
         return self._cached(picked) if is_short else self._find_tier(picked)
 

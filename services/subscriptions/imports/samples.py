@@ -204,7 +204,7 @@ def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, An
 def _find_consent(samples: ImportSamples, index: int) -> dict[str, Any]:
     """Return how the values in a consent column were interpreted.
 
-    For any other column, return an empty dictionary.
+    For a column that isn't a consent column, return an empty dictionary.
     """
     values = {
         name: samples.consent.get(name, {}).get(str(index))

@@ -48,7 +48,7 @@ class StoredChunks:
 
     @property
     def has_unmarked_chunks(self) -> bool:
-        """Return whether ``mark_next_chunk`` must be called for any stored chunk."""
+        """Return whether at least one stored chunk still needs a call of ``mark_next_chunk``."""
         return bool(self._unmarked)
 
     def mark_next_chunk(self, seen: SeenAddresses) -> None:

@@ -52,7 +52,7 @@ _NUMBERED_REASONS = {
     }
     for header, statuses in _WORDS["numbers"].items()
 }
-# Maps each word that is recognised as a reason to a status.
+# Maps each word that states why an address is suppressed to a suppression status.
 _MEANINGS = {
     normalise_word(word): SuppressionStatus(status)
     for status, words in _WORDS["words"].items()
@@ -62,7 +62,7 @@ _MEANINGS = {
 # the status that comes first in ``suppression_files.toml`` is used.
 _RANKED_STATUSES = [SuppressionStatus(status) for status in _WORDS["words"]]
 _MAY_PASS = SuppressionStatus.MAY_PASS
-# Words that are recognised as a reason only if no text follows.
+# Words that are recognised as a suppression reason only if no text follows.
 _EXACT_WORDS = normalise_words(_WORDS["exact"]["words"])
 # Matches SMTP status codes such as 550 and 5.1.1. In a cell, "smtp;" may precede the status code,
 # and text may follow the code.
@@ -114,7 +114,7 @@ class SuppressionReader:
     def read(
         self, rows: Iterable[MemberRow | RejectedRecord]
     ) -> Iterator[MemberRow | RejectedRecord]:
-        """Yield the rows of a file with the reasons for not mailing people."""
+        """Yield the rows of a suppression file."""
         for row in rows:
             if isinstance(row, RejectedRecord):
                 yield row
@@ -198,7 +198,7 @@ class SuppressionReader:
             self._unknown[value] += 1
 
     def _find_reasons_by_cells(self, unmapped: Iterable[int]) -> list[int]:
-        """Return the columns in which at least half of the sampled cells are known reasons."""
+        """Return columns in which at least half the sampled cells are known suppression reasons."""
         reason_columns = []
         for index in unmapped:
             cells = [cell for record in self._sample if (cell := _get_cell(record, index).strip())]
@@ -217,7 +217,7 @@ def _is_reason_header(name: str) -> bool:
 
 
 def _find_code_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for an SMTP code at the start of a cell, or ``None`` without a code."""
+    """Return the status for the SMTP code with which a cell begins, or ``None``."""
     text = cell.strip()[:MAX_WORD_CHARACTERS]
     code = _CODE.match(text)
     if code is None:

@@ -111,7 +111,7 @@ WITH first AS (
 )
 SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
 """  # noqa: S608
-# Removes the subscriptions that the import created, which have no row in ``import_changes``.
+# Removes the subscriptions that the import created. ``import_changes`` has no rows for them.
 # Subscriptions that existed before the import are never removed.
 _REMOVE = """
 WITH batch AS (
@@ -134,7 +134,8 @@ def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
         restored, last = uow.session.execute(text(statement), values).one()
         if last is not None:
             return RestoredBatch(restored, {position_column: last})
-    # After all members were restored or removed, delete the consent claims that the import stored.
+    # After all members have been restored or removed, delete the consent claims that the import
+    # stored.
     return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=MEMBERS_PER_BATCH) else None
 
 
@@ -167,8 +168,8 @@ IMPORT_UNDO = Undo(
     count_changed=lambda task: task.added,
     restore_batch=_restore_batch,
     end=_end_undo,
-    # An undo that skipped changed members isn't complete, so that it can be repeated after the
-    # changes were undone.
+    # An undo that skipped changed members isn't complete, so the owner can repeat the undo after
+    # restoring these members.
     is_complete=lambda task: task.undone_at is not None and not task.kept,
     has_total=False,
     # Undoing an import requires a recent login, because the undo removes members.

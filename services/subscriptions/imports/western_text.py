@@ -1,7 +1,8 @@
 """Checks whether text that was decoded as Windows-1252 looks Western European.
 
-Almost any sequence of bytes can be decoded as Windows-1252. Text in a different encoding has
-symbols or capital letters inside words, or letter combinations that no Western language has.
+Almost any sequence of bytes can be decoded as Windows-1252. Text that was decoded with the wrong
+encoding has symbols or capital letters inside words, or letter combinations that no Western
+language has.
 """
 
 import re
@@ -142,7 +143,7 @@ def _is_western_word(word: str) -> bool:
 
 
 def _has_fitting_case(word: str) -> bool:
-    """Return whether non-ASCII letters in a word are capitals only where names have capitals."""
+    """Return whether a word's non-ASCII capitals are in positions where names have capitals."""
     if word.islower() or word.isupper() or (word[0].isupper() and word[1:].islower()):
         return True
     capitals = sum(letter.isupper() for letter in word)

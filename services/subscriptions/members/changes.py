@@ -99,8 +99,8 @@ def find_record_by_key(uow: UnitOfWork, list_id: int, key: int | str) -> Subscri
 
     Several records on a list may contain the same address, because people change addresses. Active
     records take precedence over inactive records. If several active records contain the address,
-    the record of the person whose account has the address takes precedence. An inactive record is
-    ignored if the person's account no longer has the address.
+    the record of the person whose account has the address takes precedence. An inactive record that
+    contains the address is ignored if the person's account has a different address.
     """
     if isinstance(key, int):
         return find_record(uow, list_id, key)
@@ -132,7 +132,7 @@ def change_record(
     Return whether any column has changed.
 
     Raises ``subscription.changed`` if a concurrent transaction changed the status or the mail
-    setting. Callers can prevent ``subscription.changed`` by locking the subscription.
+    setting. Callers that lock the subscription never get ``subscription.changed``.
     """
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:
@@ -288,7 +288,7 @@ def announce_change(
     actor: Actor,
     **details: Any,
 ) -> None:
-    """Announce a change of a subscription in the feed of the list's owner.
+    """Announce a change to a subscription in the feed of the list's owner.
 
     ``details``: additional values for the feed event.
     """

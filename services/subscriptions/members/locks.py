@@ -16,8 +16,8 @@ changed while a chunk is applied.
 - A transaction that changes a single subscription holds a shared lock on the gate, which stops new
   chunks, and waits until no chunk holds a lock on the room.
 
-The gate and the room are described in "Concurrent control with readers and writers" by Courtois and
-others (1971).
+The algorithm with two locks per list comes from "Concurrent control with readers and writers" by
+Courtois and others (1971).
 
 Every change of a subscription takes a shared lock on the person's row in ``users``, so that no data
 about an erased person is stored. An erasure locks the person's row exclusively before it marks the
@@ -27,7 +27,7 @@ To avoid deadlocks, every transaction first locks the list, then the gate, the r
 pairs of list and person, and finally rows of people.
 
 A transaction that changes a single subscription waits at most two seconds for each lock. The
-transactions of an import end within two seconds, but a bulk action may lock a list for longer.
+transactions of an import end within two seconds, but a bulk action can lock a list for longer.
 """
 
 from collections.abc import Iterator
@@ -64,9 +64,9 @@ _TRY_LOCK_LIST_SHARED = text(
     f" ELSE pg_advisory_unlock({_ROOM}) END"
 )
 _LOCK_LIST_FOR_CHUNK = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
-# The gate needs a session-level lock, because the gate must be released before the transaction
-# ends. The shared lock on the room never blocks, because a transaction needs the gate to lock the
-# room exclusively.
+# The lock ``_GATE`` is a session-level lock, because ``_GATE`` must be released before the
+# transaction ends. The shared lock on ``_ROOM`` never blocks, because only a transaction with a
+# lock on ``_GATE`` locks ``_ROOM`` exclusively.
 _ENTER_ROOM = text(
     f"SELECT pg_advisory_lock({_GATE}), pg_advisory_xact_lock_shared({_ROOM}),"
     f" pg_advisory_unlock({_GATE})"
@@ -167,8 +167,8 @@ def _translate_lock_timeout() -> AbstractContextManager[None]:
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
     """Lock the person's subscriptions to the lists until the transaction ends.
 
-    Return whether the person exists and isn't erased. If the person doesn't exist or is erased, the
-    caller must not change any records. Raises ``list.busy``.
+    Return whether the person exists and hasn't been erased. If the person doesn't exist or is
+    erased, the caller must not change any records. Raises ``list.busy``.
 
     ``wait_for_lists``: whether to wait while a bulk action locks a list, or to raise ``list.busy``
     immediately.
@@ -187,7 +187,7 @@ def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: boo
 def lock_person_shared(uow: UnitOfWork, user_id: int) -> bool:
     """Lock the person's row, so that the person can't be erased until the transaction ends.
 
-    Return whether the person exists and isn't erased.
+    Return whether the person exists and hasn't been erased.
     """
     return uow.session.scalar(_LOCK_PERSON_SHARED, {"user_id": user_id}) is not None
 

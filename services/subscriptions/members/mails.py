@@ -4,8 +4,9 @@ A job sends each mail to a subscriber. If a worker crashes after sending a mail 
 completing the mail's job, the mail is sent twice, which is better than losing a mail.
 
 The rate limits for unsolicited mail apply to reminders, because strangers can trigger reminders. An
-address gets at most one reminder per day from all lists together. If a rate limit is reached, a
-reminder is postponed by a day, or dropped if the first confirmation link expires earlier.
+address gets at most one reminder per day, no matter from how many lists. If a rate limit is
+reached, a reminder is postponed by a day, or dropped if the first confirmation link expires
+earlier.
 """
 
 from datetime import datetime, timedelta

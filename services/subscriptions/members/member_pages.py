@@ -59,8 +59,8 @@ from storage.unit_of_work import UnitOfWork
 _Row = dict[str, Any]
 # An estimate of how many bytes the JSON format adds to each row of a response.
 _ADDED_JSON_BYTES = 150
-# Placeholders for an e-mail address in the key of a cached statement, so that all addresses use the
-# same statement.
+# In the key of a cached statement, these placeholders replace e-mail addresses, so that all
+# addresses use the same statement.
 _ADDRESS = "an address"
 _ADDRESS_PREFIX = "the beginning of one*"
 _record = Subscription.__table__.c
@@ -136,9 +136,8 @@ def read_member_page(
 ) -> MemberPage:
     """Return a page of the members of a list that the caller owns, newest first.
 
-    Reading a page takes three or four round trips to the database for 50 members, and one or two
-    for each 50 further members. Raises ``list.not_found``, ``list.not_owner`` or
-    ``cursor.invalid``.
+    A page of 50 members takes three or four round trips to the database. Every 50 additional
+    members take one or two. Raises ``list.not_found``, ``list.not_owner`` or ``cursor.invalid``.
     """
     field_rows = database.rows(_LIST_AND_FIELDS, list_id=list_id)
     lists.require_owner(field_rows[0][0] if field_rows else None, caller)

@@ -369,7 +369,8 @@ class OwnSubscriptionState(StrEnum):
     SUBSCRIBED = "subscribed"
     WITHOUT_MAIL = "without_mail"  # The subscriber has disabled the list's mail.
     PENDING = "pending"
-    LEFT = "left"  # The person has unsubscribed, or has opted out without a record on the list.
+    # The person has unsubscribed, or has opted out although the list has no record of the person.
+    LEFT = "left"
     ABSENT = "absent"
     # A visitor with a revoked trace id can unsubscribe, but can't see the state of the
     # subscription.
@@ -435,8 +436,8 @@ def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscri
 def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
     """Apply a person's opt-outs to a loaded record, without storing the changes.
 
-    If a person opts out while a bulk action is running, a job updates the stored record after the
-    bulk action.
+    If a person opts out while a bulk action is running, a job updates the person's stored record
+    after the bulk action has ended.
     """
     values = opt_out_checks.find_opt_out_changes(uow, record)
     # Detach the record from the SQLAlchemy session, so that changes to the record aren't stored.

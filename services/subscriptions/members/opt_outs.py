@@ -222,8 +222,8 @@ def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
     Return the number of changed opt-outs. The opt-outs stay valid without the id, because opt-outs
     also contain HMACs of addresses.
 
-    ``address``: a verified address of the person, for which opt-outs are stored in addition to
-    former addresses.
+    ``address``: a verified address of the person. Opt-outs are stored for this address and for the
+    person's former addresses.
     """
     is_of_person = OptOut.user_id == person.id
     _copy_to_address(uow, address, is_of_person)

@@ -66,7 +66,7 @@ def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
     contradicts = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
     query = select(Subscription.list_id).where(Subscription.user_id == user_id, contradicts)
     list_ids = uow.session.scalars(query).all()
-    # Enqueue only one job per list, because a job applies all of the person's opt-outs from the
+    # Enqueue only one job per list, because the job applies every opt-out of the person from that
     # list.
     opt_out_ids = (
         select(func.min(OptOut.id))
@@ -160,8 +160,8 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
 def _find_status_before_leaving(uow: UnitOfWork, record: Subscription) -> SubscriptionStatus:
     """Return the status that a subscription had before the person last unsubscribed.
 
-    If the person unsubscribed before a transfer, the target list's history doesn't contain the
-    status, so the function returns ``active``.
+    If the person unsubscribed before a transfer to another list, the other list's history doesn't
+    contain the earlier status, so the function returns ``active``.
     """
     event = SubscriptionEvent
     unsubscribed = SubscriptionStatus.UNSUBSCRIBED

@@ -32,7 +32,7 @@ JsonObject = dict[str, Any]
 
 
 def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
-    """Return all data about a visitor of the preferences page that one owner's lists contain."""
+    """Return all data in one owner's lists about a visitor of the preferences page."""
     query = (
         select(Subscription, MailingList)
         .join(MailingList, MailingList.id == Subscription.list_id)

@@ -2,7 +2,7 @@
 
 from tests.support.documents.markdown import ROOT
 
-TABLE_HEAD = "| table | kept | in `PRESSROOM_RETENTION` |\n|---|---|---|\n"
+TABLE_HEAD = "| table | kept | name in `PRESSROOM_RETENTION` |\n|---|---|---|\n"
 
 
 def read_retention_table() -> dict[str, tuple[str, str]]:

@@ -25,8 +25,8 @@ class ApiError(PressroomError):
     """An error response of the API.
 
     Attributes:
-        code: the stable code of the error, for programs.
-        message: the description of the error, for people.
+        code: the stable, machine-readable code of the error.
+        message: a human-readable description of the error.
         errors: an entry for each invalid field of the request.
         problem: the complete body of the response.
         retry_after: the number of seconds to wait before repeating the call.
@@ -49,7 +49,10 @@ class ApiError(PressroomError):
 
 
 class NotReached(PressroomError):
-    """The API sent no response. The API may nevertheless have executed the call."""
+    """The API sent no response.
+
+    Although no response arrived, the API may have executed the call.
+    """
 
 
 class JobFailed(PressroomError):
@@ -68,7 +71,10 @@ class JobFailed(PressroomError):
 
 
 class WebhookInvalid(PressroomError):
-    """A webhook with a missing, invalid or outdated signature. Ignore the webhook's message."""
+    """A webhook with a missing, invalid or outdated signature.
+
+    Programs must ignore the message of such a webhook.
+    """
 
 
 def create_api_error(response: httpx2.Response, *, retry_after: float | None) -> ApiError:

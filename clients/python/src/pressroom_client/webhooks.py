@@ -28,8 +28,8 @@ def verify_webhook(
     twice with the same header ``webhook-id``.
 
     Args:
-        secrets: the secret of the endpoint. Pass the old and the new secret while you change the
-            secret.
+        secrets: the secret or secrets of the endpoint. Pass the old and the new secret while you
+            change the secret.
         body: the unparsed body of the request.
         tolerance: the maximum difference between the message's time and the current time, in
             seconds.

@@ -35,7 +35,7 @@ def test_retention_documentation_matches_rules_defaults_and_minimums() -> None:
         kept, setting = table.pop(rule.name)
         period, expected = rule.period, ""
         if isinstance(period, Retained):
-            expected = f"`{period}`, {MIN_DAYS[period]} at least"
+            expected = f"`{period}`, at least {MIN_DAYS[period]}"
             assert kept.startswith(days(defaults[period])), rule.name
         elif period:
             assert kept.startswith(days(period.days)), rule.name
