@@ -140,7 +140,7 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
     if _count(uow, user_id, quota) > max_count:
         # Don't wait for a lock on the whole quota, because waiting could deadlock with transactions
         # that have reserved shares.
-        raise TransientError("another act took what the plan had room for")
+        raise TransientError("a concurrent request reached the limit of the plan")
     return True
 
 

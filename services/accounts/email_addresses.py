@@ -99,11 +99,11 @@ def _normalise(text: str) -> str | InvalidAddress:
     if _PLAIN.match(address):
         return address.lower()
     if len(address) > MAX_ADDRESS_BYTES:
-        return InvalidAddress(f"It is longer than {MAX_ADDRESS_BYTES} characters.")
+        return InvalidAddress(f"The address has more than {MAX_ADDRESS_BYTES} characters.")
     # Reject whitespace and invisible characters inside an e-mail address, because the library
     # email-validator would silently remove some of these characters.
     if has_invisible(address):
-        return InvalidAddress("It has a blank or an invisible character inside.")
+        return InvalidAddress("The address contains a space or an invisible character.")
     try:
         return validate_email(address, check_deliverability=False).normalized.lower()
     except EmailNotValidError as error:

@@ -76,7 +76,7 @@ def test_existing_env_file_is_never_changed(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("PRESSROOM_SECRET_KEYS=mine\n")
     done = env(tmp_path)
     assert done.returncode == 1
-    assert "it is there already" in done.stderr
+    assert "the file already exists" in done.stderr
     assert (tmp_path / ".env").read_text() == "PRESSROOM_SECRET_KEYS=mine\n"
 
 

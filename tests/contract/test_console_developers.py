@@ -191,7 +191,7 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     # The form for changing a webhook contains the webhook's current values.
     changes = {"state": "paused", "type.credits.low": "on"}
     text = console.do(f"{path}/change", 0, (f"type.{LEFT}",), **changes)
-    assert "Its owner paused it." in text
+    assert "The owner paused this endpoint." in text
     assert "Send a test event" not in text
     [endpoint] = data(console.api.get("/webhook-endpoints"))
     assert (endpoint["types"], endpoint["state"]) == (["credits.low"], "paused")

@@ -75,7 +75,7 @@ def test_cli_grants_and_adjusts_and_verifies_credits(
     assert verification.returncode == 0
     read, verdict = verification.stdout.splitlines()
     assert read.startswith("Read: 0 entries of ")
-    assert verdict == "All balances, debts, hashes and orders hold."
+    assert verdict == "All balances, debts, hashes and orders are correct."
     assert "; all orders." in pressroom(ledger_stack, "credits", "verify", "--full").stdout
     stored_entries = "SELECT id FROM credit_entries WHERE user_id = %s ORDER BY seq DESC"
     ids = [each["id"] for each in (more, less, granted)]

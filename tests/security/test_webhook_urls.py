@@ -136,7 +136,7 @@ def test_webhook_host_resolving_to_private_address_is_rejected(
 @pytest.mark.parametrize(
     ("url", "rule"),
     [
-        ("http://receiver.example/x", "begins with https://"),
+        ("http://receiver.example/x", "must start with https://"),
         ("https://receiver.example:22/x", "has the port 443"),
     ],
 )

@@ -28,7 +28,7 @@ class _Reader:
         block = self.data[self.at : self.at + count]
         if len(block) < count:
             raise create_truncated_error(
-                f"The GIF stops at byte {len(self.data):,}, inside a block."
+                f"The GIF ends inside a block, at byte {len(self.data):,}."
             )
         self.at += count
         return block
@@ -79,9 +79,11 @@ def read_gif(data: bytes) -> Animation:
         elif introducer != b"\0" and frames:
             break  # Keep the GIF frames before an invalid block, as browsers do.
         elif introducer != b"\0":
-            raise create_unreadable_error(f"The GIF has no block at byte {reader.at - 1:,}.")
+            raise create_unreadable_error(
+                f"The GIF has an invalid block at byte {reader.at - 1:,}."
+            )
     if not frames:
-        raise create_unreadable_error("The GIF has no image.")
+        raise create_unreadable_error("The GIF contains no image.")
     # If a GIF's first frame exceeds the canvas size in the header, enlarge the canvas to fit the
     # frame, as browsers do.
     width = max(_u16(header, 6), frames[0].left + sizes[0][0])

@@ -75,7 +75,7 @@ _NEGATIONS = frozenset({"not", "no", "false", "never"})
 # The only key in the dictionary that ``SuppressionReader.find_decisions`` returns.
 _HAS_REASONS = "types"
 _KIND_UNKNOWN = RowProblem(
-    "row.kind_unknown", "The row gives no reason that we recognise for not mailing the person."
+    "row.kind_unknown", "The row gives no known reason for suppressing the address."
 )
 
 
