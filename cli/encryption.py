@@ -12,7 +12,7 @@ app.callback()(lambda: None)
 
 @app.command("rotate")
 def rotate_keys(as_json: Json = False) -> None:
-    """Re-encrypt file keys and app secrets with the current encryption key.
+    """Re-encrypt file keys and app secrets with the current key.
 
     The current key is the first key in PRESSROOM_ENCRYPTION_KEYS.
     """

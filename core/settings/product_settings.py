@@ -66,37 +66,38 @@ class Settings(
     """
 
     read_database_url: Annotated[SecretStr | None, stores.POSTGRES] = None
-    """URL of a streaming replica of the database, for exports and ledger checks; the default is the
-    database URL"""
+    """URL of a streaming replica of the database, for exports and ledger checks. The default is the
+    database URL."""
 
     public_url: BaseUrl
     """Public URL of the API, without a final slash"""
 
     pages_url: BaseUrl | None = None
     """URL of readers' pages, such as sign-up and preferences, on a separate host and without a
-    path; the default is the public URL"""
+    path. The default is the public URL."""
 
     media_base_url: BaseUrl | None = None
-    """URL of a CDN in front of /media, for unencrypted media only; the default is the public URL"""
+    """URL of a CDN in front of /media, for unencrypted media only. The default is the public
+    URL."""
 
     secret_keys: Keys
-    """Comma-separated signing keys, each as id:base64url of 32 bytes; the first key signs, and all
-    keys verify"""
+    """Comma-separated signing keys, each as id:base64url of 32 bytes. The first key signs, and all
+    keys verify."""
 
     encryption_keys: Keys
     """Encryption keys for attachments and for files of imports and exports, in the format of the
-    secret keys; if a key is lost, all files encrypted with it are lost"""
+    secret keys. If a key is lost, all files encrypted with it are lost."""
 
     api_key_header: str = "X-API-Key"
     """Additional HTTP header for API keys"""
 
     trusted_proxies: TrustedProxies = None
     """Comma-separated IP addresses or networks of proxies with trusted forwarded headers, or the
-    word none; required for the API if the public URL uses https"""
+    word none. The API requires this setting if the public URL uses https."""
 
     api_drain: float = Field(default=5.0, ge=0, le=60)
     """Seconds for which a stopping API process still serves requests while /readyz responds with
-    503; must be longer than proxies take to notice"""
+    503. This time must exceed the time in which proxies notice the 503."""
 
     credits_per_usd: notations.CreditsPerUsd = Decimal(100)
     """Number of credits per US dollar"""
@@ -104,67 +105,67 @@ class Settings(
     currencies: notations.Currencies = Field(
         default=notations.DEFAULT_CURRENCIES, validate_default=True
     )
-    """Comma-separated currencies for selling credits, each as code:units per USD:smallest order;
-    the first currency is the default"""
+    """Comma-separated currencies for selling credits, each as code:units per USD:smallest order.
+    The first currency is the default."""
 
     composer_price: notations.ComposerPrice = None
-    """Credits per composer call with a language model, with at most four decimals; without this
-    setting, calls are free"""
+    """Credits per composer call with a language model, with at most four decimals. Without this
+    setting, calls are free."""
 
     redirect_origins: Origins = ()
     """Comma-separated origins to which browsers may be redirected after a payment or sign-up, such
-    as https://www.example.com; the word loopback allows every port of the same machine"""
+    as https://www.example.com. The word loopback allows every port of the same machine."""
 
     webhook_allowed_networks: Networks = ()
     """Comma-separated private networks that webhooks may call, with http and all ports allowed,
     such as 10.2.0.0/16"""
 
     rate_limit_default: RateLimits = "30000/minute"
-    """Maximum rate of requests per user, such as 600/minute; an empty value disables the limit"""
+    """Maximum rate of requests per user, such as 600/minute. An empty value disables the limit."""
 
     rate_limit_anonymous: RateLimits = "1200/minute"
-    """Maximum rate of requests without credentials per IP address; an empty value disables the
-    limit"""
+    """Maximum rate of requests without credentials per IP address. An empty value disables the
+    limit."""
 
     rate_limit_login: RateLimits = "60/minute"
-    """Maximum rate of logins, registrations, password resets and anonymous orders per IP address;
-    an empty value disables the limit"""
+    """Maximum rate of logins, registrations, password resets and anonymous orders per IP address.
+    An empty value disables the limit."""
 
     require_second_factor: bool = False
     """Whether all users need a second factor to log in; operators always need one"""
 
     mail_limit_mailbox: RateLimits = "6/hour;20/day"
-    """Maximum rate of mails that strangers can trigger to one mailbox without an account; an empty
-    value disables the limit"""
+    """Maximum rate of mails that strangers can trigger to one mailbox without an account. An empty
+    value disables the limit."""
 
     mail_limit_domain: RateLimits = "1000/hour"
-    """Maximum rate of mails that strangers can trigger to all mailboxes of one domain; an empty
-    value disables the limit"""
+    """Maximum rate of mails that strangers can trigger to all mailboxes of one domain. An empty
+    value disables the limit."""
 
     mail_limit_list: RateLimits = "1000/hour"
-    """Maximum rate of mails that strangers can trigger for one list; an empty value disables the
-    limit"""
+    """Maximum rate of mails that strangers can trigger for one list. An empty value disables the
+    limit."""
 
     mail_limit_source: RateLimits = "200/hour"
-    """Maximum rate of mails that strangers from one network (IPv4 /24 or IPv6 /64) can trigger; an
-    empty value disables the limit"""
+    """Maximum rate of mails that strangers from one network (IPv4 /24 or IPv6 /64) can trigger. An
+    empty value disables the limit."""
 
     quota_free: Quotas = Field(default=notations.DEFAULT_QUOTA_FREE, validate_default=True)
-    """Comma-separated limits for users on the free plan, each as quota=number; quotas that aren't
-    listed have no limit"""
+    """Comma-separated limits for users on the free plan, each as quota=number. Quotas that aren't
+    listed have no limit."""
 
     quota_paid: Quotas = Field(default=notations.DEFAULT_QUOTA_PAID, validate_default=True)
     """Limits for users on the paid plan, in the format of the free plan's limits"""
 
     deny_list: DeniedNames = ()
     """Comma-separated addresses and domains that can't join any list, or the path of a file with
-    one entry per line; *.example.com matches all subdomains"""
+    one entry per line. The entry *.example.com matches all subdomains."""
 
     retention: notations.RetentionDays = Field(
         default=notations.DEFAULT_RETENTION, validate_default=True
     )
-    """Comma-separated retention periods in days, each as name=days; rows that aren't listed keep
-    the default period"""
+    """Comma-separated retention periods in days, each as name=days. Rows that aren't listed keep
+    the default period."""
 
     api_docs: bool = True
     """Whether the API serves /docs and /openapi.json"""
@@ -173,12 +174,12 @@ class Settings(
     """Whether browsers must also use TLS for all subdomains of the public URL's host"""
 
     metrics_token: stores.OperatorSecret = None
-    """Bearer token for /metrics, with at least 20 characters; without this setting, /metrics is
-    disabled"""
+    """Bearer token for /metrics, with at least 20 characters. Without this setting, /metrics is
+    disabled."""
 
     security_contacts: Contacts = ()
-    """Comma-separated contacts for security reports as mailto:, https: or tel: URIs, which are
-    published in /.well-known/security.txt; without this setting, there is no such page"""
+    """Comma-separated contacts for security reports, as mailto:, https: or tel: URIs. The contacts
+    are published in /.well-known/security.txt. Without this setting, there is no such page."""
 
     security_policy: BaseUrl | None = None
     """URL of the security policy, which is published in /.well-known/security.txt"""
@@ -190,14 +191,14 @@ class Settings(
     """File that a worker touches every second while it is running and connected to the broker"""
 
     worker_metrics_address: str | None = Field(default=None, pattern=r"^[0-9A-Za-z.-]+:[0-9]{1,5}$")
-    """Address and port for a worker's /metrics, which requires no token, such as 0.0.0.0:9464;
-    without this setting, workers serve no metrics"""
+    """Address and port for a worker's /metrics, which requires no token, such as 0.0.0.0:9464.
+    Without this setting, workers serve no metrics."""
 
     worker_grace: float = Field(default=10.0, ge=0)
     """Seconds that a stopping worker waits for its running jobs"""
 
     patience: float = Field(default=86_400.0, ge=0)
-    """Seconds for which a job is retried while a server is unavailable; the default is one day"""
+    """Seconds for which a job is retried while a server is unavailable. The default is one day."""
 
     @field_validator("api_key_header")
     @classmethod

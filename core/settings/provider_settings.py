@@ -26,7 +26,7 @@ class ProviderSettings(GivenSettings):
 
     mail_url: Annotated[SecretStr | None, parsable_by(MailServer.parse)] = None
     """URL of the mail server: smtp://, smtps:// (TLS) or smtp+starttls://, followed by
-    user:password@host:port; without this setting, mail waits and isn't sent"""
+    user:password@host:port. Without this setting, mail waits and isn't sent."""
 
     mail_from: Annotated[str, parsable_by(MailSender.parse)] = "Pressroom <pressroom@localhost>"
     """Sender of all mail, as an address or Name <address>"""
@@ -63,15 +63,15 @@ class ProviderSettings(GivenSettings):
     public URL's host"""
 
     account_challenge: Literal["turnstile", "hcaptcha", "recaptcha", "none"] | None = None
-    """Challenge provider for registrations and password resets, or none for no challenge; the
-    default is the first configured provider"""
+    """Challenge provider for registrations and password resets, or none for no challenge. The
+    default is the first configured provider."""
 
     stripe_base_url: BaseUrl = AnyHttpUrl("https://api.stripe.com")
     """URL of Stripe's API"""
 
     stripe_secret_key: SecretStr | None = None
-    """Secret or restricted key of Stripe; set it together with the webhook secret to enable
-    payments through Stripe"""
+    """Secret or restricted key of Stripe. Set it together with the webhook secret to enable
+    payments through Stripe."""
 
     stripe_webhook_secret: Annotated[SecretStr | None, required_together("stripe_secret_key")] = (
         None
@@ -90,8 +90,8 @@ class ProviderSettings(GivenSettings):
     """Webhook secret of the payment sandbox"""
 
     llm_provider: Literal["offline", "openai"] = "offline"
-    """Writer of the composer's texts: offline needs no network, and openai uses any server with
-    OpenAI's protocol"""
+    """Writer of the composer's texts. The value offline needs no network, and openai uses any
+    server with OpenAI's protocol."""
 
     llm_base_url: BaseUrl = AnyHttpUrl("https://api.openai.com/v1")
     """URL of the language model's API, without /chat/completions"""
@@ -106,8 +106,8 @@ class ProviderSettings(GivenSettings):
     """Maximum number of tokens in a prompt and its response together"""
 
     llm_fallback: Literal["offline", "error"] = "offline"
-    """Behaviour of the composer if the language model fails: offline writes texts without the
-    model, and error returns an error"""
+    """Behaviour of the composer if the language model fails. The value offline writes texts without
+    the model, and error returns an error."""
 
     stock_photo_provider: Literal["unsplash", "openverse"] = "openverse"
     """Provider of stock photos: unsplash or openverse"""

@@ -154,9 +154,9 @@ class LogSettings(GivenSettings):
 
 class MigrationSettings(DatabaseSettings, LogSettings):
     migration_database_url: Annotated[SecretStr | None, POSTGRES] = None
-    """URL of the same database with the role that owns the tables, only for pressroom migrate,
-    which creates the role in the database URL and grants it access to rows; without this setting,
-    one role does everything"""
+    """URL of the same database with the role that owns the tables. Only pressroom migrate uses it,
+    to create the application's role and grant it access to rows. Without this setting, one role
+    does everything."""
 
 
 class ObjectStorageSettings(GivenSettings):
@@ -164,37 +164,37 @@ class ObjectStorageSettings(GivenSettings):
     """URL of the S3-compatible object storage, such as http://host:9000"""
 
     s3_region: Region | None = None
-    """Region of the bucket; without this setting, AWS reports the region, and other servers use
-    us-east-1"""
+    """Region of the bucket. Without this setting, AWS reports the region, and other servers use
+    us-east-1."""
 
     s3_addressing: Literal["auto", "path", "virtual"] = "auto"
-    """Form of bucket URLs: path for host/bucket, virtual for bucket.host, or auto for virtual at
-    AWS and Alibaba Cloud and path elsewhere"""
+    """Form of bucket URLs: path for host/bucket, or virtual for bucket.host. The value auto means
+    virtual at AWS and Alibaba Cloud, and path elsewhere."""
 
     s3_access_key: str | None = None
-    """Access key of the object storage; without this setting, each process uses temporary AWS keys
-    from its web identity, container role or instance role"""
+    """Access key of the object storage. Without this setting, each process uses temporary AWS keys
+    from its web identity, container role or instance role."""
 
     s3_secret_key: Annotated[SecretStr | None, required_together("s3_access_key")] = None
     """Secret key of the object storage"""
 
     s3_keys_url: BaseUrl | None = None
-    """URL of a server for temporary keys, instead of AWS: an STS server for web identities, or a
-    server with the interface of the instance metadata service"""
+    """URL of a server for temporary keys, instead of AWS. The server must be an STS server for web
+    identities, or have the interface of the instance metadata service."""
 
     s3_bucket: Annotated[str, BUCKET_NAME] = "pressroom"
     """Bucket for all objects"""
 
     s3_encryption: Encryption | None = None
-    """Encryption by the object storage: sse-s3, or sse-kms: and the id or ARN of a key; without
-    this setting, the bucket's default applies"""
+    """Encryption by the object storage: sse-s3, or sse-kms: and the id or ARN of a key. Without
+    this setting, the bucket's default applies."""
 
 
 class BucketSettings(ObjectStorageSettings):
     s3_admin_access_key: str | None = None
-    """Access key of a MinIO or Silo administrator, only for pressroom bucket, which creates the
-    access key's user and grants it access to the bucket; without this setting, the access key
-    itself creates the bucket"""
+    """Access key of a MinIO or Silo administrator. Only pressroom bucket uses it, to create the
+    access key's user and grant it access to the bucket. Without this setting, the access key itself
+    creates the bucket."""
 
     s3_admin_secret_key: Annotated[SecretStr | None, required_together("s3_admin_access_key")] = (
         None
@@ -234,14 +234,14 @@ def _check_backup_url(text: str) -> None:
 class BackupSettings(DatabaseSettings):
     backup_url: Annotated[SecretStr | None, parsable_by(_check_backup_url)] = None
     """Location of backups: file:///folder, or another bucket as
-    https://access-key:secret-key@host/bucket/prefix?region=eu-west-1; without this setting, no
-    backups are made"""
+    https://access-key:secret-key@host/bucket/prefix?region=eu-west-1. Without this setting, no
+    backups are made."""
 
     backup_keys: Annotated[
         SecretStr | None, parsable_by(Keyring.parse), required_together("backup_url")
     ] = None
-    """Encryption keys for backups, in the format of the secret keys; if a key is lost, all backups
-    encrypted with it are lost"""
+    """Encryption keys for backups, in the format of the secret keys. If a key is lost, all backups
+    encrypted with it are lost."""
 
     backup_database_url: Annotated[SecretStr | None, POSTGRES] = None
     """URL of the database server for backups, if the database URL points to a connection pool"""
@@ -257,12 +257,12 @@ class BrokerSettings(LogSettings):
     """The settings of every process that has a Celery application."""
 
     broker_url: RedisUrl = None
-    """URL of Redis or Valkey for messages to workers, in the format of the Redis URL; the default
-    is the Redis URL"""
+    """URL of Redis or Valkey for messages to workers, in the format of the Redis URL. The default
+    is the Redis URL."""
 
     redis_url: RedisUrl = None
-    """URL of Redis or Valkey, for the broker and the cache: redis://user:password@host:port/0,
-    rediss:// for TLS, or sentinel:// and sentinel+tls:// for Sentinels"""
+    """URL of Redis or Valkey, for the broker and the cache: redis://user:password@host:port/0, or
+    rediss:// for TLS. For Sentinels, use sentinel:// or sentinel+tls://."""
 
     @field_validator("redis_url")
     @classmethod
@@ -284,7 +284,7 @@ class CacheSettings(BrokerSettings):
 
     cache_url: RedisUrl = None
     """URL of Redis or Valkey for requests, notifications, counters and caches, in the format of the
-    Redis URL; the default is the Redis URL"""
+    Redis URL. The default is the Redis URL."""
 
     @field_validator("cache_url")
     @classmethod

@@ -104,7 +104,10 @@ def test_env_command_adopts_settings_from_its_environment(tmp_path: Path) -> Non
     ("given", "said"),
     [
         ({"PRESSROOM_LOG_LEVEL": "loud"}, "PRESSROOM_LOG_LEVEL: "),
-        ({"PRESSROOM_MAIL_FROM": "O'Hara <o@example.com>"}, "PRESSROOM_MAIL_FROM: has a single"),
+        (
+            {"PRESSROOM_MAIL_FROM": "O'Hara <o@example.com>"},
+            "PRESSROOM_MAIL_FROM: must not contain",
+        ),
     ],
 )
 def test_env_command_rejects_settings_that_no_process_would_accept(
@@ -182,4 +185,6 @@ def test_generated_env_file_describes_each_setting_in_a_comment(tmp_path: Path) 
         assert lines, setting
         assert all(line.startswith("# ") for line in lines), setting
         texts[setting.partition("=")[0]] = " ".join(line[2:] for line in lines)
-    assert texts["PRESSROOM_DATABASE_URL"] == "Postgres: postgresql://user:password@host:port/db"
+    assert texts["PRESSROOM_DATABASE_URL"] == (
+        "URL of the Postgres database: postgresql://user:password@host:port/db"
+    )
