@@ -97,7 +97,7 @@ def format_value(value: FieldValue) -> str:
 
 def _normalise_text(_: MemberField, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidAttribute("must be a text")
+        raise InvalidAttribute("must be a string")
     value = normalize("NFC", value)
     if len(value) > MAX_VALUE_CHARACTERS or "\0" in value:
         raise InvalidAttribute(

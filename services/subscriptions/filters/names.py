@@ -184,7 +184,7 @@ def parse_value(name: FilterName, value: object) -> Value:
 
 def _parse_text(value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT_CHARACTERS:
-        raise InvalidValue(f"must be a text of 1 to {MAX_TEXT_CHARACTERS} characters")
+        raise InvalidValue(f"must be a string of 1 to {MAX_TEXT_CHARACTERS} characters")
     if _INVALID_CHARACTER.search(value):
         raise InvalidValue("must not contain NUL characters or lone surrogates")
     return value

@@ -99,7 +99,7 @@ def test_stripe_library_is_loaded_only_by_processes_that_handle_payments() -> No
 def test_settings_of_a_payment_channel_must_be_set_together(all_of: dict[str, str]) -> None:
     for missing in all_of:
         given = {name: value for name, value in all_of.items() if name != missing}
-        with pytest.raises(ValueError, match=r"set (both|all three), or none"):
+        with pytest.raises(ValueError, match=r"set (both|all three) or none"):
             settings(**given)
 
 
