@@ -74,7 +74,7 @@ def show_user(
     named: Annotated[str, typer.Argument(metavar="USER", help="The user's e-mail address or id.")],
     as_json: Json = False,
 ) -> None:
-    """Show a user and the number of their lists and API keys."""
+    """Show a user with their lists and the number of their API keys."""
     from services.operators import user_accounts
 
     with open_command_resources() as resources, resources.unit_of_work() as uow:
@@ -139,7 +139,7 @@ def reset_factors(email: Email, as_json: Json = False) -> None:
 def erase_user(email: Email, yes: Yes = False, as_json: Json = False) -> None:
     """Permanently erase all data of a person. Opt-outs stay in force.
 
-    The account is deleted immediately, and a worker erases the remaining data in the background. If
+    The person is removed immediately, and a worker erases the remaining data in the background. If
     you stop this command, the erasure continues. Run the command again to wait for its end.
     """
     from cli.progress import get_result, wait_for_job

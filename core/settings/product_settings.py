@@ -109,8 +109,8 @@ class Settings(
     The first currency is the default."""
 
     composer_price: notations.ComposerPrice = None
-    """Credits per composer call with a language model, with at most four decimals. Without this
-    setting, calls are free."""
+    """Credits per composer call with a language model, with at most four decimals; without this
+    setting, calls are free"""
 
     redirect_origins: Origins = ()
     """Comma-separated origins to which browsers may be redirected after a payment or sign-up, such
@@ -132,7 +132,7 @@ class Settings(
     An empty value disables the limit."""
 
     require_second_factor: bool = False
-    """Whether all users need a second factor to log in; operators always need one"""
+    """Require a second factor for all users; operators always need one"""
 
     mail_limit_mailbox: RateLimits = "6/hour;20/day"
     """Maximum rate of mails that strangers can trigger to one mailbox without an account. An empty
@@ -168,14 +168,14 @@ class Settings(
     the default period."""
 
     api_docs: bool = True
-    """Whether the API serves /docs and /openapi.json"""
+    """Serve /docs and /openapi.json"""
 
     hsts_subdomains: bool = False
-    """Whether browsers must also use TLS for all subdomains of the public URL's host"""
+    """Require browsers to use TLS also for all subdomains of the public URL's host"""
 
     metrics_token: stores.OperatorSecret = None
-    """Bearer token for /metrics, with at least 20 characters. Without this setting, /metrics is
-    disabled."""
+    """Bearer token for /metrics, with at least 20 characters; without a token, /metrics is
+    disabled"""
 
     security_contacts: Contacts = ()
     """Comma-separated contacts for security reports, as mailto:, https: or tel: URIs. The contacts

@@ -262,7 +262,7 @@ class BrokerSettings(LogSettings):
 
     redis_url: RedisUrl = None
     """URL of Redis or Valkey, for the broker and the cache: redis://user:password@host:port/0, or
-    rediss:// for TLS. For Sentinels, use sentinel:// or sentinel+tls://."""
+    rediss:// for TLS. Use sentinel:// or sentinel+tls:// for Sentinels."""
 
     @field_validator("redis_url")
     @classmethod
@@ -309,7 +309,7 @@ class FlowerSettings(BrokerSettings):
     """Password for Flower, with at least 20 characters; Flower doesn't start without a password"""
 
     flower_read_only: bool = True
-    """Whether Flower only shows workers and tasks, and can't stop or change them"""
+    """Show workers and tasks in Flower without actions that stop or change them"""
 
 
 def _first_url(url: SecretStr | None, fallback: SecretStr | None) -> str:

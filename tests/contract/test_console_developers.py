@@ -115,7 +115,7 @@ def test_console_rejects_an_api_key_beyond_the_plan_and_gives_the_reason(stack: 
         for _ in range(9):
             stack.create_key(console.owner.user_id)
         text = shown(console.send(NEW_KEY, name="n", reach="all"), 403)
-        assert "10 of 10 are used" in text
+        assert "You have used 10 of 10." in text
         noted = data(console.api.get("/users/me/security-events"))["items"]
         assert "quota.refused" in {each["type"] for each in noted}
 

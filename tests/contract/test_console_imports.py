@@ -374,7 +374,7 @@ def test_console_import_lets_the_owner_decide_what_yes_means_in_an_ambiguous_col
     wanted, gone = addresses(2)
     content = sheet(["E-mail", "Name", "Mailing"], [wanted, "Ada", "no"], [gone, "Ben", "yes"])
     path = preview_import(console, list_id, content)
-    assert "doesn&#39;t say what a yes means" in console.see(path)
+    assert "doesn&#39;t say what &#34;yes&#34; means" in console.see(path)
     # The other columns are still recognised by their names.
     console.send(path, column_2="ignore", act="look")
     text = ended(console, path)

@@ -74,7 +74,7 @@ def test_cli_grants_and_adjusts_and_verifies_credits(
     verification = pressroom(ledger_stack, "credits", "verify")
     assert verification.returncode == 0
     read, verdict = verification.stdout.splitlines()
-    assert read.startswith("Read: 0 entries of ")
+    assert read.startswith("Checked 0 entries of ")
     assert verdict == "All balances, debts, hashes and orders are correct."
     assert "; all orders." in pressroom(ledger_stack, "credits", "verify", "--full").stdout
     stored_entries = "SELECT id FROM credit_entries WHERE user_id = %s ORDER BY seq DESC"
@@ -238,7 +238,7 @@ def test_cli_credits_or_refunds_an_order_in_review_only_once(
     listed = printed(ledger_stack, "credits", "orders", "list", "--status", "review")
     assert {each["order_id"] for each in listed} == {first.order_id, second.order_id}
     order = printed(ledger_stack, "credits", "orders", "show", str(first.order_id))
-    assert order["mismatch"] == "amount: 499 instead of 500"
+    assert order["mismatch"] == "amount is 499 instead of 500"
     review = ("credits", "orders", "review", str(first.order_id))
     fails_with(ledger_stack, "order.resolution", *review)
     fails_with(ledger_stack, "order.resolution", *review, "--credit", "--refunded")

@@ -200,7 +200,7 @@ def test_unresponsive_name_servers_of_one_owner_do_not_block_other_owners(
         with ThreadPoolExecutor(len(hostile)) as pool:
             for reply in pool.map(lambda key: ask(key, silent), hostile):
                 told = problem(reply, 422, "webhook.url_not_allowed")
-                rule = "url: must have a host that DNS resolves within 2 seconds."
+                rule = "url: must have a host that DNS resolves within 2 seconds"
                 assert told["errors"][0]["message"] == rule
         # A DNS look-up continues after its timeout, and occupies the caller's only thread.
         problem(ask(hostile[0], URL), 503, "service.busy")
@@ -308,7 +308,7 @@ def test_expired_api_key_pauses_its_webhook_endpoints_after_a_mailed_warning(
     assert mails_of_keys(stack, owner) == []
     expire("13 days")
     [before] = mails_of_keys(stack, owner)
-    assert f"Paused then: webhook endpoint {paused}." in before
+    assert f"These endpoints will then be paused: webhook endpoint {paused}." in before
     assert states(client) == {paused: "active", lasting: "active"}
     expire("-1 second")
     _, at_the_end = mails_of_keys(stack, owner)
