@@ -74,7 +74,7 @@ def show_user(
     named: Annotated[str, typer.Argument(metavar="USER", help="The user's e-mail address or id.")],
     as_json: Json = False,
 ) -> None:
-    """Show a user with their lists and the number of their API keys."""
+    """Show a user, their lists and their number of API keys."""
     from services.operators import user_accounts
 
     with open_command_resources() as resources, resources.unit_of_work() as uow:

@@ -45,7 +45,7 @@ def up(
 
 
 def down(as_json: Json = False) -> None:
-    """Stop the development stack. All its data is kept."""
+    """Stop the development stack. All data is kept."""
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.stop_stack(as_json=as_json))
