@@ -116,7 +116,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._is_in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response("The head of the request is too long.")
+                self.send_400_response("The request's headers are too long.")
         if self.cycle is None or self.cycle.response_complete:
             # The received data can belong to the body of a request whose response is being sent. In
             # this case, don't start a timer.

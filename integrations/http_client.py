@@ -250,7 +250,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
                 return
             bytes_left -= len(part)
             if bytes_left < 0:
-                raise ReplyRefused("reply too long")
+                raise ReplyRefused("response too long")
             yield part
 
     async def aclose(self) -> None:

@@ -236,8 +236,8 @@ def _connect_with_time_limits(
         role = connection.info.user
         connection.close()
         raise TimeLimitsMissing(
-            f"sessions of the role {role} don't begin with {missing}: run `pressroom migrate`, and "
-            "let a pool open its connections to the server again"
+            f"sessions of the role {role} don't start with {missing}; run `pressroom migrate`, and "
+            "reconnect any connection pool"
         )
     return connection
 

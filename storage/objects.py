@@ -31,7 +31,7 @@ MAX_CALL_SECONDS = 10.0
 _MAX_OBJECTS_PER_DELETION = 100
 
 SERVER = "object storage"
-NO_BUCKET = f"The {SERVER} refuses: {add_advice('NoSuchBucket')}."
+NO_BUCKET = f"The {SERVER} rejected the request: {add_advice('NoSuchBucket')}."
 _MISSING = "NoSuchKey"
 
 
@@ -49,7 +49,7 @@ class DeletionRefused(TransientError):
     def __init__(self, codes: Mapping[str, str]) -> None:
         self.codes = codes
         reasons = ", ".join(sorted(set(codes.values())))
-        super().__init__(f"The {SERVER} keeps {len(codes)} of the objects: {reasons}.")
+        super().__init__(f"The {SERVER} did not delete {len(codes)} of the objects: {reasons}.")
 
 
 @dataclass(frozen=True)
@@ -207,6 +207,8 @@ def _translate_errors(key: str) -> Iterator[None]:
             raise ServerFailed(SERVER, str(error.code)) from error
         # The object storage works, but has rejected the request. Only an operator can fix an error
         # such as AccessDenied.
-        raise TransientError(f"The {SERVER} refuses: {explain_error(error)}.") from error
+        raise TransientError(
+            f"The {SERVER} rejected the request: {explain_error(error)}."
+        ) from error
     except (MinioException, HTTPError, TimeoutError) as error:
         raise ServerFailed(SERVER, type(error).__name__) from error

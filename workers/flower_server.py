@@ -68,7 +68,7 @@ def run_flower(
     """
     password = settings.flower_password and settings.flower_password.get_secret_value()
     if not password:
-        raise SettingsError("PRESSROOM_FLOWER_PASSWORD: Flower does not start without a password")
+        raise SettingsError("PRESSROOM_FLOWER_PASSWORD: is required to start Flower")
     login = f"{settings.flower_user}:{password}"
     configure_logging(settings)
     _ReadableFlower.names = frozenset(host_names)

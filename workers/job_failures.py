@@ -80,11 +80,11 @@ def _find_temporary_reason(error: Exception) -> str | None:
     Returns ``None`` if the failure is permanent.
     """
     if _is_database_unreachable(error):
-        return "The database does not answer."
+        return "The database is not responding."
     if isinstance(error, TransientError):
         return str(error)
     if isinstance(error, SoftTimeLimitExceeded) and _has_interrupted_socket(error):
-        return "A server answers too slowly."
+        return "A server did not respond in time."
     return None
 
 

@@ -156,9 +156,7 @@ def _resolve(schema: Schema, schemas: dict[str, Schema]) -> Schema:
 
 
 def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
-    problems = tuple(
-        FieldProblem(format_place(place), "unknown", "is not known here") for place in places
-    )
+    problems = tuple(FieldProblem(format_place(place), "unknown", "is unknown") for place in places)
     names = ", ".join(problem.field for problem in problems)
     return requests.REQUEST_UNKNOWN(names=names, problems=problems)
 

@@ -17,7 +17,7 @@ EventTypeName = Annotated[FeedEventType, Field(strict=False)]
 
 def _refuse_ended(state: EndpointState) -> EndpointState:
     if state is EndpointState.ENDED:
-        raise ValueError("must be active or paused; DELETE ends an endpoint")
+        raise ValueError("must be active or paused; to end an endpoint, use DELETE")
     return state
 
 
@@ -84,7 +84,7 @@ class WebhookEndpointRecord(Schema):
     list_id: int | None = Field(description="null: the events of all lists, and those of none")
     state: EndpointState
     reason: str | None = Field(
-        description="Why it is not active", examples=["It failed for three days."]
+        description="Why it is not active", examples=["Deliveries failed for three days."]
     )
     failing_since: Timestamp | None = Field(
         description="Since when no try succeeded; an endpoint that fails for three days is paused"
@@ -124,7 +124,7 @@ class WebhookDeliveryRecord(Schema):
         description="The first 4 KB of the last answer, as UTF-8", examples=["ok"]
     )
     error: str | None = Field(
-        description="Why there was no answer", examples=["There was no connection: ConnectError."]
+        description="Why there was no answer", examples=["The connection failed: ConnectError."]
     )
 
     @classmethod

@@ -99,6 +99,6 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except SettingsError as error:
-        sys.exit(f"Settings are missing or wrong:\n{error}")
+        sys.exit(f"Settings are missing or invalid:\n{error}")
     except DomainError as error:
         sys.exit(f"{error}\n`pressroom reset` makes the home anew, without what is in it.")

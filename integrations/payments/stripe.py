@@ -388,7 +388,7 @@ class StripeCheckout:
     def _collect_evidence(self, session: dict[str, Any]) -> Evidence:
         evidence = parse_session(session, failed=has_failed_payment(session))
         if evidence is None:
-            raise _create_refusal("the session is not of an order", None)
+            raise _create_refusal("the session doesn't belong to an order", None)
         if evidence.failed:
             return evidence
         intent = session.get("payment_intent")
@@ -439,7 +439,7 @@ def _translate_error(error: stripe.StripeError) -> Exception:
     status = error.http_status
     summary = f"{type(error).__name__} {status or ''}".rstrip()
     if status in _TEMPORARY_STATUSES:
-        return TransientError(f"The {_SERVER} refuses for now ({summary}).")
+        return TransientError(f"The {_SERVER} rejected the request temporarily ({summary}).")
     if status not in _REFUSED_STATUSES:
         return ServerFailed(_SERVER, summary)
     # Omit Stripe's error message, because it contains the end of the secret key.

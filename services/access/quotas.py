@@ -134,7 +134,7 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
     if _count(uow, user_id, quota) > max_count:
         # Don't wait for a lock on the whole quota, which could deadlock with simultaneous
         # reservations.
-        raise TransientError("another act took what the plan had room for")
+        raise TransientError("a concurrent request reached the limit of the plan")
     return True
 
 

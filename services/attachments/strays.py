@@ -94,7 +94,10 @@ def repair_stray(resources: Resources, stray: Stray) -> None:
             row.renditions = [asdict(rendition) for rendition in renditions.values()]
             return
         row.status = AttachmentStatus.FAILED
-        row.error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
+        row.error = {
+            "code": "attachment.object_missing",
+            "message": ("The stored file no longer exists."),
+        }
         if row.renditions is not None:
             # Clear the list of renditions. Their objects then have no row, so ``repair_stray`` can
             # remove them.

@@ -110,7 +110,7 @@ def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
     if backup_id == NEWEST:
         backup_id = next(reversed(list_backup_ids(place)), "")
     if backup_id not in list_backup_ids(place):
-        raise BACKUP_NOT_FOUND(which=backup_id or f"where {variable_of('backup_url')} leads")
+        raise BACKUP_NOT_FOUND(which=backup_id or f"in {variable_of('backup_url')}")
     return read_manifest(place, backup_id)
 
 
@@ -129,7 +129,7 @@ def read_file(place: SealedPlace, name: str) -> bytes:
     try:
         return place.get(name)
     except ObjectMissing:
-        raise BACKUP_DAMAGED(name=name, reason="it is missing") from None
+        raise BACKUP_DAMAGED(name=name, reason="the file is missing") from None
     except DecryptionFailed as error:
         raise BACKUP_DAMAGED(name=name, reason=error) from None
     except BackupKeyMissing as error:

@@ -207,7 +207,7 @@ def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
             cursor.execute(sql.SQL("CREATE DATABASE {}").format(name))
         except psycopg2.errors.InsufficientPrivilege as error:
             setting = variable_of("migration_database_url")
-            reason = f"{str(error).strip()}: set {setting} to a role that may make databases"
+            reason = f"{str(error).strip()}. Set {setting} to a role that can create databases"
             raise errors.BACKUP_TOOL_FAILED(reason=reason) from None
         secret = SecretStr(url.render_as_string(hide_password=False))
         trial_settings = settings.model_copy(

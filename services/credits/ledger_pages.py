@@ -88,7 +88,9 @@ def _list_filtered(
     database: Database, user_id: int, page_request: PageRequest, ledger_filter: LedgerFilter
 ) -> PageOfRows[tuple[int, str]]:
     if page_request.offset:
-        raise REQUEST_INVALID(place="query.offset", rule="a filter goes on by the cursor alone")
+        raise REQUEST_INVALID(
+            place="query.offset", rule="can't be combined with a filter; use the cursor"
+        )
     highest = _last_number_before(database, user_id, ledger_filter.last, days=1)
     if page_request.cursor is not None:
         highest = min(highest, ids.parse_id_cursor(page_request.cursor) - 1)

@@ -255,7 +255,7 @@ def write_export(resources: Resources, lease: Lease) -> None:
         export.size = parts.size
         export.finished_at = func.now()
         if not removals.keep_object(uow, f"{export.object_prefix}/"):
-            raise TransientError("The export took longer than an unfinished file is kept.")
+            raise TransientError("The export took too long, and its unfinished file expired.")
         result = {"export_id": export.id, "rows": rows, "format": export.format}
         complete_job(uow, lease, result)
         _announce_end(uow, export, lease.job_id, JobStatus.SUCCEEDED)

@@ -33,8 +33,8 @@ MAX_RETRY_AFTER = timedelta(hours=12)
 MIN_SILENT_DURATION = timedelta(seconds=5)
 MIN_REST = timedelta(seconds=30)
 MAX_REST = timedelta(minutes=5)
-FAILED_FOR_DAYS = "It failed for three days."
-ANSWERED_GONE = "Its receiver answered 410."
+FAILED_FOR_DAYS = "Deliveries failed for three days."
+ANSWERED_GONE = "The server responded with 410 Gone."
 
 # Records all successes of a batch in one statement, because most attempts succeed.
 _RECORD_SUCCESSES = text("""

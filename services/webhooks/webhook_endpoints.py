@@ -24,8 +24,8 @@ from services.webhooks import signing
 from storage.unit_of_work import UnitOfWork
 
 MAX_ENDPOINTS = 20
-PAUSED_BY_OWNER = "Its owner paused it."
-ENDED_WITH_LOGIN = "It ended when the account got another password."
+PAUSED_BY_OWNER = "The owner paused this endpoint."
+ENDED_WITH_LOGIN = "The endpoint ended because the account's password was reset."
 
 
 @dataclass(frozen=True)

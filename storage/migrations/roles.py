@@ -104,7 +104,7 @@ def _create_role(connection: Connection, role: str, password: str | None) -> Non
     )
     if not connection.scalar(select_can_create):
         raise DATABASE_UNUSABLE(
-            reason=f"there is no role {role}, and the role that migrates may not make it"
+            reason=f"the role {role} doesn't exist, and the migration's role can't create it"
         )
     driver_connection = cast(
         "psycopg2.extensions.connection", connection.connection.dbapi_connection

@@ -115,7 +115,7 @@ def test_console_rejects_an_api_key_beyond_the_plan_and_gives_the_reason(stack: 
         for _ in range(9):
             stack.create_key(console.owner.user_id)
         text = shown(console.send(NEW_KEY, name="n", reach="all"), 403)
-        assert "10 of 10 are used" in text
+        assert "You have used 10 of 10." in text
         noted = data(console.api.get("/users/me/security-events"))["items"]
         assert "quota.refused" in {each["type"] for each in noted}
 
@@ -191,7 +191,7 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     # The form for changing a webhook contains the webhook's current values.
     changes = {"state": "paused", "type.credits.low": "on"}
     text = console.do(f"{path}/change", 0, (f"type.{LEFT}",), **changes)
-    assert "Its owner paused it." in text
+    assert "The owner paused this endpoint." in text
     assert "Send a test event" not in text
     [endpoint] = data(console.api.get("/webhook-endpoints"))
     assert (endpoint["types"], endpoint["state"]) == (["credits.low"], "paused")

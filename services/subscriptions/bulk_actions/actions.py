@@ -63,12 +63,12 @@ def check_order(order: BulkOrder) -> BulkOrder:
         try:
             return BulkOrder(order.action, tags.normalise_tag(order.value or ""))
         except InvalidAttribute as error:
-            raise BULK_VALUE(rule=f"the name of a tag {error}") from None
+            raise BULK_VALUE(rule=f"{error}") from None
     if order.action is BulkActionKind.SET_TYPE:
         if order.value not in [*Tier]:
-            raise BULK_VALUE(rule=f"{order.action} takes one of {', '.join(Tier)}")
+            raise BULK_VALUE(rule=f"must be one of {', '.join(Tier)} for the action {order.action}")
     elif order.value is not None:
-        raise BULK_VALUE(rule=f"{order.action} takes no value")
+        raise BULK_VALUE(rule=f"must not be set for the action {order.action}")
     return order
 
 

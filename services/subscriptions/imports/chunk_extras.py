@@ -83,13 +83,13 @@ def describe_omissions(
         reasons = [str(value) for value in extras.left_out]
         missing = [name for name in extras.tags if name not in tag_ids]
         if missing and not task.dry_run:
-            reasons.append(f"The list has no room for more tags, such as {missing[0]!r}.")
+            reasons.append(f"The list has too many tags to add {missing[0]!r}.")
         if reasons:
             sentences[number] = reasons
     if tag_ids:
         dropped = uow.session.scalars(text(_DROP_TAGS), {"most": MAX_TAGS_OF_MEMBER}).all()
         for number in dropped:
-            reason = f"A member has at most {MAX_TAGS_OF_MEMBER} tags."
+            reason = f"A member can have at most {MAX_TAGS_OF_MEMBER} tags."
             sentences.setdefault(number, []).append(reason)
         if dropped:
             values = {"numbers": dropped, "update": task.on_existing == "update"}

@@ -151,7 +151,7 @@ def normalise_number(text: str, mark: DecimalMark | None) -> str:
     number = _remove_separators(text)
     marks = _find_possible_marks(number)
     if mark is None and len(marks) > 1 and "," in number:
-        raise ValueError("could be a thousand times as much: write it without the comma")
+        raise ValueError("must be written without an ambiguous comma")
     used_mark = mark or DecimalMark.POINT
     if used_mark not in marks:
         return text

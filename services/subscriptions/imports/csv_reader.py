@@ -166,5 +166,5 @@ class CsvRecords:
 
     def _build_rejection(self, line: int, text: str) -> RejectedRecord:
         (cells,) = csv.reader([text], delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
-        reason = "A quote that opens here is not closed where its cell ends."
+        reason = "A cell that starts here has no closing quote."
         return RejectedRecord(line, "row.unclosed_quote", reason, cells)

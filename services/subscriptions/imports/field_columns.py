@@ -43,7 +43,7 @@ def match_fields(
         mapped_key, type_ = layout.mapped_fields.get(index, ("", ""))
         if (mapped := by_key.get(mapped_key)) is not None:
             if type_ not in ("", mapped.type):
-                rule = f"The field's type is {mapped.type}."
+                rule = f"This field already has the type {mapped.type}."
                 raise IMPORT_MAPPING_TYPE(type=type_[:60], key=mapped.key, rule=rule)
             layout.fields[index] = mapped
     for normalise in (str, normalise_word):
@@ -137,7 +137,7 @@ def _build_field(layout: ColumnLayout, index: int, key: str, sample: Records) ->
         label = f"Column {index + 1}"
     _, mapped_type = layout.mapped_fields.get(index, ("", ""))
     if mapped_type and mapped_type not in NEW_TYPES:
-        rule = f"A new field has one of {', '.join(NEW_TYPES)}."
+        rule = f"The type of a new field must be one of {', '.join(NEW_TYPES)}."
         raise IMPORT_MAPPING_TYPE(type=mapped_type[:60], key=key, rule=rule)
     type_ = FieldType(mapped_type) if mapped_type else guess_type(_get_cells(sample, index))
     return MemberField(id=-index - 1, key=key, label=label, type=type_, choices=[])

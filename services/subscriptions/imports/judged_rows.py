@@ -18,8 +18,8 @@ from services.subscriptions.imports.rows import (
 # A value of ``paid_expiry`` that removes the stored end of the paid tier.
 CLEARED = ""
 DUPLICATE_CODE = "row.duplicate"
-EARLIER_ROW_REASON = "The address came before in the same file."
-STRICTER_ROW_REASON = "Another row of this address counts, because it is stricter."
+EARLIER_ROW_REASON = "The address occurs earlier in the same file."
+STRICTER_ROW_REASON = "Another row with this address is stricter and was used instead."
 _STORED_FIELDS = itemgetter(slice(0, 9))
 
 

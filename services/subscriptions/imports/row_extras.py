@@ -94,7 +94,7 @@ class RowExtrasReader:
                 if tags.fold_tag(name) in names or len(names) < MAX_TAGS_OF_MEMBER:
                     names.setdefault(tags.fold_tag(name), name)
                 else:
-                    rule = f"a member has at most {MAX_TAGS_OF_MEMBER} tags"
+                    rule = f"a member can have at most {MAX_TAGS_OF_MEMBER} tags"
                     problem = problem or self._build_omission(index, rule)
             if problem is not None:
                 left_out.append(problem)

@@ -77,7 +77,7 @@ _NEGATIONS = frozenset({"not", "no", "false", "never"})
 # The only key in the result of ``SuppressionReader.find_decisions``.
 _HAS_REASONS = "types"
 _KIND_UNKNOWN = RowProblem(
-    "row.kind_unknown", "The row gives no reason that we recognise for not mailing the person."
+    "row.kind_unknown", "The row gives no known reason for suppressing the address."
 )
 
 

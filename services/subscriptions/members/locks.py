@@ -161,7 +161,9 @@ def lock_lists_shared(uow: UnitOfWork, *list_ids: int) -> None:
 
 def _translate_lock_timeout() -> AbstractContextManager[None]:
     """Convert a lock timeout to ``TransientError``, so that the worker retries the job."""
-    return raise_instead(psycopg2.errors.LockNotAvailable, TransientError("A list is busy."))
+    return raise_instead(
+        psycopg2.errors.LockNotAvailable, TransientError("Another request is changing the list.")
+    )
 
 
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
