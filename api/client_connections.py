@@ -1,4 +1,4 @@
-"""Enforces limits on client connections that Uvicorn lacks, such as a time limit for headers."""
+"""Limits client connections, for example by a time limit for headers, which Uvicorn lacks."""
 
 import asyncio
 import fcntl
@@ -135,8 +135,8 @@ class BoundedConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._is_in_head:
-            # The headers of the next request began to arrive during the response, so start their
-            # timer now.
+            # The client has sent the beginning of the next request's headers during the response,
+            # so start the timer for these headers now.
             self._close_in(MAX_HEAD_SECONDS)
 
     def pause_writing(self) -> None:

@@ -96,7 +96,7 @@ class JsonRoute(ThreadedRoute):
         return handle_json
 
     async def _begin_strict_handling(self, request: Request) -> None:
-        """Refuse unknown query parameters, and begin strict handling of the body."""
+        """Reject unknown query parameters, and reject unknown names in the body later."""
         names = self.known_names
         if unknown_names := find_unknown_query_names(request, names):
             if isinstance(self.access, TraceAccess):

@@ -284,7 +284,10 @@ def _new_list(client: httpx2.Client, slug: str, *, confirm_required: bool) -> in
 
 
 def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
-    """Start a stack's processes, and a proxy for each dependency that the benchmark makes hang."""
+    """Start a stack's processes, with a proxy in front of each dependency.
+
+    The benchmark makes a dependency hang by its proxy.
+    """
     stack.start_sandbox()
     environment = stack.environment
     sandbox = f"{stack.sandbox_url}/"

@@ -12,7 +12,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """A benchmark result, which is either a single number or a ratio of product to baseline."""
+    """A benchmark result: a single number, or Pressroom's value divided by the baseline's."""
 
     name: str
     value: float

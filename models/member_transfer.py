@@ -169,8 +169,8 @@ class ImportChunk(Model):
 class WaitingChunk(Model):
     """A chunk of an import that a helper job is applying or will apply.
 
-    If a helper job ends early, another helper job can claim the chunk. The import fails if a chunk
-    has failed too often.
+    If a helper job ends before it has applied its chunk, another helper job can claim the chunk.
+    The import fails if a chunk has failed too often.
     """
 
     __tablename__ = "waiting_chunks"

@@ -199,7 +199,7 @@ class FormerAddress(Model):
 class AccountMail(Model):
     """A mail about an account. The row is deleted soon after the mail was sent.
 
-    Some recipients of these mails have no account.
+    The recipient of an account mail doesn't always have an account.
     """
 
     __tablename__ = "account_mails"

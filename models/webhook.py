@@ -15,8 +15,9 @@ class EndpointState(StrEnum):
     # The endpoint was paused because deliveries failed for days, because its API key expired, or
     # because the owner paused it. Only the owner can resume a paused endpoint.
     PAUSED = "paused"
-    # The endpoint ended because the receiver answered with status 410, the account was recovered,
-    # or the API key was revoked. An ended endpoint can't be resumed.
+    # The endpoint is permanently disabled, because the receiver answered with status 410, the
+    # account was recovered, or the API key was revoked. A permanently disabled endpoint can't be
+    # resumed.
     ENDED = "ended"
 
 
@@ -48,8 +49,8 @@ class WebhookEndpoint(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     # The API key with which a program created the endpoint or set the endpoint's URL. If the API
-    # key `key_id` is revoked, the endpoint ends. `key_id` is NULL if a session created the
-    # endpoint, or if the owner kept the endpoint when revoking the API key.
+    # key `key_id` is revoked, the endpoint is permanently disabled. `key_id` is NULL if a session
+    # created the endpoint, or if the owner kept the endpoint when revoking the API key.
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id", ondelete="SET NULL"))
     url: Mapped[str]
     types: Mapped[list[str]]

@@ -116,7 +116,7 @@ def select_owner_page(
 
 
 def select_page_by_id(query: Q, column: InstrumentedAttribute[int], page_request: PageRequest) -> Q:
-    """Limit a query that matches few rows to one page, in descending order of the ids.
+    """Limit a query to one page of rows, sorted by descending id. The query must match few rows.
 
     The query selects one row more than the page contains, which shows whether a next page exists.
     Use ``select_page_by_id`` only for few matching rows, because Postgres sorts all of them for

@@ -84,8 +84,8 @@ def change_address(
 
     Args:
         erases: whether the person agrees to erase a list's record for the new address.
-        is_visible: whether list owners see the subscriber's new address once the change can no
-            longer be undone.
+        is_visible: whether list owners see the new address after the period in which the change can
+            be undone.
 
     Raises ``account.address_taken``, ``list.busy``, and the same errors as
     ``registration.prove_address``. Raises ``account.address_has_record`` if a mailing list has a

@@ -1,8 +1,8 @@
 """Removes unused objects from the object storage, in the background.
 
 The transaction that stops using an object also writes a row to ``object_removals``, so that the
-object is removed even if the process is killed. Maintenance first removes the object and then
-deletes the row.
+object is removed even if the process is killed. Maintenance first removes the object from the
+storage, and then deletes the row in ``object_removals``.
 """
 
 from collections.abc import Collection

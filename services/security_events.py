@@ -64,7 +64,7 @@ class EventType(StrEnum):
 
 
 # The security events that also create a feed event. The first text is the type of the feed event.
-# The other two texts are the names of the feed event's details.
+# The second and third text of an entry are the names of the feed event's details.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),

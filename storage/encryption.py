@@ -2,8 +2,8 @@
 
 Each stored object has a random data key. Data keys are stored wrapped, which means encrypted with
 one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` encrypts all data keys again, but not
-the objects. The ``context`` of an object, such as its name, is authenticated, so that swapped
-objects or wrapped keys can't be decrypted.
+the objects. The ``context`` of an object, such as its name, is authenticated. An object or wrapped
+key that was swapped with another can therefore not be decrypted.
 """
 
 import secrets

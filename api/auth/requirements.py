@@ -87,8 +87,8 @@ class PublicAccess(Access):
 class LinkAccess(PublicAccess):
     """An access rule for links in mails, which ignores credentials.
 
-    The query parameter ``trace_id`` of the link identifies a person. The request counts against
-    this person's rate limit.
+    The query parameter ``trace_id`` of the link identifies a person. A request with a link from a
+    mail counts against the rate limit of the mail's recipient.
     """
 
     def _count(self, request: Request) -> None:

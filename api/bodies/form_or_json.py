@@ -120,8 +120,8 @@ def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
 def nest_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
     """Move inputs such as ``fields.city`` into a nested dictionary.
 
-    ``name``: the prefix of the form inputs to group, such as ``fields``. The prefix becomes the
-    dictionary's key.
+    ``name``: the prefix of the form inputs to group, such as ``fields``. In the resulting
+    dictionary, the prefix is the key of the grouped inputs.
     """
     prefix = f"{name}."
     inner = {key.removeprefix(prefix): value for key, value in pairs if key.startswith(prefix)}

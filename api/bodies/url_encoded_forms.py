@@ -28,7 +28,7 @@ async def read_pairs(body: bytes) -> list[tuple[str, str]]:
 def parse_pairs(body: bytes) -> list[tuple[str, str]]:
     """Return the names and values of all fields of a URL-encoded form, including repeated fields.
 
-    Raises ``ValueError`` for a malformed form. Whitespace before and after the encoded form is
+    Raises ``ValueError`` for a malformed form. Whitespace before and after the form's text is
     removed. Whitespace in values is percent-encoded and therefore kept.
     """
     text = body.decode().strip()

@@ -16,7 +16,8 @@ BodyT = TypeVar("BodyT", bound=Body)
 
 CORRECT_FIELDS_TEXT = "Please correct the fields below."
 _NO_PLACES: Mapping[str, str] = MappingProxyType({})
-# The kinds of errors that are shown in the form. All other errors are shown on a separate page.
+# The kinds of errors that are shown in the form. Errors of kinds that a user can't correct are
+# shown on a separate page.
 _CORRECTABLE_KINDS = frozenset(
     {
         Kind.MALFORMED,
@@ -64,8 +65,8 @@ class TypedForm:
             raise error
         status = STATUS_OF[error.kind]
         if error.code in places:
-            # Remove the path in the request body from the message, because the user doesn't call
-            # the API.
+            # The message of the API names a position in a request body. Remove this position,
+            # because the user of a form sees no request body.
             rules = (
                 _format_rule(problem)
                 for problem in error.problems

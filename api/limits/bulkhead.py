@@ -127,7 +127,7 @@ class KeyedBulkhead:
         self._semaphores: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     async def run(self, key: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run the work, or raise an error if all threads that the key may use stay busy."""
+        """Run the work, or raise an error if all threads reserved for ``key`` stay busy."""
         semaphore = self._semaphores.setdefault(key, asyncio.Semaphore(self._threads))
         try:
             async with asyncio.timeout(self._wait_seconds):

@@ -101,8 +101,8 @@ class BoundedBody:
     """The body of a request while it arrives.
 
     Attributes:
-        owner_id: the id of the user in whose memory budget the body counts. ``owner_id`` must be
-            set before the body is read.
+        owner_id: the id of the user against whose memory budget the body counts. ``owner_id`` must
+            be set before the body is read.
         error: the error with which the body was refused, or ``None``.
     """
 

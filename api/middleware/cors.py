@@ -34,9 +34,10 @@ EXPOSED_HEADERS = (
 
 
 class ApiCorsMiddleware:
-    """Allows scripts from any origin to call the API without cookies. They can't read HTML pages.
+    """Allows scripts from any origin to call the API without cookies.
 
-    Requests for HTML pages are marked, so that their errors are shown as HTML pages.
+    Scripts from foreign origins can't read HTML pages. Requests for HTML pages are marked, so that
+    their errors are shown as HTML pages.
 
     Args:
         pages: the routers of HTML pages.

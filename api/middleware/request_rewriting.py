@@ -19,7 +19,8 @@ class ForwardingMiddleware:
     """Reads the caller's IP address and URL scheme from the headers of a trusted proxy.
 
     Behind an untrusted proxy, all callers seem to have the proxy's IP address, so a warning is
-    logged. The warning is logged only once, because any caller can send the headers of a proxy.
+    logged. The warning about an unknown proxy is logged only once, because any caller could fill
+    the log by sending a proxy's headers.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:

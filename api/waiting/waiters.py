@@ -1,7 +1,8 @@
 """Lets requests wait for a result, such as the end of a job, without occupying a thread.
 
-Each waiting request has an asyncio future for a topic. The topic is the name under which a worker
-publishes the result. A single query looks up all results, however many requests wait.
+Each waiting request has an asyncio future, which is registered under a topic. A topic is the name
+under which a worker publishes a result. A single query looks up all results, however many requests
+wait.
 
 A notification makes the background loop look up the result immediately. Notifications can get lost,
 so all results are also looked up every 300 ms.

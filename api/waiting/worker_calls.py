@@ -97,9 +97,10 @@ class WorkerCalls:
 async def _wait_and_resend(
     future: asyncio.Future[str | bytes | None], join: Callable[..., Awaitable[None]], seconds: float
 ) -> str | bytes | None:
-    """Wait for the result. From time to time, send the message to the workers again.
+    """Wait for the result.
 
-    Return ``None`` if no result arrives in time.
+    The function repeats the message to the workers at intervals, because the message may have been
+    lost. Return ``None`` if no result arrives in time.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds

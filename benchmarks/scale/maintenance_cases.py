@@ -56,8 +56,8 @@ INSERT INTO consent_entries (list_id, user_id, how, ip, occurred_at)
 SELECT id, 1, 'form', '10.2.3.4', now() - interval '100 days'
 FROM n, (SELECT min(id) AS id FROM lists) AS list
 """,
-    # Let ``maintenance.strangers`` resume at the last 50,000 people, because a full run would take
-    # too long.
+    # Let ``maintenance.strangers`` resume shortly before its end, with 50,000 people left, because
+    # a full run would take too long.
     "maintenance.strangers": """
 UPDATE maintenance SET bookmark = (SELECT id FROM users ORDER BY id DESC OFFSET 50000 LIMIT 1)
 WHERE name = 'maintenance.strangers'

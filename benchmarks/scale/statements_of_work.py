@@ -63,7 +63,7 @@ SELECT pg_temp.person_id(CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 21
 FROM generate_series(1, {events}::bigint) AS n
 """,
     # In the filled database, every tenth feed event belongs to the largest list of the first owner.
-    # The events get the feed positions of transactions that ended long ago.
+    # The events get low feed positions, as if their transactions had ended long ago.
     "feed_events": """
 INSERT INTO feed_events (place, user_id, type, list_id, subject_id, data, occurred_at)
 SELECT 1 + n * 500 / {feed_events},

@@ -85,8 +85,9 @@ def embedded_services(
     """Run Postgres, Valkey and S3 during the block, with their data in the folder ``home``.
 
     PRESSROOM_ settings of the user have no effect on the services. Call this function in the main
-    thread, because Linux kills a server when the thread that started it ends. ``relocate`` may
-    change the services' programs and settings, for example to use a network namespace.
+    thread. The servers are set up so that Linux kills them when the thread that started them ends.
+    ``relocate`` may change the services' programs and settings, for example to use a network
+    namespace.
     """
     home_folder = Home(home.resolve())
     home_folder.create()

@@ -69,7 +69,7 @@ _Parsed = TypeVar("_Parsed", bound=BaseModel)
 
 
 class Templates:
-    """Stores the templates of the simulated listmonk. A template's id counts from 1."""
+    """Stores the templates of the simulated listmonk. Template ids begin with 1."""
 
     def __init__(self) -> None:
         self._templates: list[dict[str, Any]] = []
@@ -152,7 +152,10 @@ def render_template(
     email: str,
     escape: Callable[[str], str] = html.escape,
 ) -> str:
-    """Replace the actions of a template with values. A missing value is empty, as in listmonk."""
+    """Replace the actions of a template with values.
+
+    As in listmonk, an action without a value is replaced with an empty string.
+    """
 
     def replace(action: re.Match[str]) -> str:
         expression = action[1].strip()
@@ -184,7 +187,7 @@ def _build_mails(message: NewMessage, template: Mapping[str, Any]) -> list[Outgo
 
 
 async def _parse(request: Request, kind: type[_Parsed]) -> _Parsed:
-    """Return the object in a request's body. Raises ``RequestRefused``."""
+    """Return the JSON object in a request's body. Raises ``RequestRefused``."""
     body = await read_body(request)
     if body is None:
         raise refuse(413, "The request is too large.")

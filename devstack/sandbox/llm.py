@@ -184,7 +184,7 @@ async def respond_slowly(body: CompletionBody) -> Response:
     return await respond_correctly(body)
 
 
-# The simulated models that cause faults.
+# The simulated language models that fail or give faulty answers.
 BEHAVIOURS: Behaviours = {
     "sandbox-prose": ("the right answer, between prose and a fence", respond_with_prose),
     "sandbox-refuses": ("an error", respond_with_refusal),

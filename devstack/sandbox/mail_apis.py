@@ -71,8 +71,9 @@ class Outbox:
         """Store a mail, except if one of the mail's recipients causes a fault.
 
         Return the number of the failed attempt if the mail is deferred, or 0 if the API must accept
-        the mail. A mail to a rejected recipient is accepted and lost, because providers report a
-        bounce only later. Raises ``ValueError`` for a mail that can't be composed.
+        the mail. The sandbox accepts and discards a mail to a rejected recipient, as a provider
+        does, which reports a bounce only later. Raises ``ValueError`` for a mail that can't be
+        composed.
         """
         content = compose_mail(mail)
         addresses = tuple(parseaddr(each)[1] for each in mail.recipients)

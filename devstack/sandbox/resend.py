@@ -29,7 +29,8 @@ from devstack.sandbox.sandbox_settings import RESEND_API_KEY
 
 _MAX_RECIPIENTS = 50
 _MAX_KEY_CHARACTERS = 256
-# The number of idempotency keys that the sandbox remembers. Resend remembers a key for 24 hours.
+# The number of idempotency keys that the sandbox remembers. Resend remembers an idempotency key for
+# 24 hours.
 MAX_KEYS = 10_000
 
 

@@ -87,7 +87,7 @@ def build_llm_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> di
     """Return settings for the sandbox's language model if the user has chosen ``openai``.
 
     The result is empty if the user has set a language model's base URL or API key, because the
-    user's settings take precedence.
+    user's language model takes precedence over the simulated one.
     """
     names_a_server = {"PRESSROOM_LLM_BASE_URL", "PRESSROOM_LLM_API_KEY"} & user_settings.keys()
     if user_settings.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:

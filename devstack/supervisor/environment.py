@@ -17,7 +17,8 @@ _FOREIGN_PREFIXES = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
 # ``_MAY_BE_EMPTY`` counts as not set if it is empty.
 _MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
 # The settings that contain the name and password of the database role that owns the tables. Only
-# ``prepare`` gets these settings, because only ``prepare`` creates and changes tables.
+# ``prepare`` gets the settings of the tables' owner, because only ``prepare`` creates and changes
+# tables.
 _OWNER_SETTINGS = frozenset({f"{PREFIX}MIGRATION_DATABASE_URL"})
 
 
@@ -85,7 +86,7 @@ def remove_owner_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def build_program_environment(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of Pressroom's programs.
+    """Return the environment variables for Pressroom's programs.
 
     The user's settings override the stack's settings.
     """

@@ -94,8 +94,8 @@ class SiteVerifyProfile:
         max_token_characters: the maximum length of a token that is sent to the provider. Turnstile
             documents a limit of 2,048 characters per token. hCaptcha and reCAPTCHA document no
             limit, and hCaptcha has sent tokens of more than 4,000 characters.
-        reports_action: whether the provider reports the action of a token. The reply contains no
-            action if the page with the challenge hasn't set one.
+        reports_action: whether the provider reports the action of a token. The provider's reply
+            contains no action if the page didn't pass an action to the challenge.
         may_score: whether the provider may rate how likely the visitor is human. Replies without a
             score come from reCAPTCHA version 2, which reports no action.
         sends_site_key: whether requests to the provider contain the site key. An hCaptcha secret is

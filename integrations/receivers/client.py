@@ -43,7 +43,7 @@ class Outcome:
         status: the HTTP status, or ``None`` without a response.
         body: the first 4 KB of the response body.
         retry_after: the Retry-After header of the response.
-        error: the reason for a missing response, which contains no secrets.
+        error: why there is no response. The text contains no secrets.
     """
 
     milliseconds: int
@@ -92,9 +92,8 @@ class ReceiverClient:
 
         All webhooks in ``posts`` are sent over one connection, so the receiver's IP addresses are
         looked up and checked only once. The client doesn't follow redirects. If the connection
-        breaks during a webhook, the receiver may or may not have processed the webhook. A webhook
-        during which the connection breaks gets no outcome, so that the caller sends the webhook
-        again.
+        breaks during a webhook, the receiver may or may not have processed the webhook. The result
+        contains no outcome for such a webhook, so that the caller sends the webhook again.
         """
         started_at = time.monotonic()
         try:

@@ -1,8 +1,8 @@
 """Validates and normalises e-mail addresses, fast enough for files with millions of addresses.
 
-A regular expression recognises most valid addresses. Only addresses that the regular expression
-doesn't recognise are passed to the library email-validator, which is slow. A test with random
-addresses checks that the regular expression and the library agree.
+A fast regular expression recognises most valid addresses. Only addresses that the regular
+expression doesn't recognise are passed to the library email-validator, which is slow. A test with
+random addresses checks that the regular expression and the library agree.
 """
 
 import re

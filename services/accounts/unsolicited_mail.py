@@ -23,8 +23,8 @@ _PURPOSE = "mail-count"
 _IPV4_PREFIX = 24
 _WINDOW_BYTES = 8
 _MAX_REMINDERS = "1/day"
-# Counts a mail, unless the rate limit has been reached. The time window of a rate limit begins with
-# its first mail.
+# Counts a mail, unless the rate limit has been reached. The time window of a mail's rate limit
+# begins with the first mail in the window.
 _COUNT_MAIL = text("""
     INSERT INTO mail_counts AS counted (digest, mails, ends_at)
     SELECT :digest, 1, now() + make_interval(secs => :window) WHERE :bound > 0

@@ -52,9 +52,9 @@ class ReplayResult:
 
 
 def write_journal(resources: Resources) -> int | None:
-    """Move all departures from the database into the journal, and return the number of departures.
+    """Move all unsubscriptions and erasures from the database into the journal.
 
-    Return ``None`` if backups are disabled.
+    Return their number. Return ``None`` if backups are disabled.
     """
     if resources.settings.backup_url is None:
         return None
@@ -66,8 +66,8 @@ def write_journal(resources: Resources) -> int | None:
         with resources.unit_of_work() as uow:
             oldest = select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS)
             rows = uow.session.scalars(oldest).all()
-            # Read the departures before the clock, so that the time in the file name is later than
-            # all departures in the file.
+            # Read the unsubscriptions and erasures before the clock, so that the time in the file
+            # name is later than all of them.
             read_at = uow.session.scalars(select(func.clock_timestamp())).one()
         if not rows:
             break

@@ -1,8 +1,8 @@
 """Writes metadata and tweets about a post with a language model.
 
 The model's answer is checked against the rules in ``services.composer.rules``. If an answer breaks
-a rule, Pressroom asks the model once to correct the answer. If the second answer breaks a rule too,
-Pressroom corrects the second answer without the model.
+a rule, Pressroom asks the model once to correct the answer. If the corrected answer also breaks a
+rule, Pressroom changes it without the model.
 """
 
 from collections.abc import Callable

@@ -23,7 +23,8 @@ log = get_logger(__name__)
 
 MAX_PHOTO_SECONDS = 20.0
 PHOTO_CACHE_SECONDS = 3600
-# Stored quotas expire after an hour, because every provider's quota covers at least an hour.
+# How long a provider's reported quota is stored. After an hour, the provider has probably renewed
+# its quota.
 _QUOTA_SECONDS = 3600
 
 

@@ -77,6 +77,9 @@ def build_metadata_prompt(fields: frozenset[MetadataField]) -> PromptSpec:
 
 
 def delimit_text(text: str) -> tuple[str, str]:
-    """Enclose a text in two lines with a new random mark, and return the mark and the result."""
+    """Put delimiter lines with a new random marker around a text.
+
+    Return the marker and the result.
+    """
     mark = f"post-{secrets.token_hex(16)}"
     return mark, f"<{mark}>\n{text}\n</{mark}>"

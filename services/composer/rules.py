@@ -122,7 +122,7 @@ def find_metadata_faults(
 
 
 def find_foreign_faults(plain: PlainPost, metadata: PostMetadata) -> list[str]:
-    """Return a sentence about each metadata field with a foreign link or mention.
+    """Return a sentence about each metadata field with a link or mention that the post lacks.
 
     A link or mention is foreign if it doesn't occur in the post. Slugs are not checked, because
     they can't contain links.

@@ -62,8 +62,8 @@ class MetadataWriter:
 
         Loading the models takes a few seconds. The models are loaded before they are needed,
         because a timeout of the language model would leave too little time to load them. If the
-        settings select the offline writer, the first call loads its models. The first call has
-        enough time for that, because it doesn't wait for a language model.
+        settings select the offline writer, the first call loads its models. Without a language
+        model, the first call has enough time for loading the models.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)

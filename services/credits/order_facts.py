@@ -95,7 +95,7 @@ def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def next_status(order: PaymentOrder) -> OrderStatus | None:
-    """Return the next status of an order according to its facts, or ``None`` to keep the status."""
+    """Return the status that follows from the stored facts about an order, or ``None``."""
     is_disputed = order.dispute == DisputeStatus.OPEN
     # A message from the payment provider proves that the payment page exists, even if the page's id
     # isn't stored yet.

@@ -11,8 +11,8 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# The retention period of abandoned orders. The database function ``is_abandoned_order`` contains
-# this retention period too.
+# The retention period of abandoned orders. If you change the period, also change the database
+# function ``is_abandoned_order``.
 ABANDONED_ORDER_RETENTION = timedelta(days=90)
 _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
 

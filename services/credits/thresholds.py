@@ -31,8 +31,8 @@ _SET_THRESHOLD = Statement(
 def set_threshold(database: Database, user_id: int, below: Decimal) -> int:
     """Set a user's warning threshold for low balances.
 
-    Return 1 if the threshold changed, or 0 if it was the same before. A threshold of 0 disables the
-    warning about a low balance. Raises ``credits.below`` for an invalid threshold.
+    Return 1 if the threshold changed, or 0 if the threshold already had this value. A threshold of
+    0 disables the warning about a low balance. Raises ``credits.below`` for an invalid threshold.
     """
     if not is_storable(below) or below < 0:
         raise CREDITS_BELOW(most=MAX_AMOUNT)

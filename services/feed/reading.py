@@ -1,9 +1,9 @@
 """Reads an owner's feed, which is the ordered sequence of the owner's events.
 
 An event's place in the feed is the id of the Postgres transaction that wrote it, plus an offset. An
-event stays hidden until all transactions with lower ids than the event's transaction have ended.
-New events never appear before visible events. A client that resumes after the last event it has
-read therefore misses no event.
+event stays hidden until all transactions with lower ids than the event's transaction have ended. A
+new event always appears after all events that are already visible in the feed. A client that
+resumes after the last event it has read therefore misses no event.
 """
 
 import re
@@ -109,9 +109,9 @@ def newest_position(session: Session) -> FeedPosition:
 def find_place_before(session: Session, since: datetime) -> int:
     """Return a feed position before all events that happened at or after ``since``.
 
-    Later events have higher ids and positions, except events of simultaneous transactions. A
-    transaction can stay open for an hour, and its events become visible only at its end. The result
-    is therefore the place of an event that happened more than an hour before ``since``.
+    Later events have higher ids and positions. The order of simultaneous transactions is arbitrary.
+    A transaction can stay open for an hour, and its events become visible only at its end. The
+    result is therefore the place of an event that happened more than an hour before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place
@@ -241,8 +241,7 @@ def _order_columns(event: type[FeedEvent], *, newest_first: bool) -> list[SQLCol
 def render_events(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
     """Return the events in the format of API responses.
 
-    The names, e-mail addresses and amounts in the events are loaded with one query per kind of
-    subject.
+    The names, e-mail addresses and amounts in the events are loaded with one query per table.
     """
     ids: dict[SubjectKind, set[int]] = defaultdict(set)
     for event in events:

@@ -135,7 +135,7 @@ def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
 
     The INSERT waits for a simultaneous request with the same idempotency key. Raises
     ``_EqualRequestCommitted`` if the simultaneous request commits. Raises
-    ``idempotency.in_progress`` if the simultaneous request takes too long.
+    ``idempotency.in_progress`` if a simultaneous request with the same key takes too long.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (

@@ -31,7 +31,7 @@ class ScanPace:
     def record_scan(self, seconds: float, *, has_results: bool) -> None:
         """Compute the time of the next full scan from the duration of the last full scan.
 
-        If the last full scan found results, the next one is due immediately.
+        If the last full scan found results, the next full scan is due immediately.
         """
         pause = min(seconds * _PAUSE_SECONDS_PER_SCAN_SECOND, _MAX_PAUSE_SECONDS)
         self._due_at = -math.inf if has_results else time.monotonic() + pause

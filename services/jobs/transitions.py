@@ -26,7 +26,8 @@ from services.security_events import is_plan_error, record_plan_error
 from storage.redis.notifications import build_job_topic
 from storage.unit_of_work import UnitOfWork
 
-# The lease of a delegating job never expires. Its expiry time is far in the future.
+# The lease of a delegating job never expires. The lease's expiry time is therefore far in the
+# future.
 HELPERS_LEASE_END = datetime(9999, 1, 1, tzinfo=UTC)
 # The column values of a job that isn't being retried.
 _NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None}
@@ -176,8 +177,8 @@ def change_job(
     """Change and return the job that matches ``fence``, or return ``None``.
 
     Clients that are waiting for the job are notified after the commit. If a job fails or is
-    cancelled, the import or other object that the job works on ends too. The job's idempotency key
-    can then be used again.
+    cancelled, the import or other object that the job works on ends too. A cancelled job's
+    idempotency key can be used again.
 
     Args:
         to: the new status, or ``None`` to keep the status, the lease, the error and the end time.

@@ -18,8 +18,7 @@ from storage.unit_of_work import UnitOfWork
 
 # If a queue contains at least this many messages, its workers are busy, and jobs aren't sent again.
 RESEND_BELOW_MESSAGES = 100
-# The maximum number of times that the delay before sending a job again doubles. The delay is 16
-# seconds at most.
+# How many times the delay before sending a job again is doubled. The delay is 16 seconds at most.
 _MAX_DELAY_DOUBLINGS = 3
 
 # Only one process at a time searches a queue for unclaimed jobs, because several processes would

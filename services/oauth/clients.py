@@ -63,7 +63,7 @@ def require_registrable_uri(uri: str) -> None:
 def is_registered_uri(uri: str, registered: list[str]) -> bool:
     """Return whether an OAuth client has registered a redirect URI.
 
-    The port of a loopback address may differ from the registered port.
+    A redirect URI with a loopback address is accepted with any port.
     """
     return uri in registered or any(
         _differs_only_by_port(uri, registered_uri) for registered_uri in registered

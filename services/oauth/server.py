@@ -76,8 +76,8 @@ def redeem_code(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | 
 def build_client_error() -> InvalidClientError:
     """Return the error for a failed authentication of a client.
 
-    All failures of client authentication have the same error, so that strangers can't find out
-    which clients exist.
+    Every failed client authentication raises the same error, so that strangers can't find out which
+    clients exist.
     """
     return InvalidClientError("The client or its credentials are invalid.", status_code=401)
 

@@ -1,7 +1,7 @@
 """Erases people by deleting their personal data.
 
 The first transaction of an erasure marks the person as erased, and erases everything that other
-people can see. A job erases the person's remaining rows.
+people can see. A job erases the rows that the request's transaction didn't erase.
 """
 
 import time
@@ -35,8 +35,8 @@ from storage.unit_of_work import UnitOfWork
 
 # How long an erasure waits if an import or a payment has locked the person's row.
 MAX_WAIT_SECONDS = 60.0
-# The time between the two jobs of an erasure. After this time, every request that read the person
-# before the first job has ended.
+# The time between the two jobs of an erasure. After this time, no request is running that read the
+# person before the erasure.
 _REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 

@@ -19,7 +19,8 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A purge must end before its lease expires. The next purge deletes the remaining expired rows.
+# A purge must end before its lease expires. Expired rows that a purge doesn't reach are deleted by
+# the next purge.
 _MAX_RUN_SECONDS = 45 * 60.0
 # If deleting a batch takes longer than ``_MAX_BATCH_SECONDS``, the next batch is smaller. The
 # database cancels statements after ten seconds.

@@ -324,8 +324,8 @@ STAGES: Mapping[str, Stage] = {
     "addresses": _create_single_batch_stage(models.FormerAddress.user_id),
     "mails": _create_deleting_stage(models.AccountMail.user_id),
     "links": _create_deleting_stage(models.MailedLink.user_id),
-    # A report about an abusive list remains valid after the erasure, so only the person's id is
-    # removed.
+    # A report about an abusive list remains valid after its reporter was erased, so only the
+    # reporter's id is removed.
     "reports": _create_blanking_stage(models.ListReport.user_id, user_id=None),
     "stored_bytes": _create_single_batch_stage(models.StorageUse.user_id),
     "composer_calls": _create_single_batch_stage(models.ComposerUse.user_id),

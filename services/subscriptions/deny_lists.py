@@ -227,7 +227,7 @@ def hash_entries(uow: UnitOfWork, address: str) -> None:
 
 
 def _list_matching_entries(address: str) -> Iterator[str]:
-    """Yield all entries of a deny list that would match the address."""
+    """Yield each text that would block the address if it was an entry of a deny list."""
     yield address
     domain = address.rpartition("@")[2]
     yield domain

@@ -102,9 +102,9 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
     The quotas of the owner's plan don't apply to rosters. Raises ``auth.insufficient_scope``,
     ``auth.login_again``, ``list.not_found``, ``list.not_owner``, and the same errors as
     ``segments.choose_filter``. Raises ``quota.exceeded``, but only for an export of the kind
-    ``members``. Raises ``list.email_channel_disabled`` or ``export.status_of_roster``, but only for
-    a roster. Raises ``export.bom`` if the caller requests a byte-order mark for a roster or a JSON
-    Lines file.
+    ``members``. For a roster, the function can also raise ``list.email_channel_disabled`` and
+    ``export.status_of_roster``. Raises ``export.bom`` if the caller requests a byte-order mark for
+    a roster or a JSON Lines file.
     """
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)

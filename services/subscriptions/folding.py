@@ -78,8 +78,8 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
     Return how many stored changes were merged into the totals.
 
     If an owner's lists have more members than the plan allows, people can still join, but the owner
-    gets a notice. The notice is enqueued in the transaction that updates the subscriber counts, so
-    that a crash can't lose the notice.
+    gets a notice. The notice about the quota is enqueued in the transaction that updates the
+    subscriber counts, so that a crash can't lose the notice.
     """
     folded_count, grown_list_ids = uow.session.execute(
         _FOLD_COUNTS, {"max_deltas": max_deltas}

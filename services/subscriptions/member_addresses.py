@@ -1,7 +1,8 @@
 """Copies a person's new e-mail address from the account to the person's subscriptions.
 
-A list's owner sees the address in a person's subscription. A new address is copied only when the
-person can no longer undo the change of address, because owners may already have used the copy.
+A list's owner sees the address in a person's subscription. A new address is shown to owners only
+when the person can no longer undo the change of address, because an undo can't take a shown address
+back.
 """
 
 from datetime import timedelta

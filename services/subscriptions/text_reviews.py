@@ -84,7 +84,7 @@ def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
 def mark_reviewed(uow: UnitOfWork, kind: Kind, record_id: int, version: str) -> bool:
     """Mark the texts of a list or field as reviewed.
 
-    Return false if the texts have changed since the operator read them, otherwise true.
+    Return whether the texts are unchanged since the operator read them.
     """
     model, *_ = _MODELS[kind]
     record = uow.session.get(model, record_id, with_for_update=True)

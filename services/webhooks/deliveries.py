@@ -148,8 +148,8 @@ def build_first_event_query(
 ) -> Select[FeedEvent]:
     """Build the query for the first event in the feed at or after ``since``.
 
-    ``events``: the SQL conditions for the events to search. ``place``: where the search in the feed
-    begins.
+    ``events``: the SQL conditions that select the events in question. ``place``: where the search
+    in the feed begins.
     """
     query = select(FeedEvent).where(
         *events, FeedEvent.place >= place, FeedEvent.occurred_at >= since

@@ -111,8 +111,8 @@ def _record_failure(
     delivery.milliseconds = outcome.milliseconds
     delivery.answer = outcome.body or None
     delivery.error = outcome.error
-    # An endpoint ends if its receiver answers 410, unless the owner has changed the URL since the
-    # call.
+    # An endpoint is permanently disabled if its receiver answers 410, unless the owner has changed
+    # the URL since the call.
     if outcome.status == HTTPStatus.GONE and url == endpoint.url:
         delivery.status = DeliveryStatus.FAILED
         _stop_endpoint(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
@@ -131,8 +131,7 @@ def _record_failure(
         delivery.status = DeliveryStatus.FAILED
     else:
         delivery.due_at = _choose_retry_time(delivery, outcome, now)
-    # If the abandoned delivery was the endpoint's only pending delivery, the endpoint no longer
-    # counts as failing.
+    # If an endpoint's only pending delivery is abandoned, the endpoint no longer counts as failing.
     is_over = is_given_up and not fails_for_days and not _has_other_pending(uow, delivery)
     endpoint.failing_since = None if is_over else failing_since
     if fails_for_days:

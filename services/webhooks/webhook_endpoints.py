@@ -280,7 +280,7 @@ def rewind_endpoint(endpoint: WebhookEndpoint, to: FeedPosition) -> None:
 def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
     """Notify a person by mail that a session or API key has changed an endpoint.
 
-    Each session or API key can trigger only a limited number of webhook mails.
+    Each session or API key can trigger only a limited number of mails about webhook endpoints.
     """
     person = accounts.get_user(uow, caller.user_id)
     detail = "in a browser in which you are logged in"

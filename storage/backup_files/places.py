@@ -27,7 +27,7 @@ from storage import encryption
 from storage.encryption import DecryptionFailed, KeyWrapper, WrappedKey
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
-# How long a failed call is retried, so that a long backup survives a short outage of the backup
+# How long a failed call is retried. Retries let a long backup survive a short outage of the backup
 # storage.
 MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0

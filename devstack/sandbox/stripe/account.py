@@ -130,7 +130,7 @@ class Account:
     def end_dispute(self, session: CheckoutSession, outcome: str, amount: int | None) -> None:
         """End the oldest open dispute.
 
-        If ``amount`` is set, consider only disputes over this amount.
+        If ``amount`` is set, consider only disputes whose amount is ``amount``.
         """
         disputes = (
             each

@@ -73,8 +73,8 @@ def build_common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
         "PRESSROOM_REDIRECT_ORIGINS": "loopback",
         # Allow webhooks to loopback addresses, on which developers run their receivers.
         "PRESSROOM_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
-        # Set high rate limits, because even in load tests all requests come from one address. Keep
-        # the rate limits enabled, so that responses contain the rate limit headers.
+        # Set high rate limits, because all requests of a load test come from one address. Keep the
+        # rate limits enabled, so that responses contain the rate limit headers.
         "PRESSROOM_RATE_LIMIT_DEFAULT": "600000/minute",
         "PRESSROOM_RATE_LIMIT_ANONYMOUS": "600000/minute",
         "PRESSROOM_RATE_LIMIT_LOGIN": "600/minute",

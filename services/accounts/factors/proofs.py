@@ -70,5 +70,6 @@ def _message(stem: str, subject: str) -> bytes:
 
 
 def _hash(stem: str) -> bytes:
-    # The hash needs no secret key, because processes can have different keys during a key rotation.
+    # The hash must not depend on a secret key, because processes can have different keys during a
+    # key rotation.
     return hashlib.sha256(stem.encode()).digest()

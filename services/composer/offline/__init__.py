@@ -62,7 +62,8 @@ def write_metadata(
 def write_tweets(plain: PlainPost) -> tuple[str, ...]:
     """Write tweets from sentences that don't refer back to the preceding sentence.
 
-    The first tweet begins with the post's title, unless the tweet's sentence repeats the title.
+    The first tweet begins with the post's title, unless the tweet's text already contains the
+    title.
     """
     document = parse_document(plain)
     language = document.language

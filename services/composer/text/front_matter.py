@@ -16,7 +16,7 @@ _YAML_CONTINUATION = re.compile(r"[\s#\]})'\"-]")
 
 
 def remove_front_matter(text: str) -> str:
-    """Return the content of a post without front matter."""
+    """Remove the front matter from a post, and return the rest of the post."""
     head = text[:_MAX_CHARACTERS].lstrip()
     start = min(len(text), _MAX_CHARACTERS) - len(head)
     if head.startswith("{"):

@@ -267,7 +267,7 @@ def _remove_markup(text: str) -> str:
 
 
 def _replace_incomplete_markup(mark: re.Match[str]) -> str:
-    """Return the replacement for incomplete markup."""
+    """Return the text that replaces a mark of incomplete markup."""
     run = mark[0]
     if run[0] in "*_~`":
         # Remove emphasis marks without inserting a space, because emphasis can begin or end inside

@@ -265,15 +265,15 @@ def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Itera
         if replacement is None:
             continue
         groups = match.groupdict()
-        # Keep the character after a shortcode. The pattern contains this character only to rule out
-        # Markdown links.
+        # Keep the character after a shortcode. The pattern contains the character after a shortcode
+        # only to rule out Markdown links.
         end = match.end() - len(groups.get("target") or "")
         is_person = not replacement and _is_person(groups.get("field") or "")
         yield _Removal(match.start(), end, replacement, is_person, groups.get("name") in _INLINE)
 
 
 def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
-    """Yield the parts of a text that remain without the placeholders in ``removals``.
+    """Remove the placeholders in ``removals`` from a text, and yield the remaining parts.
 
     When a placeholder for a person's name is removed, the greeting before the placeholder and the
     comma after it are removed too.

@@ -95,7 +95,7 @@ class ActionSql:
         event: the name of the event that a bulk action adds to the history of each changed member.
         set_values: the SET clause of the UPDATE statement that changes members.
         restore_values: the SET clause of the UPDATE statement that restores members.
-        can_restore: an SQL condition for members that an undo may restore.
+        can_restore: an SQL condition for members that an undo is allowed to restore.
         further_statement: a common table expression to add to the statement that restores members,
             or an empty string.
         changed_names: an SQL array with the names of the changed columns, except the status and the
@@ -193,7 +193,7 @@ WITH changed AS (
 SELECT count(*) FROM changed
 """
 
-# Selects the e-mail addresses of the members that the next batch of an undo may restore.
+# Selects the e-mail addresses of the members that the next batch of an undo tries to restore.
 _SELECT_ADDRESSES = """
 SELECT m.email FROM (
     SELECT subscription_id FROM bulk_changes

@@ -101,7 +101,7 @@ def record_claims(
 def delete_claims(uow: UnitOfWork, import_id: int, *, limit: int) -> int:
     """Delete at most ``limit`` of the consent claims that an import has recorded.
 
-    Return the number of deleted claims. The database allows the deletion only while the import is
-    being undone.
+    Return the number of deleted claims. The database allows the deletion of consent claims only
+    while the import is being undone.
     """
     return uow.session.scalar(_DELETE_CLAIMS, {"import_id": import_id, "most": limit}) or 0

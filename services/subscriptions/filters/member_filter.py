@@ -279,7 +279,7 @@ def _create_member_filter(node: Node, all_fields: Iterable[MemberField]) -> Memb
 def _list_tag_ids(stored_filter: Mapping[str, Any]) -> set[int]:
     """Return the ids of the tags in a stored filter.
 
-    A stored filter may also contain names of missing tags, which are omitted.
+    A stored filter can also contain names of tags that don't exist. The result omits these names.
     """
     ids_and_names: list[Any] = []
     _replace_names(stored_filter, str, ids_and_names.append)

@@ -81,7 +81,7 @@ _KIND_BY_FIELD_TYPE: Mapping[str, ValueKind] = {
     FieldType.NUMBER: ValueKind.NUMBER,
     FieldType.DATE: ValueKind.DAY,
     FieldType.BOOLEAN: ValueKind.BOOLEAN,
-    # A filter may name a removed choice, because some members may still have the choice.
+    # A filter can name a removed choice, because the field of some members still has this value.
     FieldType.CHOICE: ValueKind.LABEL,
 }
 

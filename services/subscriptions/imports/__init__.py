@@ -23,7 +23,7 @@ The import of a file uses the modules in the following order.
   import.
 
 The whole file is read before any member is added, so that an unreadable file changes nothing. The
-module ``request_rows`` reads the members in an API request without the modules that read files. A
-dry run changes no members. The file of a dry run is kept for a day, so that the owner can import
-the file without a second upload.
+module ``request_rows`` reads the members in an API request, and uses none of the modules that read
+files. A dry run changes no members. The file of a dry run is kept for a day, so that the owner can
+import the file without a second upload.
 """

@@ -1,7 +1,7 @@
 """Applies the extras of a chunk's rows, which are fields, tags, join dates and consent claims.
 
-Fields, tags and consent claims are copied into a separate temporary table. Chunks without them
-never use this table.
+A second temporary table contains the fields, tags and consent claims of a chunk's rows. Chunks
+without them never use this table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

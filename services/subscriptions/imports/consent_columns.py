@@ -99,10 +99,10 @@ class Unclear(Enum):
 def add_consent_columns(layout: ColumnLayout) -> None:
     """Find the consent columns of a file, and add them to the layout.
 
-    Columns that the owner's column mapping or their headers identify are added to
-    ``layout.consent``. Consent columns that the owner has assigned to other roles are added to
-    ``layout.ignored_consent``. Columns whose header doesn't reveal what "yes" means are added to
-    ``layout.unclear``.
+    Columns that are consent columns according to the owner's column mapping or to the header are
+    added to ``layout.consent``. Consent columns that the owner has assigned to other roles are
+    added to ``layout.ignored_consent``. Columns whose header doesn't reveal what "yes" means are
+    added to ``layout.unclear``.
     """
     for index, name in enumerate(layout.header):
         role = layout.mapped.get(index)

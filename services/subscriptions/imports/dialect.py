@@ -96,7 +96,7 @@ def extend_header(header: Sequence[str], width: int) -> list[str]:
 
 
 def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
-    """Return the first non-blank records, by line number."""
+    """Return the first non-blank records, with the line numbers as keys."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     records: dict[int, list[str]] = {}
     line = 1
@@ -115,9 +115,9 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
 def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
     """Return a rank for the records into which a delimiter splits the file.
 
-    The delimiter whose records have the highest rank is chosen. Delimiters are ranked by addresses
-    and known headers. Ties are broken by the share of records with the most frequent number of
-    cells, and then by this number.
+    The delimiter whose records have the highest rank is chosen. The rank of a delimiter depends on
+    how many addresses and known headers it separates. Ties are broken by the share of records with
+    the most frequent number of cells, and then by this number.
     """
     if not records:
         return 0, 0, 0

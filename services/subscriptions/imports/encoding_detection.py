@@ -63,8 +63,7 @@ _NAMES_OF_CHARDET = {
 # The maximum number of bytes that the library chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
 # Chardet's confidence in an encoding must be this many times its confidence in any rival encoding.
-# The required factor between two confidences depends on the number of cells whose text differs
-# between the encodings.
+# The factor is higher if the text of only a few cells differs between the encodings.
 _MIN_FACTOR_FEW_CELLS = 3.0
 _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2

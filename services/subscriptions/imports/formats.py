@@ -251,7 +251,7 @@ def _open_file(
 
 
 def _take_sample(blocks: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
-    """Return the beginning of a text, whether it is the whole text, and all blocks of the text.
+    """Return the beginning of a text, whether the text ends there, and all blocks of the text.
 
     Raises ``import.empty``.
     """

@@ -82,8 +82,8 @@ class ImportEnded(Exception):
     """Raised if a helper must stop because its import has ended or was restarted."""
 
 
-# Errors that the content of a chunk doesn't cause. These errors don't count as attempts to apply
-# the chunk.
+# Errors that the content of a chunk doesn't cause. Attempts that end with such an error don't count
+# towards the maximum number of attempts.
 _ERRORS_UNRELATED_TO_CHUNKS = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
     *(ImportEnded, JobCancelled, LeaseLost, EarlierChunkPending),

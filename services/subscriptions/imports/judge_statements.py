@@ -14,8 +14,7 @@ from services.subscriptions.imports.staging import (
 from services.subscriptions.members.opt_out_checks import build_opt_out_query
 
 # A subquery that hides the list's id from the query planner. If the query planner knew the list's
-# id, outdated statistics could suggest an empty list, and Postgres would scan all members for each
-# row.
+# id, outdated statistics could make it expect an empty list and scan all members for each row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # Selects the row that an import applies for each member who has changed their address. The file may
 # contain several rows of one member, because a former address also identifies the member. If any
@@ -56,11 +55,11 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
 # Finds the person whose address is in a row. A member whose subscription has the row's address
-# takes precedence, even if the member has since changed their address. Otherwise, the query chooses
-# the account with the address (``u``). If there is no such account, the query chooses a person who
-# formerly had the address. ``OFFSET 0`` makes Postgres use an index even if outdated statistics
-# suggest a scan. The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres
-# scan a table instead of using an index.
+# takes precedence, even if the member has since changed their address. If the list has no such
+# member, the query chooses the account with the address (``u``). If there is no such account, the
+# query chooses a person who formerly had the address. ``OFFSET 0`` makes Postgres use an index even
+# if outdated statistics suggest a scan. The subqueries of ``_PERSON`` have no LIMIT, because a
+# LIMIT would make Postgres scan a table instead of using an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions

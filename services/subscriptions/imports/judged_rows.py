@@ -54,14 +54,14 @@ class JudgedRow(NamedTuple):
 
     @property
     def is_withheld(self) -> bool:
-        """Return whether the row is rejected, and prevents other rows from adding the person."""
+        """Return whether the row is rejected and also keeps other rows from adding the person."""
         return self.code is not None and bool(self.email)
 
     @property
     def strictness(self) -> int:
         """Return the rank of the row's status in ``STRICTNESS``.
 
-        A rejected row, which has a ``code``, has no valid rank.
+        The rank of a rejected row is meaningless. Rejected rows have a ``code``.
         """
         return STRICTNESS[SuppressionStatus(self.opt_out or SuppressionStatus.WANTED)]
 

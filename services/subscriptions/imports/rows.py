@@ -60,8 +60,8 @@ ABSENT = AbsentCell()
 class OmittedValue(NamedTuple):
     """A value that isn't imported, although the rest of its row is imported.
 
-    ``rule`` is the rule that the omitted value breaks. ``cell`` is the text that breaks the rule,
-    or ``None`` if the rule isn't about a single cell.
+    ``rule`` is the rule that the value breaks, so that the import leaves the value out. ``cell`` is
+    the text that breaks the rule, or ``None`` if the rule isn't about a single cell.
     """
 
     column: str

@@ -45,7 +45,7 @@ class SeenAddresses:
         """Store addresses.
 
         ``rows`` maps each address to the rank of the most restrictive status in the address's rows.
-        Return the previous ranks of the addresses that were already stored. Raises
+        Return the previous rank of each address that was already stored. Raises
         ``import.too_many_addresses`` if the permitted memory and disk space are used up.
         """
         earlier = {

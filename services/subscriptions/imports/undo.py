@@ -111,8 +111,8 @@ WITH first AS (
 )
 SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
 """  # noqa: S608
-# Removes the subscriptions that the import created. ``import_changes`` has no rows for them.
-# Subscriptions that existed before the import are never removed.
+# Removes the subscriptions that the import created. The table ``import_changes`` contains no rows
+# for created subscriptions. Subscriptions that existed before the import are never removed.
 _REMOVE = """
 WITH batch AS (
     SELECT id, updated_at = imported_at AND created_at = imported_at AS is_untouched

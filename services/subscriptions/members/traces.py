@@ -5,8 +5,8 @@ contains a trace id counts as a request by the recipient of the mail.
 
 A trace id has the form ``1<payload>.<key id>.<mac>``, with at most 80 characters from
 ``[A-Za-z0-9_.-]``. The payload of a trace id consists of the list id, the user id and the delivery
-number in base64url. The list id and the user id have 7 bytes each, because all ids are below 2**53,
-and the delivery number has 8 bytes. The MAC in a trace id consists of the first 16 bytes of the
+number in base64url. The list id and the user id have 7 bytes each, because all ids are below 2**53.
+The delivery number has 8 bytes. The MAC in a trace id consists of the first 16 bytes of the
 HMAC-SHA256 of the version and the encoded payload.
 
 A trace id doesn't expire, because people may read a mail much later. A list's owner can revoke the

@@ -44,7 +44,7 @@ class Tokens:
 
 
 class OAuth:
-    """The OAuth client of a registered program. A public program has no secret."""
+    """The OAuth client of a registered program. A public OAuth client has no secret."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class OAuth:
         return self._request_tokens(grant_type="refresh_token", refresh_token=tokens.refresh_token)
 
     def revoke(self, tokens: Tokens) -> None:
-        """Revoke the tokens, and the access that the person has granted with them."""
+        """Revoke the tokens, and the grant for which they were issued."""
         token = tokens.refresh_token or tokens.access_token
         self._api.revoke_token(self._body(token=token))
 
