@@ -43,7 +43,7 @@ def stated(process: str) -> list[int]:
 
 API = "an API process"
 WAITS = "a worker of `request`, `photos`, `money`, `mail`, `webhooks` and `maintenance`"
-ALONE = "a worker of only `request` or only `photos`"
+ALONE = "a worker that serves only `request` or only `photos`"
 CONVERTS = "a worker of `media`"
 COMPUTES = "a worker of `export` and `bulk`"
 
