@@ -37,7 +37,7 @@ def _build_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
             "`make bench NAME=export-1m`",
         ),
         (
-            "the same call on ten times the data (29 GB)",
+            "duration of a call on ten times the data (29 GB)",
             _format_growth(growth),
             "`make bench NAME=growth`",
         ),
@@ -50,8 +50,8 @@ def _build_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
 
 
 def _charge_rates(record: dict[str, Any]) -> Iterator[str]:
-    yield from _rates(record, "consume: one hot account", "product_per_s", "{} of one account")
-    yield from _rates(record, "consume: 1,000 accounts", "product_per_s", "{} of 1,000 accounts")
+    yield from _rates(record, "consume: one hot account", "product_per_s", "{} for one account")
+    yield from _rates(record, "consume: 1,000 accounts", "product_per_s", "{} for 1,000 accounts")
 
 
 def _import_rates(record: dict[str, Any]) -> Iterator[str]:
@@ -82,4 +82,4 @@ def _format_growth(growth: dict[str, Any]) -> str:
     findings = growth["findings"]
     met = sum(finding["met"] for finding in findings)
     others = "; the [table](performance.md#growth) names the others" if met < len(findings) else ""
-    return f"{met} of {len(findings)} cases at most 1.3 times as long{others}"
+    return f"at most 1.3 times as long in {met} of {len(findings)} cases{others}"
